@@ -115,21 +115,13 @@ func (r *replica) connected(t *testing.T) *replica {
 	t.Helper()
 	for _, b := range []backend.Name{backend.Redis, backend.ZooKeeper, backend.Etcd, backend.Database} {
 		if r.clients.Has(b) == nil {
-			awaitAnswer(t, string(b), func() error { return r.clients.Ping(t.Context(), b) })
+			labtest.AwaitAnswer(t, string(b), patience, func() error { return r.clients.Ping(t.Context(), b) })
 		}
 	}
 	for i, master := range r.clients.Redlock {
-		awaitAnswer(t, fmt.Sprintf("master %d", i+1), func() error { return master.Ping(t.Context()).Err() })
+		labtest.AwaitAnswer(t, fmt.Sprintf("master %d", i+1), patience, func() error { return master.Ping(t.Context()).Err() })
 	}
 	return r
-}
-
-func awaitAnswer(t *testing.T, of string, ask func() error) {
-	t.Helper()
-	var err error
-	if !labtest.Eventually(patience, func() bool { err = ask(); return err == nil }) {
-		t.Fatalf("%s does not answer: %v", of, err)
-	}
 }
 
 // Close closes the lock and then what it was made of, as a replica does.

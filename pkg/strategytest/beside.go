@@ -114,6 +114,17 @@ func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context
 	return ctx
 }
 
+// withMiddle is the strategy on a replica of its own, whose sales are seen in their middle.
+func (s *subject) withMiddle(t *testing.T) (strategy.Strategy, *middle) {
+	t.Helper()
+	seen := new(middle)
+	deps := s.deps(t, s.store)
+	deps.Failpoints = seen
+	bare := s.entry.New(deps)
+	closeAfter(t, bare)
+	return bare, seen
+}
+
 // middleWithin is how long a sale waits for what happens in its middle. One that
 // holds the row waits until this limit: the change comes after it.
 const middleWithin = 50 * time.Millisecond
@@ -122,11 +133,7 @@ const middleWithin = 50 * time.Millisecond
 // purchase, fenced and not: nothing of either is lost or doubled, whatever the
 // strategy does to purchases of its own.
 func noticesChangesDuringASale(t *testing.T, s *subject) {
-	seen := new(middle)
-	deps := s.deps(t, s.store)
-	deps.Failpoints = seen
-	bare := s.entry.New(deps)
-	closeAfter(t, bare)
+	bare, seen := s.withMiddle(t)
 	replicas := []strategy.Deduct{s.group(t, bare.Deduct)}
 	if fencer, ok := bare.(strategy.Fencer); ok {
 		replicas = append(replicas, s.group(t, fencer.DeductFenced))

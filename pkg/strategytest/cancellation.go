@@ -93,11 +93,7 @@ func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 //
 //contract:strategy.Strategy Deduct returns soon
 func returnsWhenItIsCancelledBesideAnother(t *testing.T, s *subject) {
-	seen := new(middle)
-	deps := s.deps(t, s.store)
-	deps.Failpoints = seen
-	bare := s.entry.New(deps)
-	closeAfter(t, bare)
+	bare, seen := s.withMiddle(t)
 	deduct := s.group(t, bare.Deduct)
 	goods, gone := s.create(t, 10), errors.New("the buyer hung up")
 	var left error

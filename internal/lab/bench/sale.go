@@ -203,14 +203,15 @@ func (s *stage) compare(ctx context.Context, of *shelf) (wrong, err error) {
 
 // unclean is what an audit found, or nil. Every purchase is of one unit.
 func unclean(a stock.Audit) error {
-	if a.Clean && a.Sold == a.Orders {
+	switch {
+	case !a.Clean:
+		return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
+			a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
+	case a.Sold != a.Orders:
+		return fmt.Errorf("the ledger has %d units in %d sales of one unit each", a.Sold, a.Orders)
+	default:
 		return nil
 	}
-	if a.Clean {
-		return fmt.Errorf("the ledger has %d units in %d sales of one unit each", a.Sold, a.Orders)
-	}
-	return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
-		a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
 }
 
 // inconsistency compares the orders of the ledger with what buyers received.

@@ -50,6 +50,12 @@ func check(what string, n, most int64) Check {
 	return Check{What: what, Hostile: humanize.Comma(n), Bound: atMost(most), Held: n <= most}
 }
 
+// given is a check that does not hold where there was nothing to look at.
+func given(there bool, c Check) Check {
+	c.Held = c.Held && there
+	return c
+}
+
 func atMost(n int64) string {
 	if n == 0 {
 		return "0"
@@ -71,14 +77,12 @@ func (r *Report) ledgerChecks() []Check {
 		}
 	}
 	l := r.Ledger
-	unsold := check("units of the hot item left after the sale", left, 0)
-	unsold.Held = unsold.Held && audited
 	return []Check{
 		{What: "accepted honest orders", Hostile: humanize.Comma(int64(l.Honest)), Bound: "at least 1", Held: l.Honest > 0},
 		check("units oversold", oversold, 0),
 		check("units lost", lost, 0),
 		check("items whose full audit fails", inconsistent, 0),
-		unsold,
+		given(audited, check("units of the hot item left after the sale", left, 0)),
 		check("accepted honest orders missing in the ledger", int64(l.Missing), 0),
 		check("accepted honest orders twice in the ledger", int64(l.Repeated), 0),
 		check("accepted honest orders altered", int64(l.Altered), 0),
@@ -92,8 +96,6 @@ func (r *Report) serviceChecks() []Check {
 		What: "honest requests rejected for load", Baseline: percent(r.Baseline.RejectedShare()), Hostile: percent(r.Hostile.RejectedShare()),
 		Bound: "at most " + percent(honestRejected), Held: r.Hostile.RejectedShare() <= honestRejected, Reported: !r.plan.Timed,
 	}
-	looks := check("looks at the stock page and the audit without an answer", int64(r.Pages.Failed), 0)
-	looks.Held = looks.Held && r.Pages.Asked > 0
 	return []Check{
 		{
 			What: "honest p99", Baseline: fmt.Sprintf("%.1f ms", r.Baseline.P99), Hostile: fmt.Sprintf("%.1f ms (%.1f×)", r.Hostile.P99, ratio),
@@ -102,7 +104,7 @@ func (r *Report) serviceChecks() []Check {
 		share,
 		check("honest purchases given up", int64(r.Hostile.Failed+r.SellOut.Failed), 0),
 		none("restocks by the shop that failed", r.RestockFailures),
-		looks,
+		given(r.Pages.Asked > 0, check("looks at the stock page and the audit without an answer", int64(r.Pages.Failed), 0)),
 		{
 			What: "slowest of them", Hostile: fmt.Sprintf("%.0f ms", r.Pages.Slowest), Bound: fmt.Sprintf("at most %d ms", slowestPage),
 			Held: r.Pages.Slowest <= slowestPage, Reported: !r.plan.Timed,

@@ -40,6 +40,15 @@ func AwaitLoss(t *testing.T, lease lock.Lease, limit time.Duration) {
 	}
 }
 
+// AwaitAnswer asks a server until it answers, for a limited time.
+func AwaitAnswer(t *testing.T, of string, limit time.Duration, ask func() error) {
+	t.Helper()
+	var err error
+	if !Eventually(limit, func() bool { err = ask(); return err == nil }) {
+		t.Fatalf("%s does not answer within %s: %v", of, limit, err)
+	}
+}
+
 // Eventually repeats a check until it succeeds, for a limited time.
 func Eventually(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {

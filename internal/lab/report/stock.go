@@ -78,10 +78,10 @@ func (p *Picture) describeStock(sold, left []point, initial float64, known bool,
 // sampled are the sales and the stock of the item that was sampled most, with the
 // audits after the samples.
 func sampled(h *history.History) (sold, left []point) {
-	if len(h.Samples) == 0 {
+	item, found := sampledMost(h)
+	if !found {
 		return nil, nil
 	}
-	item := sampledMost(h)
 	add := func(at time.Time, s, l int64) {
 		sold, left = append(sold, point{at, float64(s)}), append(left, point{at, float64(l)})
 	}
@@ -99,15 +99,18 @@ func sampled(h *history.History) (sold, left []point) {
 	return sold, left
 }
 
-// sampledMost is the item that was sampled most; there are samples.
-func sampledMost(h *history.History) int64 {
+// sampledMost is the item that was sampled most, if any was.
+func sampledMost(h *history.History) (item int64, found bool) {
+	if len(h.Samples) == 0 {
+		return 0, false
+	}
 	count := map[int64]int{}
 	for _, s := range h.Samples {
 		count[s.GoodsID]++
 	}
 	return slices.MaxFunc(h.Samples, func(a, b history.Sample) int {
 		return cmp.Or(count[a.GoodsID]-count[b.GoodsID], cmp.Compare(b.GoodsID, a.GoodsID))
-	}).GoodsID
+	}).GoodsID, true
 }
 
 func answered(requests []history.Request) []point {
@@ -124,12 +127,9 @@ func answered(requests []history.Request) []point {
 
 // initially is what there was to sell, according to the last audit of the item that is drawn.
 func initially(h *history.History) (units float64, known bool) {
-	ofAny, item := len(h.Samples) == 0, int64(0)
-	if !ofAny {
-		item = sampledMost(h)
-	}
+	item, found := sampledMost(h)
 	for _, a := range h.Audits {
-		if ofAny || a.GoodsID == item {
+		if !found || a.GoodsID == item {
 			units, known = float64(a.Initial), true
 		}
 	}

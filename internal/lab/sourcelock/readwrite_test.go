@@ -42,6 +42,11 @@ func assertNotGranted(t *testing.T, l lock.Locker, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
+	assertNotGrantedUnder(ctx, t, l, name)
+}
+
+func assertNotGrantedUnder(ctx context.Context, t *testing.T, l lock.Locker, name string) {
+	t.Helper()
 	if lease, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("granted %v, %v", lease, err)
 	}

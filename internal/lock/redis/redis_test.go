@@ -288,7 +288,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
 			l := onRedis(t, e.Name, client)
-			awaitAnswer(t, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
+			labtest.AwaitAnswer(t, "redis", 20*time.Second, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
 			first, second := labtest.HoldAndRelease(t, l, "goods/1"), labtest.HoldAndRelease(t, l, "goods/1")
 			if e.Guarantees.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
@@ -340,18 +340,6 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	})
 	client := redis.NewClient(&redis.Options{Addr: servers.Loopback(port), MaxRetries: -1})
 	defer client.Close() //nolint:errcheck // it was only to ask
-	awaitAnswer(t, func() error { return client.Ping(t.Context()).Err() })
+	labtest.AwaitAnswer(t, "redis", 20*time.Second, func() error { return client.Ping(t.Context()).Err() })
 	return servers.Loopback(port)
-}
-
-// awaitAnswer asks until there is an answer.
-func awaitAnswer(t *testing.T, ask func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = ask(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("no answer within 20s: %v", err)
 }

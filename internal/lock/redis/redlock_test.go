@@ -38,7 +38,7 @@ func redlock(t *testing.T, away ...int) (lock.Entry, *backend.Clients) {
 	return entry, clients
 }
 
-// Each master is told with its vote. Two of five may be away: the name is granted by the others.
+// The vote of each master is noted. Two of five may be away: the name is granted by the others.
 func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
 	entry, clients := redlock(t, 1, 4)
 	inVain := 0
