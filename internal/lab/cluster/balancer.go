@@ -125,6 +125,11 @@ func nginxVersion(program string) string {
 	return string(found[1])
 }
 
+// idleWithin is how long the proxy keeps a connection that it does not use. A replica closes one
+// that never carried a request after http.header_timeout, and net/http dials such spare ones
+// for a crowd: a purchase that is written as the replica closes gets no answer.
+const idleWithin = 2 * time.Second
+
 func (c *Cluster) startProxy() error {
 	var targets atomic.Pointer[[]*url.URL]
 	c.rebalance = func(context.Context, string, string) error {
@@ -151,7 +156,7 @@ func (c *Cluster) startProxy() error {
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(next()) },
 		Transport: &passOn{
 			// One idle connection for each client that the plan may have.
-			RoundTripper: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: time.Minute},
+			RoundTripper: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: idleWithin},
 			next:         func() string { return next().Host },
 			most:         func() int { return len(*targets.Load()) },
 		},
