@@ -121,6 +121,9 @@ func nameReplica(replica string) gin.HandlerFunc {
 // server closes the connection instead of reading the rest.
 func limitBody(limit int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		if c.Request.Body == http.NoBody {
+			return // readForm is to see that there is nothing to read
+		}
 		var writer http.ResponseWriter = c.Writer
 		if wrapper, ok := writer.(interface{ Unwrap() http.ResponseWriter }); ok {
 			writer = wrapper.Unwrap()

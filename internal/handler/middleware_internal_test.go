@@ -204,3 +204,14 @@ func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
 		t.Errorf("answered with %s, closed: %v", response.Status, response.Close)
 	}
 }
+
+// A purchase in a query has no body: reading that would cost half a KiB each time.
+func TestNoBodyIsNotRead(t *testing.T) {
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 4}, public)
+	e.POST("/", func(c *gin.Context) {
+		if c.Request.Body != http.NoBody {
+			t.Errorf("a request without a body has %T", c.Request.Body)
+		}
+	})
+	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody))
+}
