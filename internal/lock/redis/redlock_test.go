@@ -157,13 +157,13 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	} else if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Database) {
 		t.Errorf("%v does not blame the database", err)
 	}
-	leaving, leave := context.WithCancel(t.Context())
+	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	leaving, leave := context.WithCancel(within)
 	deps.Issue = func(context.Context, string) (uint64, error) { leave(); return 6, nil }
 	if lease, err := entry.New(deps).Acquire(leaving, name); lease != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that ends before its token comes is answered with %v, %v", lease, err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
 	deps.Issue = func(context.Context, string) (uint64, error) { return 7, nil }
 	lease, err := entry.New(deps).Acquire(within, name)
 	if err != nil {
