@@ -74,23 +74,45 @@ func (c *boundedConn) release() {
 	}
 }
 
+// unreadable makes a panic of the driver at an answer that it cannot read the loss of the connection.
+// database/sql would keep the locks of the connection, and closing it would wait for ever. Galera
+// sends such answers: in the middle of a procedure that loses to another node, MariaDB 10.11 begins the
+// result of the procedure's cursor.
+func (c *boundedConn) unreadable(err *error) {
+	if panicked := recover(); panicked != nil {
+		_ = c.mysqlConn.Close()
+		*err = fmt.Errorf("%w: the answer cannot be read: %v", mysql.ErrInvalidConn, panicked)
+	}
+}
+
 // ExecContext executes a statement.
-func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer c.unreadable(&err)
 	return c.mysqlConn.ExecContext(c.bound(ctx), query, args)
 }
 
 // QueryContext executes a statement that returns rows. The deadline includes their reading.
-func (c *boundedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *boundedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer c.unreadable(&err)
 	rows, err := c.mysqlConn.QueryContext(c.bound(ctx), query, args)
 	if err != nil {
 		return nil, err
 	}
-	return boundedRows{rows}, nil
+	return boundedRows{rows, c}, nil
 }
 
 // boundedRows are read to their end before they are closed. go-sql-driver no longer heeds the
 // context while it closes them, and would wait for what is left of the answer for ever.
-type boundedRows struct{ driver.Rows }
+type boundedRows struct {
+	driver.Rows
+	conn *boundedConn
+}
+
+// Next reads a row.
+func (r boundedRows) Next(row []driver.Value) (err error) {
+	defer r.conn.unreadable(&err)
+	return r.Rows.Next(row)
+}
 
 // Close reads what is left, which ends with the context, and frees the connection. The
 // error says that the answer was not read to its end.
@@ -122,7 +144,8 @@ func (r boundedRows) HasNextResultSet() bool {
 }
 
 // NextResultSet goes on to the next result, or returns io.EOF.
-func (r boundedRows) NextResultSet() error {
+func (r boundedRows) NextResultSet() (err error) {
+	defer r.conn.unreadable(&err)
 	if results, ok := r.Rows.(driver.RowsNextResultSet); ok {
 		return results.NextResultSet()
 	}
@@ -151,7 +174,8 @@ func (c *boundedConn) Close() error {
 
 // BeginTx begins a transaction that lasts no longer than ctx, and no longer than
 // limit where ctx has no deadline. ErrUnanswered: the server did not answer.
-func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (_ driver.Tx, err error) {
+	defer c.unreadable(&err)
 	bounded := c.bound(ctx)
 	if _, err := c.mysqlConn.BeginTx(bounded, opts); err != nil {
 		if bounded.Err() != nil {
@@ -217,10 +241,11 @@ func (t *boundedTx) expired() error {
 	return nil
 }
 
-func (t *boundedTx) end(ctx context.Context, statement string) error {
+func (t *boundedTx) end(ctx context.Context, statement string) (err error) {
+	defer t.conn.unreadable(&err)
 	t.conn.release()
 	t.conn.until = time.Time{}
-	_, err := t.conn.mysqlConn.ExecContext(ctx, statement, nil)
+	_, err = t.conn.mysqlConn.ExecContext(ctx, statement, nil)
 	return err
 }
 

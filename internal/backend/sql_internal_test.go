@@ -406,6 +406,74 @@ func TestAServerOutsideItsGroupIsNotUsed(t *testing.T) {
 	}
 }
 
+// garbled is a line whose driver panics at one answer.
+func garbled(statement string) *line {
+	return &line{answer: func(_ context.Context, sent string) error {
+		if sent == statement {
+			panic("index out of range")
+		}
+		return nil
+	}}
+}
+
+// torn is a line whose driver panics at the rows of an answer.
+type torn struct{ *line }
+
+func (torn) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	return tornRows{new(found)}, nil
+}
+
+type tornRows struct{ *found }
+
+func (tornRows) Next([]driver.Value) error { panic("index out of range") }
+
+// A panic of the driver in mid-answer would leave the connection locked, and closing it would wait for
+// ever: no other purchase of the batch's queue would be sold. The connection ends, and the pool goes on.
+func TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone(t *testing.T) {
+	for statement, use := range map[string]func(context.Context, *sql.Conn) error{
+		"UPDATE":   func(ctx context.Context, c *sql.Conn) error { _, err := c.ExecContext(ctx, "UPDATE"); return err },
+		"SELECT":   func(ctx context.Context, c *sql.Conn) error { return c.QueryRowContext(ctx, "SELECT").Scan() },
+		"BEGIN":    func(ctx context.Context, c *sql.Conn) error { _, err := c.BeginTx(ctx, nil); return err },
+		"COMMIT":   func(ctx context.Context, c *sql.Conn) error { return endOf(ctx, c, (*sql.Tx).Commit) },
+		"ROLLBACK": func(ctx context.Context, c *sql.Conn) error { return endOf(ctx, c, (*sql.Tx).Rollback) },
+		"rows":     func(ctx context.Context, c *sql.Conn) error { return c.QueryRowContext(ctx, "SELECT").Scan() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := garbled(statement)
+			conn := mysqlConn(l)
+			if statement == "rows" {
+				conn = torn{l}
+			}
+			pool := sql.OpenDB(server{func(context.Context) (driver.Conn, error) {
+				return &boundedConn{mysqlConn: conn, limit: limitOfStatements}, nil
+			}})
+			defer pool.Close() //nolint:errcheck // nothing is open
+			c, err := pool.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch err := use(t.Context(), c); {
+			case !errors.Is(err, mysql.ErrInvalidConn):
+				t.Errorf("%s: %v, want %v", statement, err, mysql.ErrInvalidConn)
+			case statement == "COMMIT" && !errors.Is(err, ErrUnanswered):
+				t.Errorf("a commit with such an answer is %v, want %v", err, ErrUnanswered)
+			}
+			if err := c.Close(); err != nil || l.closed == 0 || pool.Stats().InUse != 0 {
+				t.Errorf("%s: the connection was closed %d times (%v), and %d are in use", statement, l.closed, err, pool.Stats().InUse)
+			}
+		})
+	}
+}
+
+// endOf is the end of a transaction.
+func endOf(ctx context.Context, c *sql.Conn, end func(*sql.Tx) error) error {
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return end(tx)
+}
+
 // A pool keeps its connections for the next purchases, and ends those that idle before the
 // server does.
 func TestIdleConnectionsAreKeptAndEnded(t *testing.T) {
