@@ -89,13 +89,15 @@ func (w *watchdog) fire() {
 	if w.lease.ctx.Err() != nil {
 		return // released meanwhile
 	}
-	w.lease.tell(renewal(asked, left, w.ttl, still, err))
+	// A process that was paused reads an answer that was given in time when the name may be another's.
+	late := !time.Now().Before(w.until)
+	w.lease.tell(renewal(asked, left, w.ttl, still && !late, err))
 	switch {
-	case err == nil && still:
+	case late, err == nil && !still:
+		w.lease.Lose()
+	case err == nil:
 		w.until = lapse(asked, w.ttl)
 		w.timer.Reset(w.ttl / 3)
-	case err == nil, !time.Now().Before(w.until):
-		w.lease.Lose()
 	default:
 		w.timer.Reset(min(w.ttl/10, time.Until(w.until)))
 	}

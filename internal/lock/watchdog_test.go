@@ -73,6 +73,34 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	}
 }
 
+// A process that is paused in the middle of a renewal reads the answer when it goes on. The lease is not
+// believed for another third of its TTL then.
+//
+//contract:lock.Watch A lease whose renewals
+func TestAnAnswerThatIsReadTooLateRenewsNothing(t *testing.T) {
+	const ttl, paused = 3 * time.Second, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		lease := NewHeld(1, func(context.Context) error { return nil })
+		var steps []NoteKind
+		lease.Follow(func(n Note) { steps = append(steps, n.What) })
+		Watch(lease, begun, ttl, func(ctx context.Context) (bool, error) {
+			if len(steps) > 0 {
+				return false, ctx.Err()
+			}
+			time.Sleep(paused) // the server has answered before
+			return true, nil
+		})
+		<-lease.Context().Done()
+		if held := time.Since(begun); held != ttl/3+paused {
+			t.Errorf("it was held for %s, want %s", held, ttl/3+paused)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) || !slices.Equal(steps, []NoteKind{NotRenewed}) {
+			t.Errorf("it ended with %v after %v", cause, steps)
+		}
+	})
+}
+
 // renewals are the seconds after which a lease with a TTL of 30 s was renewed that was
 // requested a while ago, and the one in which it ended.
 func renewals(t *testing.T, ago time.Duration, answer func(n int, lease *Held) (still bool, err error)) (at []int, ended int, lease *Held) {
