@@ -17,6 +17,7 @@ type Files[T any] struct {
 	read    func() (T, error)
 	current atomic.Pointer[T]
 	seen    []os.FileInfo // of the files, when they were last read; nil for one that is missing
+	failed  string        // the error of that, or empty
 }
 
 // Open reads the files by read, whose errors pass through. An empty path is no file.
@@ -36,7 +37,8 @@ func (f *Files[T]) Get() T { return *f.current.Load() }
 
 // Keep reads the files again when they have changed, as it finds once a second, until ctx ends.
 // report gets the error of each time that they are read, or nil. After an error, what was read
-// before stays.
+// before stays, and they are read every second: a file may become readable without a change that
+// shows, such as one of its owner. The same error is reported once.
 func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -52,15 +54,21 @@ func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
 
 func (f *Files[T]) refresh(report func(error)) {
 	now := f.stat()
-	if same(f.seen, now) {
+	changed, failed := !same(f.seen, now), f.failed
+	if !changed && failed == "" {
 		return
 	}
 	f.seen = now
 	content, err := f.read()
 	if err == nil {
 		f.current.Store(&content)
+		f.failed = ""
+	} else {
+		f.failed = err.Error()
 	}
-	report(err)
+	if changed || f.failed != failed {
+		report(err)
+	}
 }
 
 func (f *Files[T]) stat() []os.FileInfo {

@@ -19,8 +19,9 @@ type text struct {
 	after func(reads int) // called when it was read
 
 	mu       sync.Mutex
+	failure  error // of each read; nil: it can be read
 	reads    int
-	reported []error // of each read but the first
+	reported []error
 }
 
 func newText(t *testing.T, content string) *text {
@@ -60,7 +61,13 @@ func (f *text) read() (string, error) {
 	f.reads++
 	content, err := os.ReadFile(f.path)
 	f.after(f.reads)
-	return string(content), err
+	return string(content), errors.Join(err, f.failure)
+}
+
+func (f *text) fail(failure error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = failure
 }
 
 func (f *text) report(err error) {
@@ -88,7 +95,7 @@ func (f *text) open(t *testing.T, paths ...string) *reload.Files[string] {
 	return files
 }
 
-// Files are read again when they have changed, within a second, and only then.
+// Files are read again when they have changed, within a second, and then until that succeeds.
 func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	f, other := newText(t, "one"), newText(t, "other")
 	synctest.Test(t, func(t *testing.T) {
@@ -99,18 +106,19 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 			change func()
 			want   string
 			reads  int
+			report bool
 			fails  bool
 		}{
-			{"nothing", func() {}, "one", 1, false},
-			{"another size", func() { f.write(t, "two, 2") }, "two, 2", 2, false},
-			{"another file of the same size and time", func() { f.replace(t, "TWO, 2") }, "TWO, 2", 3, false},
+			{"nothing", func() {}, "one", 0, false, false},
+			{"another size", func() { f.write(t, "two, 2") }, "two, 2", 1, true, false},
+			{"another file of the same size and time", func() { f.replace(t, "TWO, 2") }, "TWO, 2", 1, true, false},
 			{"the same size, later", func() {
 				f.write(t, "two, 3")
 				later := time.Now().Add(time.Hour)
 				if err := os.Chtimes(f.path, later, later); err != nil {
 					t.Fatal(err)
 				}
-			}, "two, 3", 4, false},
+			}, "two, 3", 1, true, false},
 			{"another size at the same time", func() {
 				before, err := os.Stat(f.path)
 				if err != nil {
@@ -120,28 +128,49 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 				if err := os.Chtimes(f.path, before.ModTime(), before.ModTime()); err != nil {
 					t.Fatal(err)
 				}
-			}, "two", 5, false},
-			{"the other file", func() { other.write(t, "changed") }, "two", 6, false},
+			}, "two", 1, true, false},
+			{"the other file", func() { other.write(t, "changed") }, "two", 1, true, false},
 			{"no file", func() {
 				if err := os.Remove(f.path); err != nil {
 					t.Fatal(err)
 				}
-			}, "two", 7, true},
-			{"still none", func() {}, "two", 7, false},
-			{"a file again", func() { f.write(t, "three") }, "three", 8, false},
+			}, "two", 1, true, true},
+			{"still none", func() {}, "two", 1, false, false},
+			{"a file again", func() { f.write(t, "three") }, "three", 1, true, false},
 		} {
 			before, _ := f.seen()
 			step.change()
 			time.Sleep(time.Second)
 			synctest.Wait()
 			reads, reported := f.seen()
-			if got := files.Get(); got != step.want || reads != step.reads {
-				t.Errorf("%s: it is %q after %d reads, want %q after %d", step.name, got, reads, step.want, step.reads)
+			if got := files.Get(); got != step.want || reads-before != step.reads {
+				t.Errorf("%s: it is %q after %d reads, want %q after %d", step.name, got, reads-before, step.want, step.reads)
 			}
-			if len(reported) != reads-before || len(reported) > 0 && (reported[0] != nil) != step.fails {
+			if (len(reported) == 1) != step.report || len(reported) > 0 && (reported[0] != nil) != step.fails {
 				t.Errorf("%s: reported is %v", step.name, reported)
 			}
 			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// A file that cannot be read when it has changed is read when it can: a new owner, or a mode, is no change
+// of what is compared.
+func TestAFileThatCouldNotBeReadIsReadAgain(t *testing.T) {
+	f := newText(t, "one")
+	synctest.Test(t, func(t *testing.T) {
+		files := f.open(t, f.path)
+		f.write(t, "two, 2")
+		for _, step := range []struct {
+			failure error
+			want    string
+		}{{errors.New("permission denied"), "one"}, {errors.New("input/output error"), "one"}, {nil, "two, 2"}} {
+			f.fail(step.failure)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if _, reported := f.seen(); files.Get() != step.want || len(reported) != 1 || !errors.Is(reported[0], step.failure) {
+				t.Errorf("with %v: it is %q, and reported is %v", step.failure, files.Get(), reported)
+			}
 		}
 	})
 }
