@@ -249,6 +249,23 @@ func TestPodsMayOnlyWhatTheyNeed(t *testing.T) {
 	}
 }
 
+// The migration has the password of the schema's owner: it encrypts its connections where replicas do.
+func TestTheMigrationEncryptsAsTheReplicasDo(t *testing.T) {
+	list := objects(t, shops(t)["everything"])
+	tls := func(pod core.PodSpec) (found []core.EnvVar) {
+		for _, variable := range pod.Containers[0].Env {
+			if strings.HasPrefix(variable.Name, "STOCKD_DATABASE_TLS_") {
+				found = append(found, variable)
+			}
+		}
+		return found
+	}
+	replicas, migration := tls(one[*apps.Deployment](t, list, "").Spec.Template.Spec), tls(one[*batch.Job](t, list, "").Spec.Template.Spec)
+	if want := []core.EnvVar{{Name: "STOCKD_DATABASE_TLS_ENABLED", Value: "true"}}; !slices.Equal(replicas, want) || !slices.Equal(migration, want) {
+		t.Errorf("replicas have %v and the migration has %v, want %v", replicas, migration, want)
+	}
+}
+
 // A replica ends its purchases before it is killed: http.drain_delay and http.drain of the file, and
 // some seconds more.
 func TestAReplicaHasTheTimeToDrain(t *testing.T) {

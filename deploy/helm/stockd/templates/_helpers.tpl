@@ -57,9 +57,11 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* What config sets, as variables. */}}
+{{/* What config sets, as variables: of the keys that begin with a prefix. */}}
 {{- define "stockd.configEnv" -}}
-{{- range $key, $value := .Values.config }}
+{{- range $key, $value := .root.Values.config }}
+{{- if hasPrefix $.prefix $key }}
 - {name: STOCKD_{{ $key | replace "." "_" | upper }}, value: {{ $value | quote }}}
+{{- end }}
 {{- end }}
 {{- end }}
