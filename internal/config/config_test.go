@@ -83,6 +83,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a list", file: "replica: [a]\n", want: []string{"stockd.yaml:1", "replica"}},
 		{name: "no YAML", file: "database: {\n", want: []string{"stockd.yaml"}},
 		{name: "YAML that is a list", file: "- a\n", want: []string{"stockd.yaml:1"}},
+		{name: "two documents", file: "log:\n  level: warn\n---\nadmin:\n  required: true\n", want: []string{"stockd.yaml:3", "one document"}},
 		{name: "a key twice", file: "log:\n  level: info\nlog:\n  level: warn\n", want: []string{"stockd.yaml"}},
 		{name: "an address without a port", args: []string{"--redis-addresses=localhost"}, want: []string{"--redis-addresses", "redis.addresses", "127.0.0.1:8080"}},
 		{name: "two masters", args: []string{"--redlock-addresses=a:1,b:1"}, want: []string{"--redlock-addresses", "odd number", "not 2"}},
@@ -238,6 +239,16 @@ func TestNoErrorShowsAPasswordInTheWrongPlace(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s is answered with %v, want %s in it and no password", c.arg, err, c.want)
 		}
+	}
+}
+
+// What stands after an asterisk is the name of something else to YAML, which would quote it.
+//
+//contract:config.Loaded.check No error shows
+func TestAPasswordWithoutQuotesIsNotShown(t *testing.T) {
+	_, err := config.Load(write(t, "stockd.yaml", "redis:\n  password: *hidden\n"), nil)
+	if err == nil || !strings.Contains(err.Error(), "stockd.yaml: a value that begins with *") || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("it is answered with %v", err)
 	}
 }
 

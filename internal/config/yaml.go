@@ -1,9 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -17,14 +20,25 @@ type entry struct {
 
 // parseYAML lists the scalars of a file with their lines, which viper does not keep.
 func parseYAML(path string, content []byte) ([]entry, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(document.Content) == 0 { // an empty file
+	var document, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(content))
+	err := documents.Decode(&document)
+	if errors.Is(err, io.EOF) { // an empty file
 		return nil, nil
 	}
-	return entriesOf(path, "", document.Content[0])
+	if err == nil {
+		err = documents.Decode(&second)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return entriesOf(path, "", document.Content[0])
+	case err == nil:
+		return nil, fmt.Errorf("%s:%d: must be one document; another one begins with ---", path, second.Line)
+	case strings.HasPrefix(err.Error(), "yaml: unknown anchor"): // it quotes the value, which may be a password
+		return nil, fmt.Errorf("%s: a value that begins with * must be in quotes", path)
+	default:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 }
 
 func entriesOf(path, prefix string, node *yaml.Node) ([]entry, error) {
