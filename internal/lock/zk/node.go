@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // server is how ZooKeeper is called in errors.
@@ -109,14 +110,21 @@ func newHolder(link *backend.ZKLink, path string, czxid int64, drop backend.ZKDr
 	return h.Held
 }
 
-// guard watches the node.
+// guard watches the node. Where the server does not answer in time, it is asked again.
 func (h *holder) guard() {
-	node, changed, err := h.link.GetOwn(h.Context(), h.path)
-	switch {
-	case err == nil && node.Stat.Czxid == h.czxid:
-		h.loseWith(changed)
-	case err == nil, errors.Is(err, zk.ErrNoNode):
-		h.Lose()
+	for {
+		node, changed, err := h.link.GetOwn(h.Context(), h.path)
+		switch {
+		case err == nil && node.Stat.Czxid == h.czxid:
+			h.loseWith(changed)
+			return
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			h.Lose()
+			return
+		}
+		if pause.About(h.Context(), guardAfter) != nil {
+			return
+		}
 	}
 }
 

@@ -389,6 +389,28 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 	})
 }
 
+// The server answers the first look of a holder at its node when that is not waited for any more.
+func TestZKDeletionIsLossWhereTheServerWasSlow(t *testing.T) {
+	const kind, dials = "zk-ephemeral", 200 * time.Millisecond // an answer may take twice as long
+	server, name := lab.ZooKeeper(t), zkName()
+	admin, way := newZKAdmin(t, server.Address), labtest.NewProxy(t, server.Address)
+	path := zkFolder(kind, name) + "/lock"
+	held := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, path), Do: servers.Hold})
+	defer held.Pass()
+	client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, DialTimeout: dials})
+	lease := zkAcquire(t, onZK(t, kind, client), name)
+	labtest.AwaitReached(t, held)
+	time.Sleep(5 * dials)
+	held.Pass()
+	if err := context.Cause(lease.Context()); err != nil {
+		t.Fatalf("it is lost before the node is deleted: %v", err)
+	}
+	if err := admin.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+	labtest.AwaitLoss(t, lease, zkWait)
+}
+
 // The node is deleted, and another client has made its own at the same path, before the
 // holder looks at it for the first time.
 func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
