@@ -40,8 +40,11 @@ func (a *Admin) Client() (client.Client, error) {
 			return client.Client{}, fmt.Errorf("--ca-file: %w", err)
 		}
 	}
-	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: &http.Client{Transport: bearer{transport, token}}}, nil
+	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: &http.Client{Transport: bearer{transport, token}, CheckRedirect: stay}}, nil
 }
+
+// stay follows no redirect: another host must not get the token.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // bearer sends the token with every request.
 type bearer struct {

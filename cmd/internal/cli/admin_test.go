@@ -79,6 +79,24 @@ func TestEveryCallOfTheAdminAPIHasTheToken(t *testing.T) {
 	}
 }
 
+// What stands before the admin API may redirect to another host, which must not get the token.
+func TestARedirectGetsNoToken(t *testing.T) {
+	asked := ""
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked += r.Method + " " + r.Header.Get("Authorization")
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	defer server.Close()
+	c, err := admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Goods(t.Context(), 7); err == nil || !strings.Contains(err.Error(), "302 Found") || asked != "" {
+		t.Errorf("the other host is asked for %q (%v)", asked, err)
+	}
+}
+
 func TestTheAdminAPINeedsAToken(t *testing.T) {
 	token := write(t, []byte("secret"))
 	if c, err := admin(t, "--token-file="+token); err != nil || c.AdminURL != "http://127.0.0.1:8081" || c.URL != c.AdminURL || c.Token != "secret" {
