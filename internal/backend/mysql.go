@@ -56,21 +56,27 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 	return &SQL{DB: pool, Dialect: string(MySQL), lockSchema: lock}, nil
 }
 
+// longestChange is longer than a change of the schema may take.
+const longestChange = 2 * time.Hour
+
 const (
 	takeSchema = `SELECT COALESCE(GET_LOCK('stockd-schema', 60), 0)`
 	freeSchema = `DO RELEASE_LOCK('stockd-schema')`
 )
 
 // lockSchemaBy lets one process change the schema while the others wait, up to a
-// minute. It has a connection of its own, for a pool may have no more than one.
-// MySQL gives the lock back by itself when the connection ends.
+// minute. It has a connection of its own, for a pool may have no more than one, which is
+// silent meanwhile. MySQL gives the lock back by itself when the connection ends.
 func lockSchemaBy(ctx context.Context, beside *sql.DB) (unlock func() error, err error) {
 	conn, err := beside.Conn(ctx)
 	if err != nil {
 		return nil, errors.Join(err, beside.Close())
 	}
 	var got bool
-	err = conn.QueryRowContext(ctx, takeSchema).Scan(&got)
+	_, err = conn.ExecContext(ctx, fmt.Sprintf(`SET SESSION wait_timeout = %d`, wholeSeconds(longestChange)))
+	if err == nil {
+		err = conn.QueryRowContext(ctx, takeSchema).Scan(&got)
+	}
 	if err == nil && !got {
 		err = fmt.Errorf("%w: another process has been changing it for a minute", stock.ErrBusy)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -135,6 +137,35 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 			}
 		case <-time.After(10 * time.Second):
 			t.Fatal("the schema is locked after its unlock")
+		}
+	})
+}
+
+// The connection that locks the schema is silent while the schema changes, for longer than a server, or
+// wait_timeout in the DSN, bears silence.
+func TestTheSchemaStaysLockedForALongChange(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		impatient, err := mysql.ParseDSN(d.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		impatient.Params = map[string]string{"wait_timeout": "1"}
+		one, err := backend.OpenSQL(backend.SQLOptions{Driver: d.Driver, DSN: impatient.FormatDSN(), Password: d.Password, MaxOpen: 1, ConnectTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closePool(t, one.DB) })
+		unlock, err := one.LockSchema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := openSQL(t, d, 1).LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another one has the lock while the first is silent: %v", err)
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
 		}
 	})
 }
