@@ -90,11 +90,14 @@ func (b *base) poll(ctx context.Context, name string, try func(context.Context) 
 	return nil, lock.NotAcquired(ctx, b.dialect, nil)
 }
 
-// lease is the lease of a row that a statement prolongs; its first parameter is {until}.
+// lease is the lease of a row that a statement prolongs; its first parameter is {until}. One try takes a
+// part of the TTL only: the next one has another connection.
 func (b *base) lease(grant outcome, release func(context.Context) error, renew string, args ...any) *lock.Held {
 	held := lock.NewHeld(grant.token, release)
 	args = append([]any{b.lifetime()}, args...)
 	b.keep(held, grant.asked, func(ctx context.Context) (still bool, err error) {
+		ctx, cancel := context.WithTimeout(ctx, min(answerWithin, b.ttl/3))
+		defer cancel()
 		rows, err := b.exec(ctx, b.db, renew, args...)
 		return rows == 1, err
 	})

@@ -440,6 +440,50 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 	}
 }
 
+// The connection of a renewal is dead, and the server is not: the lease is renewed on another one.
+//
+//contract:lock.Watch A renewal that is not answered
+func TestASQLLeaseOutlivesADeadConnection(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	var running sync.WaitGroup
+	for kind, statement := range map[string]string{"sql-version-lock": "UPDATE distribute_lock SET expires_at", "sql-insert-lock": "UPDATE record_lock SET expires_at"} {
+		running.Go(func() { t.Run(kind, func(t *testing.T) { renewsOnAnother(t, d, kind, statement) }) })
+	}
+	running.Wait()
+}
+
+// renewsOnAnother finds that a renewal is repeated where the connection keeps its statement.
+func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) {
+	t.Helper()
+	through, way := labtest.Through(t, d)
+	deps := sqlDeps(sqlPool(t, through, 4), through)
+	deps.TTL = 3 * sqlTTL
+	entry, err := registry.Find(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := closing(t, entry.New(deps)).Acquire(t.Context(), "dead "+kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer releases(t, lease)
+	held := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
+	defer held.Pass()
+	renewed := make(chan struct{}, 1)
+	lease.(*lock.Held).Follow(func(n lock.Note) { //nolint:forcetypeassert // each of them is one
+		if n.What == lock.Renewed {
+			renewed <- struct{}{}
+		}
+	})
+	labtest.AwaitReached(t, held)
+	select {
+	case <-renewed:
+	case <-lease.Context().Done():
+		t.Errorf("it ended with %v", context.Cause(lease.Context()))
+	}
+}
+
 // The request ends while the answer that grants the name is on its way: it is granted nothing, and the
 // next one does not wait for its lease.
 //
