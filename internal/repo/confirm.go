@@ -148,11 +148,17 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment) (map[*Payment]Con
 }
 
 // lockReservations is lockReservation for several, in the order of their numbers, which must be that
-// of every caller. Those that are not there are not in the answer.
+// of every caller. Those that are not there are not in the answer. What is no number is not asked for: a
+// server may reject the statement for it, which has the payments of other buyers as well.
 func (t *Tx) lockReservations(ctx context.Context, payments []*Payment) (map[string]heldRow, error) {
-	found, numbers := make(map[string]heldRow, len(payments)), make([]any, len(payments))
-	for i, p := range payments {
-		numbers[i] = p.Number
+	found, numbers := make(map[string]heldRow, len(payments)), make([]any, 0, len(payments))
+	for _, p := range payments {
+		if isNumber(p.Number) {
+			numbers = append(numbers, p.Number)
+		}
+	}
+	if len(numbers) == 0 {
+		return found, nil
 	}
 	statement := t.store.selectHeld() + whereNumbers + listOf(len(numbers), `?`) + inOrder + t.store.dialect.forUpdate
 	err := t.store.each(ctx, t.conn(), "lock reservations", func(scan scanRow) error {

@@ -20,6 +20,7 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 		return func(ctx context.Context) error { return s.InTx(ctx, func(tx *repo.Tx) error { return do(ctx, tx) }) }
 	}
 	same := func(c stock.Choice) (stock.Choice, error) { return c, nil }
+	const number = "018bcfe5-6800-7000-8000-000000000001"
 	ofItem = map[string]func(ctx context.Context) error{
 		"Goods":                func(ctx context.Context) error { _, err := s.Goods(ctx, item); return err },
 		"InStock":              func(ctx context.Context) error { _, err := s.InStock(ctx, item); return err },
@@ -78,14 +79,14 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 		"Order":          func(ctx context.Context) error { _, _, err := s.Order(ctx, "7"); return err },
 		"OrdersAfter":    func(ctx context.Context) error { _, _, err := s.OrdersAfter(ctx, 0, 0, 1, false); return err },
 		"Return":         func(ctx context.Context) error { _, err := s.Return(ctx, "7", 1, "back"); return err },
-		"Reservation":    func(ctx context.Context) error { _, err := s.Reservation(ctx, "n"); return err },
-		"Release":        func(ctx context.Context) error { _, _, err := s.Release(ctx, "n"); return err },
-		"Extend":         func(ctx context.Context) error { _, err := s.Extend(ctx, "n", time.Hour, time.Hour); return err },
+		"Reservation":    func(ctx context.Context) error { _, err := s.Reservation(ctx, number); return err },
+		"Release":        func(ctx context.Context) error { _, _, err := s.Release(ctx, number); return err },
+		"Extend":         func(ctx context.Context) error { _, err := s.Extend(ctx, number, time.Hour, time.Hour); return err },
 		"Expire":         func(ctx context.Context) error { _, _, err := s.Expire(ctx, 1); return err },
 		"Reservations":   func(ctx context.Context) error { _, err := s.Reservations(ctx); return err },
-		"Confirm":        func(ctx context.Context) error { _, err := s.Confirm(ctx, &repo.Payment{Number: "n"}); return err },
-		"ConfirmAll":     func(ctx context.Context) error { _, _, err := s.ConfirmAll(ctx, []string{"n"}); return err },
-		"ConfirmedLines": func(ctx context.Context) error { _, err := s.ConfirmedLines(ctx, "n"); return err },
+		"Confirm":        func(ctx context.Context) error { _, err := s.Confirm(ctx, &repo.Payment{Number: number}); return err },
+		"ConfirmAll":     func(ctx context.Context) error { _, _, err := s.ConfirmAll(ctx, []string{number}); return err },
+		"ConfirmedLines": func(ctx context.Context) error { _, err := s.ConfirmedLines(ctx, number); return err },
 		"Settle":         func(ctx context.Context) error { _, err := s.Settle(ctx); return err },
 		"SettleAll":      s.SettleAll,
 		"Unsettled":      func(ctx context.Context) error { _, err := s.Unsettled(ctx); return err },

@@ -63,8 +63,8 @@ func (s *Store) findOrder(ctx context.Context, number string) (row ledgerRow, ok
 	return rows[0], true, nil
 }
 
-// isNumber reports whether a text is the number of an order: a UUID, which that of a line of a basket
-// goes on after.
+// isNumber reports whether a text is the number of an order or a reservation: a UUID, which that of a
+// line of a basket goes on after.
 func isNumber(text string) bool {
 	const length = 36
 	if len(text) < length {

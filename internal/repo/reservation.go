@@ -90,6 +90,9 @@ func (r heldRow) isOver() bool { return r.State == stock.Held && !r.ExpiresAt.Af
 // good: a confirmation that is being committed is waited for. stock.ErrUnknownReservation:
 // there is none.
 func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservation, error) {
+	if !isNumber(number) {
+		return stock.Reservation{}, unknownReservation(number)
+	}
 	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
 	if err == nil && r.isOver() {
 		err = s.InTx(ctx, func(tx *Tx) (err error) {
@@ -151,6 +154,9 @@ const columnTime = "2006-01-02 15:04:05.000000"
 // step changes a reservation from held. One that has ended in the wanted state before is left
 // as it is.
 func (s *Store) step(ctx context.Context, number string, to stock.State, take func(*Tx, *heldRow) error) (after stock.Reservation, again bool, err error) {
+	if !isNumber(number) {
+		return after, false, unknownReservation(number)
+	}
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		r, err := tx.lockReservation(ctx, number)
 		if err != nil {

@@ -133,17 +133,25 @@ func TestAReservationEndsOnce(t *testing.T) {
 	})
 }
 
+// A client may ask for any text. One that is no number names no reservation, and no database fails.
 func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
-	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	_, read := s.Reservation(t.Context(), "404")
-	_, _, confirm := confirm(t, s, "404", "paid")
-	_, _, release := s.Release(t.Context(), "404")
-	_, extend := s.Extend(t.Context(), "404", time.Hour, time.Hour)
-	for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
-		if !errors.Is(err, stock.ErrUnknownReservation) {
-			t.Errorf("%s: %v", doing, err)
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		held := hold(t, s, 1, 1, "")
+		for _, number := range []string{"404", uuid.NewString(), "小明", "\xff", held + " ", strings.ToUpper(held)} {
+			_, read := s.Reservation(t.Context(), number)
+			_, _, confirm := confirm(t, s, number, "paid")
+			_, _, release := s.Release(t.Context(), number)
+			_, extend := s.Extend(t.Context(), number, time.Hour, time.Hour)
+			for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
+				if !errors.Is(err, stock.ErrUnknownReservation) {
+					t.Errorf("%s %q: %v", doing, number, err)
+				}
+			}
 		}
-	}
+		wantSums(t, s, 9, 1, 0, 0)
+	})
 }
 
 func TestAPaymentReferenceConfirmsOneReservation(t *testing.T) {
