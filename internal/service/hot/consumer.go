@@ -66,12 +66,17 @@ func (c *consumer) round(ctx context.Context, own *string) error {
 }
 
 // next is a batch of orders: its own that it did not finish, those that others
-// have left, or new ones.
+// have left, or new ones. Each of its own is read once: what cannot be written yet is
+// claimed later, and keeps no others waiting.
 func (c *consumer) next(ctx context.Context, own *string) ([]redis.XMessage, error) {
 	if *own != ">" {
 		entries, err := c.read(ctx, *own)
-		if err != nil || len(entries) > 0 {
-			return entries, err
+		if err != nil {
+			return nil, err
+		}
+		if n := len(entries); n > 0 {
+			*own = entries[n-1].ID
+			return entries, nil
 		}
 		*own = ">"
 	}
