@@ -1252,7 +1252,7 @@ func defects() []defect {
 		},
 		{
 			name: "two consumers report one dead letter",
-			file: "internal/service/hot/keep.go", old: "buried == int64(0) {", new: "buried == nil {",
+			file: "internal/service/hot/keep.go", old: "answer == int64(0) {", new: "answer == nil {",
 			pkg: "./internal/service/hot", test: "TestAnOrderIsDeadLetteredOnce", needs: "redis",
 		},
 		{

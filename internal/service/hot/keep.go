@@ -80,7 +80,7 @@ func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []ent
 		case found && first.ID == e.ID:
 			settled = append(settled, e)
 		case found || ours[e.RequestID]:
-			if err := c.bury(ctx, e, "the request id stands for another order"); err != nil {
+			if _, err := c.bury(ctx, e, "the request id stands for another order"); err != nil {
 				return nil, err
 			}
 		default:
@@ -126,18 +126,18 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	if err != nil {
 		return nil, err
 	}
-	fit := make([]entry, 0, len(entries))
+	offered := make([]entry, 0, len(entries))
 	for _, e := range entries {
-		if e.Quantity > place.Units {
-			if err := c.bury(ctx, e, "accepted more than the allocation has"); err != nil {
-				return nil, err
-			}
+		if e.Quantity <= place.Units {
+			place.Units -= e.Quantity
+		} else if buried, err := c.bury(ctx, e, "accepted more than the allocation has"); err != nil {
+			return nil, err
+		} else if buried {
 			continue
 		}
-		place.Units -= e.Quantity
-		fit = append(fit, e)
+		offered = append(offered, e) // also what the stream may have lost: the script finds out
 	}
-	again, err := c.restore(ctx, fit, looked)
+	again, err := c.restore(ctx, offered, looked)
 	return append(rest, again...), err
 }
 
@@ -196,13 +196,9 @@ func (c *consumer) restorePage(ctx context.Context, page []entry, looked any) (a
 	run := c.script.Eval
 	_, err = c.redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, e := range page {
-			keys := []string{
-				c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
-				c.part.staged(e.GoodsID),
-			}
 			args := slices.Concat([]any{"restore", group, e.id}, e.list(),
 				[]any{e.text("limit"), e.text("earlier"), e.text("trace"), looked, c.options.Remember.Milliseconds()})
-			answers = append(answers, run(ctx, pipe, keys, args...))
+			answers = append(answers, run(ctx, pipe, c.part.keysOf(e), args...))
 			run = c.script.EvalSha
 		}
 		return nil
@@ -210,30 +206,34 @@ func (c *consumer) restorePage(ctx context.Context, page []entry, looked any) (a
 	return answers, err
 }
 
+// keysOf are what the script takes of an order that is offered again or dead-lettered.
+func (p *partition) keysOf(e entry) []string {
+	return []string{
+		p.counter(e.GoodsID), p.users(e.GoodsID), p.orders(), p.dead(), p.request(e.RequestID), p.staged(e.GoodsID), p.buried(e.ID),
+	}
+}
+
 func (c *consumer) buryAll(ctx context.Context, entries []entry, reason string) error {
 	for _, e := range entries {
-		if err := c.bury(ctx, e, reason); err != nil {
+		if _, err := c.bury(ctx, e, reason); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bury dead-letters an order that can never be in the ledger.
-func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
-	keys := []string{
-		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
-		c.part.staged(e.GoodsID),
-	}
-	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
-	buried, err := c.ask(ctx, "bury", keys, args...)
-	if err != nil || buried == int64(0) { // another consumer has, and has reported it
-		return failed("dead-letter", err)
+// bury dead-letters an order that can never be in the ledger. Not buried: another consumer has
+// dealt with it, or the stream has lost it.
+func (c *consumer) bury(ctx context.Context, e entry, reason string) (buried bool, err error) {
+	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list(), []any{c.options.Remember.Milliseconds()})
+	answer, err := c.ask(ctx, "bury", c.part.keysOf(e), args...)
+	if err != nil || answer == int64(0) {
+		return false, failed("dead-letter", err)
 	}
 	c.options.Observer.DeadLettered()
 	c.options.Log.ErrorContext(ctx, "order dead-lettered", "reason", reason, "goods", e.GoodsID, "order", e.ID,
 		"request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
-	return nil
+	return true, nil
 }
 
 // settleAtOnce bounds the orders that a rebuild looks up in one go.

@@ -149,6 +149,16 @@ func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
 	s.assertBuyers(t, b)
 }
 
+// sellInHand sells a purchase that a consumer then has in hand, which cannot write it.
+func (s *shop) sellInHand(t *testing.T, r *hot.Stock, p stock.Purchase) {
+	t.Helper()
+	sell(t, r, p)
+	await(t, "the order to be in hand", func() bool {
+		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+		return err == nil && pending.Count == 1
+	})
+}
+
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
 // as many as it may since: the order is dead-lettered.
 //
@@ -165,11 +175,7 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 		if _, err := tx.CountIn(t.Context(), goods, 3, []stock.Purchase{by("小明", 1)}); err != nil {
 			return err
 		}
-		sell(t, a, by("小明", 2)) // the consumer waits for the buyer's count
-		await(t, "the order to be in hand", func() bool {
-			pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
-			return err == nil && pending.Count == 1
-		})
+		s.sellInHand(t, a, by("小明", 2)) // the consumer waits for the buyer's count
 		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
 			return err
 		}

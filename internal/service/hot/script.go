@@ -60,6 +60,9 @@ func (p *partition) marker(goodsID int64) string { return p.item("filling:", goo
 
 func (p *partition) request(id string) string { return p.base + "request:" + id }
 
+// buried tells for a while that an order was dead-lettered.
+func (p *partition) buried(number string) string { return p.base + "buried:" + number }
+
 func (p *partition) item(kind string, goodsID int64) string {
 	return p.base + kind + strconv.FormatInt(goodsID, 10)
 }

@@ -212,7 +212,7 @@ func (m *model) stage(i *modelItem, owner, marker, after string) {
 }
 
 func (m *model) entryKeys(i *modelItem, e modelEntry) []string {
-	return []string{"goods:" + i.id, "users:" + i.id, "orders", "dead", "request:" + e.text("request"), "staged:" + i.id}
+	return []string{"goods:" + i.id, "users:" + i.id, "orders", "dead", "request:" + e.text("request"), "staged:" + i.id, "buried:" + e.text("order")}
 }
 
 func (m *model) entryArgs(e modelEntry) []any {
@@ -238,7 +238,7 @@ func (m *model) restore(i *modelItem, all bool) {
 func (m *model) bury(i *modelItem) {
 	if entries := m.onStream(i.id); len(entries) > 0 {
 		e := entries[m.random.IntN(len(entries))]
-		m.run("bury", m.entryKeys(i, e), append([]any{"ledger", e.id, "a reason", "channel"}, m.entryArgs(e)...)...)
+		m.run("bury", m.entryKeys(i, e), append(append([]any{"ledger", e.id, "a reason", "channel"}, m.entryArgs(e)...), 60000)...)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s steps) restore(e modelEntry) any {
 func (s steps) bury(e modelEntry) any {
 	s.t.Helper()
 	args := append([]any{"ledger", e.id, "a reason", s.base + "channel"}, s.entryArgs(e)...)
-	return s.run("bury", s.entryKeys(s.items["1"], e), args...)
+	return s.run("bury", s.entryKeys(s.items["1"], e), append(args, 60000)...)
 }
 
 func (s steps) settle(e modelEntry) {
@@ -302,6 +302,9 @@ func TestAStepThatArrivesTwiceChangesNothing(t *testing.T) {
 		if got := s.restore(order); got != want {
 			t.Errorf("an order that is offered again is answered with %v, want %s", got, want)
 		}
+	}
+	if got := s.restore(orders[0]); got != "KNOWN" {
+		t.Errorf("an order that is dead-lettered and offered again is answered with %v, want KNOWN", got)
 	}
 	s.assertCounter(7, 1)
 	s.begin(counterOf{epoch: 4, limit: 9, users: []any{"u-1", 2}})

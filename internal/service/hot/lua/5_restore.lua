@@ -4,8 +4,9 @@
 -- it needs units like a new one, and room under the limit: a closed counter has
 -- neither. An order that another consumer has settled is not on the stream either, and
 -- its request is forgotten after a while: LOOK, where the ledger was read longer ago
--- than that. Answers ABSENT where no later epoch is installed.
--- KEYS: counter, users, orders, dead, request, staged users.
+-- than that. So is one that another consumer has dead-lettered, which a key of its own
+-- tells for as long. Answers ABSENT where no later epoch is installed.
+-- KEYS: counter, users, orders, dead, request, staged users, dead-lettered.
 -- ARGV: operation, group, id, and the fields of the order: goods, quantity, epoch,
 -- request, order, remaining, at, replica, user, ttl; then the limit under which it was
 -- promised, whether that was another one already than is in force now, the place in a
@@ -26,8 +27,8 @@ function operations.restore()
     uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
   else
     local first = redis.call('GET', KEYS[5])
-    if first and string.sub(first, 1, #order) == order then
-      return 'KNOWN' -- another has offered it again, or settled it
+    if first and string.sub(first, 1, #order) == order or redis.call('EXISTS', KEYS[7]) == 1 then
+      return 'KNOWN' -- another has offered it again, settled it, or dead-lettered it
     end
     if now() - tonumber(ARGV[17]) >= tonumber(ARGV[18]) then
       return 'LOOK'
@@ -37,6 +38,7 @@ function operations.restore()
     if first or beyond or closed or tonumber(quantity) > units then
       local reason = first and 'sold again' or beyond and 'beyond the limit' or 'nothing left'
       redis.call('XADD', KEYS[4], '*', 'reason', reason, unpack(fields))
+      redis.call('SET', KEYS[7], '1', 'PX', ARGV[18])
       return 'DEAD'
     end
     if had then
@@ -51,18 +53,19 @@ end
 
 -- Dead-letters an order that can never be in the ledger, and gives back what is
 -- kept for it.
--- KEYS: counter, users, orders, dead, request, staged users.
+-- KEYS: counter, users, orders, dead, request, staged users, dead-lettered.
 -- ARGV: operation, group, id, reason, channel, and the fields of the order as for
--- restore.
+-- restore; then the time to remember it in ms.
 function operations.bury()
   local goods, quantity, epoch, request, order, remaining, at, replica, user, ttl = unpack(ARGV, 6, 15)
   redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
   if redis.call('XDEL', KEYS[3], ARGV[3]) == 0 then
-    return 0 -- another consumer has
+    return 0 -- another consumer has dealt with it, or the stream has lost it
   end
   uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
   redis.call('XADD', KEYS[4], '*', unpack(held({'reason', ARGV[4], 'goods', goods, 'quantity', quantity, 'epoch', epoch,
     'request', request, 'order', order, 'remaining', remaining, 'at', at, 'replica', replica, 'user', user}, ttl)))
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[16])
   local first = redis.call('GET', KEYS[5])
   if first and string.sub(first, 1, #order) == order then
     redis.call('DEL', KEYS[5])
