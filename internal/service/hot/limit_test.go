@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -189,6 +190,51 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	s.assertExact(t, b, reported)
 	await(t, "the report of it", func() bool { return s.seen.deadLettered.Load() == 1 })
 	s.assertBuyers(t, b)
+}
+
+// A batch is offered again for one that does not fit, under a limit that was raised in between, and that answer is
+// lost: a buyer who was at the limit before may have bought.
+//
+//contract:strategy.Strategy An error means that none
+func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a, b := s.replica(t, "a", at(way.Address)), s.replica(t, "b")
+	s.limit(t, b, 9)
+	reported := orders(sell(t, a, by("小明", 9)))
+	settle(t, b)
+	s.addToRow(t, 5)
+	batch := []stock.Purchase{by("other", 1), by("小明", 1), by("another", 1)}
+	offered := way.Arm(servers.Rule{Sent: "\r\nsurvey\r\n", Do: servers.Hold})
+	var outcomes []stock.Outcome
+	var err error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		outcomes, err = a.Deduct(t.Context(), goods, batch)
+	}()
+	labtest.AwaitReached(t, offered)
+	s.limit(t, b, 20)
+	labtest.Lose(way, "\r\nsell\r\n", true)
+	offered.Pass()
+	<-answered
+	if err != nil || outcomes[0].Rejected != nil {
+		t.Fatalf("the batch is answered with %+v (%v)", outcomes, err)
+	}
+	reported = append(reported, outcomes[0].Order)
+	for i, p := range batch[1:] {
+		if err := outcomes[1+i].Rejected; !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("purchase %d is answered with %v, want %v", 1+i, err, stock.ErrUnknownOutcome)
+		}
+		p.Keyed = true
+		again, err := deduct(t, b, p)
+		if err != nil || !again.Replayed {
+			t.Fatalf("asked again it is answered with %+v, %v: it was not sold", again, err)
+		}
+		reported = append(reported, again.Order)
+	}
+	s.assertExact(t, b, reported)
 }
 
 // The admin's replica died after the limit was set and before Redis was notified.

@@ -2,6 +2,7 @@ package hot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,7 +45,7 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 }
 
 // unlessSold is the error for the whole batch, or where something of it is sold, for the
-// purchases that do not fit alone.
+// purchases that do not fit alone. Where the last answer was lost it may have sold any other.
 func unlessSold(answers []verdict, err error) ([]verdict, error) {
 	isSold := func(v verdict) bool {
 		return v.answer == answerSold || v.answer == answerKnown || v.answer == answerEarlier
@@ -52,9 +53,10 @@ func unlessSold(answers []verdict, err error) ([]verdict, error) {
 	if !slices.ContainsFunc(answers, isSold) {
 		return nil, err
 	}
-	for i := range answers {
-		if answers[i].answer == answerShort {
-			answers[i].cause = err
+	lost := errors.Is(err, stock.ErrUnknownOutcome)
+	for i, v := range answers {
+		if v.answer == answerShort || lost && !isSold(v) {
+			answers[i] = verdict{answer: answerShort, cause: err}
 		}
 	}
 	return answers, nil
