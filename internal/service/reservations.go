@@ -155,12 +155,40 @@ func (r *Reservations) returned(ctx context.Context, number string, units int64,
 // cameBack notifies the strategies that keep a copy of the stock. One that is not notified in
 // time finds the units when it has sold all others.
 func (r *Reservations) cameBack(ctx context.Context, goodsID, units int64) {
-	r.jobs.Finish(ctx, "notify the strategies of units that have come back", func(ctx context.Context) error {
-		err := r.catalogue.Restocked(ctx, goodsID, units)
-		if err != nil {
-			r.catalogue.log.WarnContext(ctx, "a strategy was not notified of units that have come back", "goods", goodsID, "units", units, "error", err)
+	r.jobs.Finish(ctx, notifying, func(ctx context.Context) error { return r.restocked(ctx, goodsID, units) })
+}
+
+const notifying = "notify the strategies of units that have come back"
+
+func (r *Reservations) restocked(ctx context.Context, goodsID, units int64) error {
+	err := r.catalogue.Restocked(ctx, goodsID, units)
+	if err != nil {
+		r.catalogue.log.WarnContext(ctx, "a strategy was not notified of units that have come back", "goods", goodsID, "units", units, "error", err)
+	}
+	return err
+}
+
+// notifyEach is what one of many items has, and how long the round that has ended their reservations
+// waits: where a backend hangs, those of other items must not.
+const notifyEach = 400 * time.Millisecond
+
+// allCameBack is cameBack for many items, one after the other.
+func (r *Reservations) allCameBack(ctx context.Context, back map[int64]int64) {
+	if len(back) == 0 {
+		return
+	}
+	waiting, end := context.WithTimeout(ctx, notifyEach)
+	defer end()
+	_ = r.jobs.Do(waiting, notifyWithin, notifying, func(ctx context.Context) error {
+		for id, units := range back {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			own, cancel := context.WithTimeout(ctx, notifyEach)
+			_ = r.restocked(own, id, units) // the log has it
+			cancel()
 		}
-		return err
+		return nil
 	})
 }
 
@@ -193,11 +221,7 @@ func (r *Reservations) KeepExpiring(ctx context.Context, failed func(error)) {
 // Expire is one round of KeepExpiring: it ends all reservations that are over.
 func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
 	back := make(map[int64]int64)
-	defer func() {
-		for id, units := range back {
-			r.cameBack(ctx, id, units)
-		}
-	}()
+	defer r.allCameBack(ctx, back)
 	for {
 		n, units, err := r.store.Expire(ctx, expireAtOnce)
 		if err != nil {

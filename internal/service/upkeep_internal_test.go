@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -254,6 +255,65 @@ type uncounted struct{}
 
 func (uncounted) ReservationsEnded(stock.State, int) {}
 func (uncounted) PaidLate()                          {}
+
+// unresponsive is a strategy whose backend hangs.
+type unresponsive struct {
+	strategy.Strategy
+	notified chan int64
+}
+
+func (u unresponsive) Restocked(ctx context.Context, goodsID, _ int64) error {
+	u.notified <- goodsID
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// Units of many items come back, and the backend of one strategy hangs: it is notified of each item, and the round
+// that follows does not wait for that.
+//
+//contract:service.Reservations Units of a reservation
+func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
+	const items = 20
+	path := filepath.Join(t.TempDir(), "s.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, copied := opened(t, path), unresponsive{notified: make(chan int64, items)}
+		for id := range int64(items) {
+			hold(t, store, id+1)
+		}
+		log := slog.New(slog.DiscardHandler)
+		r := NewReservations(store, &Catalogue{
+			offers: []*offer{{strategy: copied}}, requests: &shared[string, stock.Order]{}, log: log,
+		}, time.Hour, uncounted{})
+		begun := time.Now()
+		if ended, err := r.Expire(t.Context()); err != nil || ended != items || time.Since(begun) > time.Second {
+			t.Errorf("%d of %d reservations are ended after %s (%v)", ended, items, time.Since(begun), err)
+		}
+		for range items {
+			<-copied.notified
+		}
+		if err := errors.Join(r.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// hold makes an item, and holds a unit of it for no time.
+func hold(t *testing.T, store *repo.Store, goodsID int64) {
+	t.Helper()
+	number := fmt.Sprintf("00000000-0000-7000-8000-%012d", goodsID)
+	batch := []stock.Purchase{{RequestID: number, Quantity: 1, TTL: time.Microsecond, Number: number}}
+	err := store.CreateGoods(t.Context(), goodsID, 1, "item "+number)
+	if err == nil {
+		err = store.InTx(t.Context(), func(tx *repo.Tx) error {
+			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: goodsID, Batch: batch})
+			_, _, took := tx.SubtractIfEnough(t.Context(), goodsID, 1)
+			return errors.Join(err, took)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // What is under way when a replica ends is cut off, and that is no failure.
 func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
