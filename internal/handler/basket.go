@@ -1,13 +1,13 @@
 package handler
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -129,21 +129,21 @@ func linesOfText(text string) (lines []stock.Line, err error) {
 	return lines, nil
 }
 
+// linesOfJSON reads each line as the object around them is read: its names are known, and once there.
 func linesOfJSON(text string) ([]stock.Line, error) {
-	var list []struct {
-		GoodsID  int64  `json:"goods_id"`
-		Quantity *int64 `json:"quantity"`
-	}
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&list); err != nil {
+	var objects []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &objects); err != nil {
 		return nil, err
 	}
-	lines := make([]stock.Line, len(list))
-	for i, line := range list {
-		lines[i] = stock.Line{GoodsID: line.GoodsID, Quantity: 1}
-		if line.Quantity != nil {
-			lines[i].Quantity = *line.Quantity
+	lines := make([]stock.Line, len(objects))
+	for i, object := range objects {
+		f := &form{values: make(map[string]value)}
+		if err := f.readJSON(object, []string{"goods_id", "quantity"}); err != nil {
+			return nil, err
+		}
+		lines[i] = stock.Line{GoodsID: f.whole("goods_id", 1, math.MaxInt64), Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity)}
+		if err := f.err(); err != nil {
+			return nil, err
 		}
 	}
 	return lines, nil

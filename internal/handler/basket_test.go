@@ -140,6 +140,8 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{}`: 400, `{"lines": []}`: 400, `{"lines": null}`: 400, `{"lines": {"goods_id": 1}}`: 400, `{"lines": 1}`: 400,
 		`{"lines": [{"goods_id": 0}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": 0}]}`: 400, `{"lines": [{"goods_id": 1, "colour": 1}]}`: 400,
 		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
+		`{"lines": [{"goods_id": 2, "goods_id": 1}]}`: 400, `{"lines": [{"Goods_ID": 1}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": null}]}`: 400,
+		`{"lines": [null]}`: 400, `{"lines": [[1]]}`: 400, `{"lines": [{"goods_id": [1]}]}`: 400,
 		fmt.Sprintf(`{"lines": [{"goods_id": 1, "quantity": %d}, {"goods_id": 1}]}`, int64(stock.MaxQuantity)):   400,
 		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                              400,
 		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
