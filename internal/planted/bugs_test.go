@@ -967,7 +967,7 @@ func defects() []defect {
 		},
 		{
 			name: "a reservation is over by the clock of a replica",
-			file: "internal/repo/reservation.go", old: "statement+t.store.dialect.now, args...)", new: "statement+\"'\"+time.Now().UTC().Format(columnTime)+\"'\", args...)",
+			file: "internal/repo/reservation.go", old: "statement+t.store.dialect.now, args...)", new: "statement+\"'\"+time.Now().UTC().Format(t.store.dialect.columnTime)+\"'\", args...)",
 			pkg: "./internal/repo", test: "TestAReservationIsOverByTheClockOfTheDatabase/mariadb", needs: "mariadb",
 		},
 		{

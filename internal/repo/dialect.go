@@ -37,6 +37,8 @@ type dialect struct {
 	// onUser adds to what a user has already, and has it allowed where that is asked
 	// for; userBytes is the user of a row of the ledger as tb_stock_user has it.
 	onUser, userBytes string
+	// columnTime is how a column of times is written whose clock is the server's.
+	columnTime string
 	// now is the server's time, until the one so many microseconds later; byID and lockRead have a statement read in the order
 	// of the primary key, and wait for rows that are not committed; onTotal adds to a total that
 	// is there already.

@@ -42,9 +42,10 @@ func mysqlDialect() dialect {
 			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,
 		onUser: ` ON DUPLICATE KEY UPDATE units = units + VALUES(units),
 			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed)`,
-		userBytes: `CAST(user_id AS BINARY)`,
-		now:       `UTC_TIMESTAMP(6)`,
-		until:     `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`,
+		userBytes:  `CAST(user_id AS BINARY)`,
+		columnTime: "2006-01-02 15:04:05.000000",
+		now:        `UTC_TIMESTAMP(6)`,
+		until:      `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`,
 		// The rows themselves are locked: one whose other indexes are not written
 		// yet stands in no other.
 		byID:     `FORCE INDEX (PRIMARY)`,

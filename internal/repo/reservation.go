@@ -143,13 +143,10 @@ func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation
 func (s *Store) Extend(ctx context.Context, number string, ttl, longest time.Duration) (r stock.Reservation, err error) {
 	r, _, err = s.step(ctx, number, stock.Held, func(tx *Tx, r *heldRow) error {
 		r.ExpiresAt = r.Until(r.at, ttl, longest)
-		return tx.stepIfHeld(ctx, r, setExpiry, r.ExpiresAt.Format(columnTime), number)
+		return tx.stepIfHeld(ctx, r, setExpiry, r.ExpiresAt.Format(s.dialect.columnTime), number)
 	})
 	return r, err
 }
-
-// columnTime is how the columns of times are written whose clock is the database's.
-const columnTime = "2006-01-02 15:04:05.000000"
 
 // step changes a reservation from held. One that has ended in the wanted state before is left
 // as it is.

@@ -30,9 +30,10 @@ func sqliteDialect() dialect {
 		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,
 		onUser: ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
 			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END`,
-		userBytes: `user_id`,
-		now:       `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
-		until:     `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`,
+		userBytes:  `user_id`,
+		columnTime: "2006-01-02 15:04:05.000", // compared with the next two as text
+		now:        `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		until:      `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`,
 		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
 			sold = sold + excluded.sold, orders = orders + excluded.orders,
 			held = held + excluded.held, returned = returned + excluded.returned`,
