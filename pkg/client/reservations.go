@@ -41,13 +41,14 @@ const (
 
 // Reserve holds the units of a purchase for ttl, in whole seconds; 0 is as stockd has it. The
 // purchase's Durable must be empty. Failures are those of Deduct.
-func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (Reservation, error) {
+func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (held Reservation, err error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
-	held := Reservation{RequestID: p.RequestID}
-	return held, c.do(ctx, call{
+	held.RequestID = p.RequestID
+	err = c.do(ctx, call{
 		method: http.MethodPost, url: c.URL + "/reservations", token: c.BuyerToken, more: c.Header, body: p.body(ttl), requestID: p.RequestID, into: &held,
 		replayed: &held.Replayed,
 	})
+	return held, err
 }
 
 // Reservation finds a reservation by its id. ErrUnknownReservation: there is none.
