@@ -1117,7 +1117,7 @@ func defects() []defect {
 		},
 		{
 			name: "a line that is over keeps the others of its basket held",
-			file: "internal/service/basket.go", old: "err != nil && !stock.IsOver(err) {\n\t\t\t\tfailed = errors.Join(failed, err)", new: "err != nil {\n\t\t\t\treturn errors.Join(failed, err)",
+			file: "internal/service/basket.go", old: "err == nil && !again {\n\t\t\t\tback", new: "err != nil {\n\t\t\t\treturn err\n\t\t\t} else if !again {\n\t\t\t\tback",
 			pkg: "./internal/service", test: "TestALineThatIsOverDoesNotKeepTheOthersHeld/sqlite",
 		},
 		{

@@ -124,12 +124,13 @@ func (r *Reservations) basketTTL() time.Duration {
 // letGo gives the units of lines back at once. Those for which that fails expire.
 func (r *Reservations) letGo(ctx context.Context, numbers []string) {
 	r.jobs.Finish(ctx, "give the lines of a basket back", func(ctx context.Context) error {
-		var failed error
+		back := make(map[int64]int64, len(numbers))
+		defer r.allCameBack(ctx, back)
 		for _, number := range numbers {
-			if _, _, err := r.Release(ctx, number); err != nil && !stock.IsOver(err) {
-				failed = errors.Join(failed, err)
+			if released, again, err := r.release(ctx, number); err == nil && !again {
+				back[released.GoodsID] += released.Quantity
 			}
 		}
-		return failed
+		return nil
 	})
 }

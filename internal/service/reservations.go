@@ -98,10 +98,18 @@ func (r *Reservations) Confirm(ctx context.Context, number, reference string) (c
 
 // Release gives the units of a reservation back that is held: see repo.Store.Release.
 func (r *Reservations) Release(ctx context.Context, number string) (released stock.Reservation, again bool, err error) {
+	released, again, err = r.release(ctx, number)
+	if err == nil && !again {
+		r.cameBack(ctx, released.GoodsID, released.Quantity)
+	}
+	return released, again, err
+}
+
+// release is Release without a word to the strategies.
+func (r *Reservations) release(ctx context.Context, number string) (released stock.Reservation, again bool, err error) {
 	released, again, err = r.store.Release(ctx, number)
 	if err == nil && !again {
 		r.observer.ReservationsEnded(stock.Released, 1)
-		r.cameBack(ctx, released.GoodsID, released.Quantity)
 	}
 	return released, again, err
 }

@@ -278,7 +278,10 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, copied := opened(t, path), unresponsive{notified: make(chan int64, items)}
 		for id := range int64(items) {
-			hold(t, store, id+1)
+			number := fmt.Sprintf("00000000-0000-7000-8000-%012d", id)
+			if _, err := hold(t.Context(), store, id+1, stock.Purchase{RequestID: number, Quantity: 1, TTL: time.Microsecond, Number: number}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		log := slog.New(slog.DiscardHandler)
 		r := NewReservations(store, &Catalogue{
@@ -297,22 +300,21 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 	})
 }
 
-// hold makes an item, and holds a unit of it for no time.
-func hold(t *testing.T, store *repo.Store, goodsID int64) {
-	t.Helper()
-	number := fmt.Sprintf("00000000-0000-7000-8000-%012d", goodsID)
-	batch := []stock.Purchase{{RequestID: number, Quantity: 1, TTL: time.Microsecond, Number: number}}
-	err := store.CreateGoods(t.Context(), goodsID, 1, "item "+number)
-	if err == nil {
-		err = store.InTx(t.Context(), func(tx *repo.Tx) error {
-			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: goodsID, Batch: batch})
-			_, _, took := tx.SubtractIfEnough(t.Context(), goodsID, 1)
-			return errors.Join(err, took)
-		})
+// hold makes an item, and holds a unit of it.
+func hold(ctx context.Context, store *repo.Store, goodsID int64, p stock.Purchase) (held stock.Outcome, err error) {
+	if err := store.CreateGoods(ctx, goodsID, 1, "item "+p.Number); err != nil {
+		return held, err
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	err = store.InTx(ctx, func(tx *repo.Tx) error {
+		orders, err := tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: []stock.Purchase{p}})
+		if err != nil {
+			return err
+		}
+		held.Order = orders[0]
+		_, _, err = tx.SubtractIfEnough(ctx, goodsID, 1)
+		return err
+	})
+	return held, err
 }
 
 // What is under way when a replica ends is cut off, and that is no failure.
