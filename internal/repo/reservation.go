@@ -41,6 +41,8 @@ const (
 	setExpiry         = `UPDATE tb_reservation SET expires_at = ? ` + whereNumber + andHeld
 	setExpired        = `UPDATE tb_reservation SET state = 'expired' ` + whereNumbers
 	oldestFirst       = ` ORDER BY expires_at LIMIT ?`
+	ofOverdueItem     = ` AND goods_id = ?`
+	selectItems       = `SELECT DISTINCT goods_id`
 	addUnderLimit     = addStock + ` AND per_user = ?`
 	countReservations = `SELECT COUNT(*), COUNT(CASE WHEN expires_at <= `
 )
@@ -264,17 +266,53 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
-// the longest, and returns what each item has got back. Any number of replicas may call it: each takes
+// the longest, and returns what each item has got back. Where the row of an item is locked for too long, it
+// ends up to most of every other item, each by itself. Any number of replicas may call it: each takes
 // others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
+	ended, units, err = s.expire(ctx, most, "")
+	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
+		return ended, units, err
+	}
+	items, failed := s.overdueItems(ctx)
+	ended, units = 0, make(map[int64]int64, len(items))
+	for _, id := range items {
+		n, back, err := s.expire(ctx, most, ofOverdueItem, id)
+		if err != nil {
+			failed = err
+			continue
+		}
+		ended += n
+		maps.Copy(units, back)
+	}
+	if ended > 0 { // those of the others end in the next round
+		failed = nil
+	}
+	return ended, units, failed
+}
+
+// overdueItems are the items that have reservations whose time is over.
+func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
+	err = s.each(ctx, s.pool, "read items of expired reservations", func(scan scanRow) error {
+		var id int64
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	}, selectItems+fromReservations+ifOver+s.dialect.now)
+	return ids, err
+}
+
+// expire is Expire in one transaction, of the reservations that a condition selects.
+func (s *Store) expire(ctx context.Context, most int, condition string, args ...any) (ended int, units map[int64]int64, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		var over []stock.Reservation
-		statement := s.selectHeld() + ifOver + s.dialect.now + oldestFirst + s.dialect.skipLocked
+		units = nil // those of a try before
+		statement := s.selectHeld() + ifOver + s.dialect.now + condition + oldestFirst + s.dialect.skipLocked
 		err := s.each(ctx, tx.conn(), "read expired reservations", func(scan scanRow) error {
 			r, err := scanReservation(scan)
 			over = append(over, r.Reservation)
 			return err
-		}, statement, most)
+		}, statement, slices.Concat(args, []any{most})...)
 		if ended = len(over); err != nil || ended == 0 {
 			return err
 		}

@@ -522,6 +522,39 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 	})
 }
 
+// The row of one item is locked for longer than a sweeper waits, as by its first limit: the reservations of others
+// end all the same, also where those of the item alone are more than a transaction has.
+//
+//contract:service.Reservations Units of a reservation
+func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		locking, s := labtest.Open(t, d, "locking"), impatient(t, d)
+		for id := range int64(3) {
+			if err := s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []int64{1, 1, 1, 2, 3} {
+			over(t, s, hold(t, s, id, 1, ""))
+		}
+		ended, back := 0, map[int64]int64{}
+		err := locking.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			ended, back, err = s.Expire(t.Context(), 2)
+			return err
+		})
+		if err != nil || ended != 2 || !maps.Equal(back, map[int64]int64{2: 1, 3: 1}) {
+			t.Errorf("%d are ended, and %v units come back (%v), want those of items 2 and 3", ended, back, err)
+		}
+		if ended := expireAll(t, s); ended != 3 {
+			t.Errorf("%d are ended afterwards, want the three of item 1", ended)
+		}
+		wantSums(t, s, 10, 0, 0, 0)
+	})
+}
+
 // Reservations of several items end together: each item, and each buyer of one with a limit, gets its own units back.
 func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
