@@ -97,7 +97,7 @@ func defects() []defect {
 		},
 		{
 			name: "of what another consumer left, only a page is claimed at a time",
-			file: "internal/service/hot/consumer.go", old: "\tif c.claimAt = next; next == \"0-0\" {\n\t\tc.claimed = time.Now() // once round\n\t}", new: "\tc.claimAt = next\n\tc.claimed = time.Now()",
+			file: "internal/service/hot/consumer.go", old: "\tif c.claimAt = next; next == \"0-0\" {\n\t\tc.claimed = time.Now() // once round\n\t\tc.claimedLast = true\n\t}", new: "\tc.claimAt = next\n\tc.claimed = time.Now()",
 			pkg: "./internal/service/hot", test: "TestAllThatAConsumerLeftIsTakenOverInOneGo", needs: "redis",
 		},
 		{
@@ -702,7 +702,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: no consumer claims what a dead one has in hand",
-			file: "internal/service/hot/consumer.go", old: "if time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "if time.Since(c.claimed) < 0 {",
+			file: "internal/service/hot/consumer.go", old: "time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "time.Since(c.claimed) < 0 {",
 			pkg: "./internal/service/hot", test: "TestTheOrdersOfADeadConsumerAreClaimed", needs: "redis",
 		},
 		{

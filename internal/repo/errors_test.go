@@ -64,7 +64,11 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 		"Allocations":     func(ctx context.Context) error { _, err := s.Allocations(ctx, "place"); return err },
 		"Allocators":      func(ctx context.Context) error { _, err := s.Allocators(ctx, item); return err },
 		"ItemsIn":         func(ctx context.Context) error { _, err := s.ItemsIn(ctx, "place"); return err },
-		"HasAllocations":  func(ctx context.Context) error { _, err := s.HasAllocations(ctx, "place"); return err },
+		"LockedAllocations": func(ctx context.Context) error {
+			_, err := s.LockedAllocations(ctx, "place", item)
+			return err
+		},
+		"HasAllocations": func(ctx context.Context) error { _, err := s.HasAllocations(ctx, "place"); return err },
 		"Keep": func(ctx context.Context) error {
 			return s.Keep(ctx, "place", []repo.PendingOrder{{Order: stock.Order{ID: "n", Kind: stock.Deduction, GoodsID: item, Quantity: 1}}})
 		},

@@ -58,6 +58,9 @@ const (
 
 	readAllocation = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
+	// readPlacesOf is followed by the ids of items.
+	readPlacesOf = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND goods_id IN (`
+
 	readPlaces = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
 
 	insertPlace = `INSERT INTO tb_stock_place (units, epoch, closed, goods_id, place, per_user) VALUES (?, ?, ?, ?, ?, ?)`
@@ -149,6 +152,30 @@ func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allo
 		return err
 	}, readPlaces, allocation)
 	return list, err
+}
+
+// LockedAllocations finds the items among some whose allocation another transaction keeps, where the database
+// can leave out rows that are locked.
+func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsIDs ...int64) (locked map[int64]bool, err error) {
+	args, locked := []any{allocation}, make(map[int64]bool)
+	for _, id := range goodsIDs {
+		args = append(args, id)
+	}
+	for _, free := range []bool{false, true} {
+		statement := readPlacesOf + listOf(len(goodsIDs), `?`) + `)`
+		if free {
+			statement += s.dialect.skipLocked
+		}
+		err = errors.Join(err, s.each(ctx, s.pool, "look for locked places", func(scan scanRow) error {
+			var id int64
+			err := scan(&id)
+			if locked[id] = true; free {
+				delete(locked, id)
+			}
+			return err
+		}, statement, args...))
+	}
+	return locked, err
 }
 
 func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {

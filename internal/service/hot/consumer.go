@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // group is the consumer group of every stream: all replicas are in it.
@@ -34,6 +35,8 @@ type consumer struct {
 	part    *partition
 	claimed time.Time // when it last looked for what others left
 	claimAt string    // where in the list of what is pending it goes on
+	// claimedLast: it has not read what is new since. What it cannot write would be claimed for ever.
+	claimedLast bool
 }
 
 // run reads and writes until ctx ends. What was in this replica's hands before it
@@ -80,12 +83,13 @@ func (c *consumer) next(ctx context.Context, own *string) ([]redis.XMessage, err
 		}
 		*own = ">"
 	}
-	if time.Since(c.claimed) > c.options.ClaimAfter/2 {
+	if !c.claimedLast && time.Since(c.claimed) > c.options.ClaimAfter/2 {
 		entries, err := c.claim(ctx)
 		if err != nil || len(entries) > 0 {
 			return entries, err
 		}
 	}
+	c.claimedLast = false
 	return c.read(ctx, ">")
 }
 
@@ -140,6 +144,7 @@ func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	}
 	if c.claimAt = next; next == "0-0" {
 		c.claimed = time.Now() // once round
+		c.claimedLast = true
 	}
 	return entries, nil
 }
@@ -166,7 +171,11 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 		}
 		entries = append(entries, e)
 	}
-	if err := c.keep(own, entries); err != nil {
+	err := c.keep(own, entries)
+	if errors.Is(err, stock.ErrBusy) {
+		err = c.keepOthers(own, entries, err)
+	}
+	if err != nil {
 		return err
 	}
 	if len(messages) < c.options.Batch {

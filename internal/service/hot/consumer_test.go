@@ -194,6 +194,38 @@ func TestOrdersFromBeforeThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
 	s.assertExact(t, b, reported)
 }
 
+// The allocation of one item is locked for longer than a consumer waits, as while its first limit is set: the
+// orders of the others come into the ledger.
+//
+//contract:hot A panic or a failure
+func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	other := s.another(t, 3, 10) // on the same stream
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	other.sell(t, a, buy(1))
+	for range 2 {
+		reported = append(reported, sell(t, a, buy(1)))
+		other.sell(t, a, buy(1))
+	}
+	tx, err := s.sql(t).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units WHERE goods_id = 1`); err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.ClaimAfter = 4 * time.Second }) // it outlasts the wait for a lock
+	other.assertExact(t, b, 3)
+	other.sell(t, a, buy(1)) // b has orders of the first alone in hand
+	other.assertExact(t, b, 4)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.assertExact(t, b, reported)
+}
+
 // A consumer has an order in hand that Redis has forgotten, and all that was left was sold since: the order is
 // dead-lettered.
 //

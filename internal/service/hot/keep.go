@@ -19,6 +19,23 @@ import (
 // is settled, offered again, or dead-lettered.
 const keepRounds = 50
 
+// keepOthers writes what it can of a batch that was busy: where the allocations of some items are locked for
+// long, as by their first limit, the orders of these stay pending, and are claimed later.
+func (c *consumer) keepOthers(ctx context.Context, entries []entry, busy error) error {
+	ids := make([]int64, len(entries))
+	for i, e := range entries {
+		ids[i] = e.GoodsID
+	}
+	locked, err := c.store.LockedAllocations(ctx, Allocation, ids...)
+	if err != nil || len(locked) == 0 {
+		return errors.Join(busy, err)
+	}
+	others := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return locked[e.GoodsID] })
+	c.options.Log.WarnContext(ctx, "orders of items that are locked wait for the ledger", "items", len(locked),
+		"orders", len(entries)-len(others), "error", busy)
+	return c.keep(ctx, others)
+}
+
 // keep writes the orders into the ledger, each once, and only then takes them off the
 // stream. An error leaves what is not settled pending.
 func (c *consumer) keep(ctx context.Context, entries []entry) error {
