@@ -77,6 +77,12 @@ func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
 	}
 }
 
+func TestAnEtcdOfAnotherRunIsNotTakenForOurs(t *testing.T) {
+	if err := lab.Etcd(t).AsksFor(within(t, limit), "another"); err == nil || !strings.Contains(err.Error(), "another etcd answers") {
+		t.Errorf("it is taken for another member: %v", err)
+	}
+}
+
 func TestEtcdHasNoEmbeddedForm(t *testing.T) {
 	_, err := servers.StartEtcd(t.Context(), lab.Supervisor(), servers.Embedded)
 	if !errors.Is(err, servers.ErrNotFound) || err.Error() != "etcd has no embedded form; apt-get install etcd-server brings it" {

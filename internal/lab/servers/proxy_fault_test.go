@@ -141,7 +141,8 @@ func TestARequestIsHeldForAsLongAsWasSaid(t *testing.T) {
 
 func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
 	p, far, near := through(t)
-	count, point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Count}), p.Arm(servers.Rule{Sent: "incr", Nth: 3, Do: servers.Lose})
+	// What ends one request is not counted again with the next one.
+	count, point := p.Arm(servers.Rule{Sent: "incr\r\n$1\r\nn\r\n", Do: servers.Count}), p.Arm(servers.Rule{Sent: "incr", Nth: 3, Do: servers.Lose})
 	for i := 1; i <= 5; i++ {
 		if err := far.Incr(t.Context(), "n").Err(); (err != nil) != (i == 3) {
 			t.Errorf("request %d: %v", i, err)
@@ -158,6 +159,60 @@ func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
 		t.Error("a rule was met by nothing")
 	}
 	must(t, far.Incr(t.Context(), "n").Err())
+}
+
+// Of two rules that one request meets, the older acts, and the other waits for the next one.
+func TestTheOlderOfTwoRulesActs(t *testing.T) {
+	p, far, near := through(t)
+	older, newer := p.Arm(servers.Rule{Sent: "incr", Do: servers.LoseReply}), p.Arm(servers.Rule{Sent: "incr", Do: servers.Lose})
+	for i := range 2 {
+		if err := far.Incr(t.Context(), "n").Err(); err == nil {
+			t.Errorf("request %d is answered", i+1)
+		}
+		if n, err := near.Get(t.Context(), "n").Int(); err != nil || n != 1 {
+			t.Errorf("after request %d the server has acted %d times (%v), want once", i+1, n, err)
+		}
+	}
+	if !older.Disarm() || !newer.Disarm() {
+		t.Error("a rule was not met")
+	}
+}
+
+// A rule that counts counts the bytes, any other one the requests with them.
+func TestARequestIsOneHoweverOftenTheBytesAreInIt(t *testing.T) {
+	p, far, _ := through(t)
+	count, second := p.Arm(servers.Rule{Sent: "twice", Do: servers.Count}), p.Arm(servers.Rule{Sent: "twice", Nth: 2, Do: servers.Lose})
+	must(t, far.MSet(t.Context(), "twice-1", "", "twice-2", "").Err())
+	if count.Seen() != 2 || second.Seen() != 1 {
+		t.Errorf("they have seen %d and %d, want 2 and 1", count.Seen(), second.Seen())
+	}
+	if err := far.MSet(t.Context(), "twice-1", "", "twice-2", "").Err(); err == nil {
+		t.Error("the second request is answered")
+	}
+}
+
+// A rule that is passed before holds nothing, and one that is disarmed lets go what it holds.
+func TestWhatIsPassedOrDisarmedIsNotHeld(t *testing.T) {
+	p, far, _ := through(t)
+	p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold}).Pass()
+	must(t, far.Incr(within(t, limit), "n").Err())
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
+	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	must(t, point.Wait(within(t, limit)))
+	if !point.Disarm() {
+		t.Error("a rule was met by nothing")
+	}
+	must(t, ended(t, done))
+}
+
+// There is no answer that could be lost: the connection ends all the same.
+func TestALostReplyOfASilentServerEndsTheConnection(t *testing.T) {
+	p, far, _ := through(t)
+	point := p.Arm(servers.Rule{Sent: "blpop", Do: servers.LoseReply})
+	if err := far.BLPop(within(t, limit), 0, "none").Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the client gets %v", err)
+	}
+	must(t, point.Wait(within(t, limit)))
 }
 
 // TCP knows no requests: what is looked for may come in pieces.

@@ -86,7 +86,7 @@ func TestAFailingStartShowsTheEndOfTheLog(t *testing.T) {
 case "$*" in
 *--version*) echo "mysqld Ver 9.9.9 for a test" ;;
 *--initialize-insecure*) mkdir "$(echo "$*" | sed 's/.*--datadir=\([^ ]*\).*/\1/')" ;;
-*) echo "[ERROR] the disk is on fire"; exit 3 ;;
+*) seq -f "[Note] line %g" 20; echo "[ERROR] the disk is on fire"; exit 3 ;;
 esac
 `
 	fake := filepath.Join(folder, "mysqld")
@@ -98,10 +98,13 @@ esac
 	if err == nil {
 		t.Fatal("a server that ends at once was started")
 	}
-	for _, want := range []string{"start mysql", "exit status 3", "the disk is on fire"} {
+	for _, want := range []string{"start mysql", "exit status 3", "[Note] line 7\n", "the disk is on fire"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}
+	}
+	if strings.Contains(err.Error(), "[Note] line 6\n") {
+		t.Errorf("the error has more than 15 lines of the log:\n%v", err)
 	}
 }
 

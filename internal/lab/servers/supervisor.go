@@ -128,7 +128,7 @@ func StartSupervisor() (_ *Supervisor, err error) {
 // Folder is a temporary folder, removed with everything in it by Close.
 func (k *Supervisor) Folder() string { return k.folder }
 
-// Run starts a child.
+// Run starts a child. None is left where ctx ends before the answer.
 func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	name := filepath.Base(c.Path)
 	p := &Process{supervisor: k, name: name, done: make(chan struct{})}
@@ -139,6 +139,9 @@ func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	k.mu.Unlock()
 	started, err := k.ask(ctx, request{Process: p.id, Command: &c})
 	if err != nil {
+		if ctx.Err() != nil { // it may have started, and no caller could end it
+			_ = p.Kill(context.WithoutCancel(ctx))
+		}
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	k.mu.Lock()

@@ -3,6 +3,7 @@ package servers_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -55,6 +56,51 @@ func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertGone(t, k.Folder(), stubborn.Pid())
+}
+
+// A replica ends before the servers that it needs to answer what it has begun.
+func TestTheLastChildIsStoppedFirst(t *testing.T) {
+	k := labtest.StartSupervisor(t)
+	log, want := filepath.Join(t.TempDir(), "log"), ""
+	for _, name := range []string{"server", "replica", "balancer"} {
+		c := shell(k, fmt.Sprintf(`trap "echo %[1]s ends; exit" TERM; echo %[1]s; while :; do sleep 0.01; done`, name))
+		c.Log, c.Grace = log, limit
+		if _, err := k.Run(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		want += name + "\n"
+		await(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(log); err != nil || string(content) != want+"balancer ends\nreplica ends\nserver ends\n" {
+		t.Errorf("the log is %q (%v)", content, err)
+	}
+}
+
+// Its caller has no process that it could end.
+func TestAChildWhoseStartIsCancelledIsEnded(t *testing.T) {
+	k := labtest.StartSupervisor(t)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Run(cancelled, shell(k, "sleep 1000 # "+k.Folder())); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error is %v, want %v", err, context.Canceled)
+	}
+	next, err := k.Run(t.Context(), shell(k, "exit 0")) // requests are served in their order
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-next.Done()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if args, err := os.ReadFile(file); err == nil && strings.Contains(string(args), "sleep 1000 # "+k.Folder()) {
+			t.Errorf("%s is there: %q", file, args)
+		}
+	}
 }
 
 func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
@@ -134,6 +180,26 @@ func TestSignalsReachAChild(t *testing.T) {
 	<-p.Done()
 	if p.State() != "exit status 3" {
 		t.Errorf("state is %q, want exit status 3", p.State())
+	}
+	// What its supervisor does not end by, a child does.
+	for signal, want := range map[syscall.Signal]string{
+		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
+	} {
+		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Signal(t.Context(), signal); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-p.Done():
+			if p.State() != want {
+				t.Errorf("state is %q, want %q", p.State(), want)
+			}
+		case <-time.After(limit):
+			t.Fatalf("it does not end by %s", signal)
+		}
 	}
 }
 

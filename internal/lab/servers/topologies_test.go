@@ -119,6 +119,15 @@ func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
 	if left := jumped.PTTL(t.Context(), "lock").Val(); left <= ttl {
 		t.Errorf("a key of the wrong time has %s left, want more than its TTL", left)
 	}
+	must(t, r.Nodes[0].Clock.Set(-time.Hour))
+	if behind := time.Since(jumped.Time(t.Context()).Val()); (behind - time.Hour).Abs() > time.Second {
+		t.Errorf("a clock that was set back by an hour is %s behind", behind)
+	}
+	must(t, r.Nodes[0].Clock.Run(1e6))
+	first := jumped.Time(t.Context()).Val()
+	if second := jumped.Time(t.Context()).Val(); time.Since(first) > -time.Second || second.Sub(first) < time.Second {
+		t.Errorf("a clock that runs a million times as fast says %s, and then %s", first, second)
+	}
 }
 
 func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {

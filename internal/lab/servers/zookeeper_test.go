@@ -138,6 +138,12 @@ func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
 	}
 }
 
+func TestAZooKeeperOfAnotherRunIsNotTakenForOurs(t *testing.T) {
+	if err := lab.ZooKeeper(t).AsksFor(within(t, limit), t.TempDir()); err == nil || !strings.Contains(err.Error(), "another ZooKeeper answers") {
+		t.Errorf("it is taken for that of another folder: %v", err)
+	}
+}
+
 func TestZooKeeperHasNoEmbeddedForm(t *testing.T) {
 	_, err := servers.StartZooKeeper(t.Context(), lab.Supervisor(), servers.Embedded)
 	if err == nil || !errors.Is(err, servers.ErrNotFound) || err.Error() != "zookeeper has no embedded form; apt-get install zookeeper brings a server" {
