@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -49,24 +51,18 @@ func (c *Cluster) addresses() []string {
 }
 
 func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program string, limits nginx.Limits) error {
-	address, write := "", func() error { return nil }
+	address, file, write := "", "", func() error { return nil }
 	server, err := servers.Launch(ctx, k, servers.Spec{
 		Name: "nginx", Program: program, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
 		Configure: func(folder string, port int) (args, env []string, err error) {
 			address = servers.Loopback(port)
-			file := filepath.Join(folder, "nginx.conf")
+			file = filepath.Join(folder, "nginx.conf")
 			write = func() error {
 				return os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), limits)), 0o600)
 			}
 			return []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"}, nil, write()
 		},
-		Ready: func(ctx context.Context, _ int) error {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-			if err != nil {
-				return err
-			}
-			return conn.Close()
-		},
+		Ready: func(ctx context.Context, pid int) error { return nginxListens(ctx, filepath.Dir(file), address, pid) },
 	})
 	if err != nil {
 		return err
@@ -83,6 +79,23 @@ func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program
 	}
 	c.Balancer = servers.Info{Name: "nginx", Version: nginxVersion(program), Started: servers.Local}
 	return nil
+}
+
+// nginxListens asks whether an nginx listens, and whether it is this process: another one may have taken the
+// port, which nginx tries for two seconds to get. It writes the file of its process id when it has it.
+func nginxListens(ctx context.Context, folder, address string, pid int) error {
+	its, err := os.ReadFile(filepath.Join(folder, "nginx.pid"))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(its)) != strconv.Itoa(pid) {
+		return fmt.Errorf("nginx.pid is of process %s, not %d", bytes.TrimSpace(its), pid)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // await waits until new connections to the balancer lead to a replica that has joined, and not

@@ -1,6 +1,15 @@
 package cluster
 
 import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stockd/stockd/internal/config"
@@ -13,5 +22,100 @@ func TestTheProxyClosesASpareConnectionBeforeAReplicaDoes(t *testing.T) {
 	}
 	if idleWithin >= c.HTTP.HeaderTimeout {
 		t.Errorf("the proxy keeps a connection that it does not use for %s, and a replica for %s", idleWithin, c.HTTP.HeaderTimeout)
+	}
+}
+
+// While nginx waits for a port that another process has taken, that one answers.
+func TestAnotherListenerIsNotTakenForNginx(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, address := t.TempDir(), listener.Addr().String()
+	const pid = 42
+	if err := nginxListens(t.Context(), folder, address, pid); err == nil {
+		t.Error("without a process id it is taken for ours")
+	}
+	for its, want := range map[string]bool{"7\n": false, "42\n": true} {
+		if err := os.WriteFile(filepath.Join(folder, "nginx.pid"), []byte(its), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := nginxListens(t.Context(), folder, address, pid); (err == nil) != want {
+			t.Errorf("with the process id %q: %v", its, err)
+		}
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nginxListens(t.Context(), folder, address, pid); err == nil {
+		t.Error("it listens no more, and is taken for ready")
+	}
+}
+
+// stub is a replica that answers with its name, or ends the connection instead.
+func stub(t *testing.T, name string, breaks bool, asked *atomic.Int64) (*Replica, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if breaks {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, name) //nolint:errcheck // the test notices
+	}))
+	t.Cleanup(server.Close)
+	return &Replica{Name: name, URL: server.URL}, server
+}
+
+// answers counts what is answered to so many purchases without a body.
+func answers(t *testing.T, c *Cluster, purchases int) map[string]int {
+	t.Helper()
+	got := make(map[string]int)
+	for range purchases {
+		response, err := http.Post(c.URL, "", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, 1)
+		if _, _ = response.Body.Read(text); response.StatusCode != http.StatusOK {
+			text = []byte(response.Status)
+		}
+		got[string(text)]++
+		_ = response.Body.Close() // it was read
+	}
+	return got
+}
+
+// The proxy stands for nginx: it takes turns, leaves out what does not listen, and sends nothing twice.
+func TestTheProxyTakesTurnsAndSendsNothingTwice(t *testing.T) {
+	var asked atomic.Int64
+	a, _ := stub(t, "a", false, &asked)
+	b, downs := stub(t, "b", false, &asked)
+	breaks, _ := stub(t, "c", true, &asked)
+	c := &Cluster{Replicas: []*Replica{a, b}}
+	if err := c.startProxy(); err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, want map[string]int) {
+		t.Helper()
+		asked.Store(0)
+		if got := answers(t, c, 4); !maps.Equal(got, want) || asked.Load() > 4 {
+			t.Errorf("%s: the answers are %v to %d requests, want %v to 4", what, got, asked.Load(), want)
+		}
+	}
+	want("two replicas", map[string]int{"a": 2, "b": 2})
+	downs.Close()
+	want("one is down", map[string]int{"a": 4})
+	if err := c.Leave(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Join(t.Context(), breaks); err != nil {
+		t.Fatal(err)
+	}
+	want("one breaks off", map[string]int{"a": 2, "502 Bad Gateway": 2})
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://")); err == nil {
+		t.Error("a proxy that was closed listens")
 	}
 }

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What a replica has of its own wins over what all have, and what the cluster says of it over both. None of it
+// is of the environment of this process.
+func TestTheEnvironmentOfAReplica(t *testing.T) {
+	r := &Replica{
+		Name: "replica-2", URL: "http://127.0.0.1:1", AdminURL: "http://127.0.0.1:2", number: 2, token: "secret", history: "file",
+		options: Options{Processors: 3, Env: []string{"STOCKD_A=all"}, Own: map[int][]string{1: {"STOCKD_A=another"}, 2: {"STOCKD_A=own"}}},
+	}
+	want := []string{
+		"STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY=file", "STOCKD_A=all", "STOCKD_A=own", "GOMAXPROCS=3",
+		"STOCKD_REPLICA=replica-2", "STOCKD_HTTP_LISTEN=127.0.0.1:1", "STOCKD_ADMIN_LISTEN=127.0.0.1:2", "STOCKD_ADMIN_TOKEN=secret",
+	}
+	if got := r.env(); !slices.Equal(got, want) {
+		t.Errorf("it gets %q, want %q", got, want)
+	}
+	r.history = ""
+	if got := r.env(); !slices.Equal(got, want[2:]) {
+		t.Errorf("without the lab it gets %q, want %q", got, want[2:])
+	}
+	t.Setenv("STOCKD_B", "1")
+	t.Setenv("STOCKDTEST", "1")
+	if got := outside(); !slices.Contains(got, "STOCKDTEST=1") || slices.ContainsFunc(got, func(one string) bool { return strings.HasPrefix(one, "STOCKD_") }) {
+		t.Error("of this process it gets a variable of a stockd, or lacks another one")
+	}
+}
+
+func TestReplicasShareTheProcessors(t *testing.T) {
+	n := runtime.NumCPU()
+	for _, c := range []struct {
+		options Options
+		want    int
+	}{
+		{Options{Replicas: n + 1}, 1},
+		{Options{Replicas: n + 1, Embedded: true}, 2},
+		{Options{Replicas: 1}, max(1, n/2)},
+		{Options{Replicas: n + 1, Embedded: true, Processors: 1}, 1},
+	} {
+		if got := c.options.processors(); got != c.want {
+			t.Errorf("%+v: each has %d of %d, want %d", c.options, got, n, c.want)
+		}
+	}
+}
+
+// A replica that has left keeps its number: what it recorded is not taken for another one's. The balancer
+// knows who came and who went.
+func TestNoTwoReplicasHaveTheSameName(t *testing.T) {
+	var changes []string
+	c := &Cluster{folder: t.TempDir()}
+	c.rebalance = func(_ context.Context, joined, left string) error {
+		changes = append(changes, fmt.Sprintf("%s joined, %s left, %d are there", joined, left, len(c.Replicas)))
+		return nil
+	}
+	for range 2 {
+		c.Replicas = append(c.Replicas, c.make(nil, Options{Lab: true}))
+	}
+	last := c.Replicas[1]
+	if err := c.Leave(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	next := c.Another()
+	if err := c.Join(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if next.Name != "replica-3" || next.Log() == last.Log() || next.History() == last.History() || next.number != 3 {
+		t.Errorf("after %s comes %s, number %d, with %s and %s", last.Name, next.Name, next.number, next.Log(), next.History())
+	}
+	if want := []string{" joined, replica-2 left, 1 are there", "replica-3 joined,  left, 2 are there"}; !slices.Equal(changes, want) {
+		t.Errorf("the balancer gets %q, want %q", changes, want)
+	}
+}
