@@ -17,7 +17,7 @@ import (
 func TestAReplicaSaysAtItsStartWhichBackendItCannotReach(t *testing.T) {
 	cmdtest.NeedRedis(t)
 	k := labtest.StartSupervisor(t)
-	server := cmdtest.Own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
+	server := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
 	const guess = "a-guess-at-the-password"
 	r := startReplica(t, "--redis-addresses="+server.Address, "--redis-password="+guess)
 	cmdtest.Await(t, "the log to name it", 5*time.Second, func() bool { return r.Log.Contains("backend does not answer") })

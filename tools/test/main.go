@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -110,7 +111,7 @@ func matches(ctx context.Context, pattern string, build, packages []string) erro
 		return nil // what does not build is reported by the run itself
 	}
 	for line := range strings.Lines(string(list)) {
-		if strings.HasPrefix(line, "Test") {
+		if regexp.MustCompile(`^(Test|Fuzz|Example)`).MatchString(line) {
 			return nil
 		}
 	}

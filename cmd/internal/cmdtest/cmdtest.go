@@ -122,14 +122,15 @@ func Run(program func(args []string, out, errOut io.Writer) int, args ...string)
 	return status, o.String(), e.String()
 }
 
-// Own starts a server for one test, which is skipped where the machine has none.
+// Own starts a server for one test, which is skipped where the machine has none, or fails where it is required
+// by what it is called.
 func Own[S interface {
 	Close(ctx context.Context) error
-}](t *testing.T, start func(context.Context) (S, error)) S {
+}](t *testing.T, what string, start func(context.Context) (S, error)) S {
 	t.Helper()
 	server, err := start(t.Context())
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
-		labtest.Need(t, strings.Fields(missing.What)[0], false, missing.How)
+		labtest.Need(t, what, false, missing.How)
 	}
 	if err != nil {
 		t.Fatal(err)
