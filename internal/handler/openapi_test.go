@@ -279,6 +279,17 @@ func TestTheJudgeSees(t *testing.T) {
 			t.Errorf("%s is not seen", name)
 		}
 	}
+	replayed := good()
+	replayed.Header.Set("Idempotency-Replayed", "false") // it is true, or missing
+	replayed.Body = []byte(`{"order_id": "8", "goods_id": 1, "quantity": 1, "remaining": 1, "strategy": "s", "replica": "replica-1", "token": 0,
+		"created_at": "2026-11-11T11:11:11.000123Z", "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`)
+	if err := contract.Judge(request(t, http.MethodPost, "http://replica/deduct", "", ""), replayed); err == nil || !strings.Contains(err.Error(), "Idempotency-Replayed") {
+		t.Errorf("a header with another value is answered with %v", err)
+	}
+	cleared := apitest.Answer{Status: http.StatusNoContent, Header: good().Header, Body: []byte("{}")}
+	if err := contract.Judge(request(t, http.MethodDelete, "http://replica/lab/faults", "", ""), cleared); err == nil || !strings.Contains(err.Error(), "no body is described") {
+		t.Errorf("a body where none is described is answered with %v", err)
+	}
 	if err := contract.Judge(request(t, http.MethodGet, "http://replica/hope", "", ""), good()); err == nil {
 		t.Error("a path that is not described is not seen")
 	}

@@ -4,6 +4,8 @@ package compose
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -12,8 +14,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dustin/go-humanize"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stockd/stockd/internal/config"
 )
 
 // root is where docker-compose.yml is.
@@ -49,6 +55,8 @@ type service struct {
 	Environment map[string]string
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	Healthcheck struct{ Test []string }
+	StopGrace   string `yaml:"stop_grace_period"`
+	Logging     struct{ Options map[string]string }
 }
 
 func readText(t *testing.T, name string) string {
@@ -157,6 +165,9 @@ func TestEveryContainerIsBounded(t *testing.T) {
 	for name, s := range read(t).Services {
 		if s.MemLimit == "" {
 			t.Errorf("%s has no bound of its memory", name)
+		}
+		if s.Logging.Options["max-size"] == "" || s.Logging.Options["max-file"] == "" {
+			t.Errorf("%s has no bound of its log", name)
 		}
 		if s.Privileged || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s may gain privileges", name)
@@ -323,5 +334,117 @@ func TestReplicasHaveAUserThatSells(t *testing.T) {
 	users := readText(t, "mysql/users.sh")
 	if strings.Count(users, "GRANT") != 1 || !strings.Contains(users, grant) {
 		t.Errorf("mysql/users.sh grants something else than %q", grant)
+	}
+}
+
+// A server is waited for until it is healthy, what ends until it has ended well: else a replica starts before
+// its schema, or nginx before the item is on sale.
+func TestEachServiceStartsWhenWhatItNeedsIsThere(t *testing.T) {
+	services := read(t).Services
+	for name, want := range map[string][]string{
+		"stockd": {"etcd-users", "migrate", "mysql-users", "redis", "secrets", "zookeeper"}, "migrate": {"mysql", "secrets"}, "mysql-users": {"mysql", "secrets"},
+		"etcd-users": {"etcd", "secrets"}, "stock": {"secrets", "stockd"}, "nginx": {"stock"},
+		// compose would start the replicas that these needed, and one would be three again.
+		"demo": {"secrets"}, "live": {"secrets"},
+	} {
+		if got := slices.Sorted(maps.Keys(services[name].DependsOn)); !slices.Equal(got, want) {
+			t.Errorf("%s waits for %q, want %q", name, got, want)
+		}
+	}
+	for name, s := range services {
+		for needed, on := range s.DependsOn {
+			want := "service_healthy"
+			if services[needed].Restart == "no" {
+				want = "service_completed_successfully"
+			}
+			if on.Condition != want {
+				t.Errorf("%s waits for %s by %q, want %s", name, needed, on.Condition, want)
+			}
+		}
+	}
+}
+
+// What is not part of every start has its profile, and nothing else has one.
+func TestOnlyWhatIsAskedForHasAProfile(t *testing.T) {
+	for name, s := range read(t).Services {
+		var want []string
+		if profile, _, _ := strings.Cut(name, "-"); slices.Contains([]string{"demo", "live", "redlock"}, profile) {
+			want = []string{profile}
+		}
+		if !slices.Equal(s.Profiles, want) {
+			t.Errorf("%s is of the profiles %q, want %q", name, s.Profiles, want)
+		}
+	}
+}
+
+// A store has a volume of its own, which outlives its container: masters of redlock are independent.
+func TestEachStoreHasAVolumeOfItsOwn(t *testing.T) {
+	mounted := make(map[string][]string)
+	for name, s := range read(t).Services {
+		for _, volume := range s.Volumes {
+			if from, to, _ := strings.Cut(volume, ":"); !strings.HasPrefix(from, ".") && !strings.HasPrefix(from, "secret-") {
+				mounted[from] = append(mounted[from], name+":"+to)
+			}
+		}
+	}
+	slices.Sort(mounted["mysql-socket"])
+	want := map[string][]string{
+		"mysql": {"mysql:/var/lib/mysql"}, "redis": {"redis:/data"}, "etcd": {"etcd:/etcd-data"}, "zookeeper-data": {"zookeeper:/data"}, "zookeeper-log": {"zookeeper:/datalog"},
+		"mysql-socket": {"mysql-users:/var/run/mysqld", "mysql:/var/run/mysqld"},
+	}
+	for _, master := range []string{"redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"} {
+		want[master] = []string{master + ":/data"}
+	}
+	if !maps.EqualFunc(mounted, want, slices.Equal) {
+		t.Errorf("the volumes are %q, want %q", mounted, want)
+	}
+}
+
+// An order of redis-stock, and a vote of redlock, is on the disk before it is answered, and is never evicted.
+func TestARedisKeepsWhatItAnswered(t *testing.T) {
+	for name, s := range read(t).Services {
+		if s.Extends.Service != "redis" {
+			continue
+		}
+		for _, want := range []string{"--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction", "--requirepass"} {
+			if !strings.Contains(fmt.Sprint(s.Command), want) {
+				t.Errorf("%s is started without %s: %v", name, want, s.Command)
+			}
+		}
+	}
+}
+
+// Purchases in flight end before a replica is killed, and Go collects its garbage before the kernel kills it.
+func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
+	s := read(t).Services["stockd"]
+	t.Setenv("STOCKD_HTTP_DRAIN_DELAY", s.Environment["STOCKD_HTTP_DRAIN_DELAY"])
+	c, err := config.Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grace, err := time.ParseDuration(s.StopGrace)
+	if err != nil || grace <= c.HTTP.DrainDelay+c.HTTP.Drain+2*time.Second {
+		t.Errorf("it is killed after %s (%v), and drains for %s and %s", s.StopGrace, err, c.HTTP.DrainDelay, c.HTTP.Drain)
+	}
+	least, wrong := humanize.ParseBytes(s.Environment["GOMEMLIMIT"])
+	most, err := humanize.ParseBytes(s.MemLimit + "iB") // compose counts in 1024
+	if err := errors.Join(err, wrong); err != nil || least >= most {
+		t.Errorf("Go may use %s of %s (%v)", s.Environment["GOMEMLIMIT"], s.MemLimit, err)
+	}
+}
+
+// The admin API rejects a name that it does not know.
+func TestTheAdminAPIIsCalledByNamesThatItKnows(t *testing.T) {
+	services := read(t).Services
+	known, seen := strings.Split(services["stockd"].Environment["STOCKD_ADMIN_HOSTS"], ","), 0
+	for name, s := range services {
+		for _, found := range regexp.MustCompile(`--admin-url=http://([^:]+):8081`).FindAllStringSubmatch(fmt.Sprint(s.Command, s.Entrypoint), -1) {
+			if seen++; !slices.Contains(known, found[1]) {
+				t.Errorf("%s calls the admin API %s, which knows itself as %q", name, found[1], known)
+			}
+		}
+	}
+	if seen != 3 {
+		t.Errorf("%d services call the admin API, want stock, demo and live", seen)
 	}
 }
