@@ -97,8 +97,8 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...string) (external client.Client, err error) {
 	flags := cmd.Flags()
 	if url == "" {
-		if flags.Changed("admin-url") || flags.Changed("token-file") {
-			err = errors.New("--admin-url and --token-file need --url, the replicas to sell on")
+		if slices.ContainsFunc([]string{"admin-url", "token-file", "ca-file"}, flags.Changed) {
+			err = errors.New("--admin-url, --token-file and --ca-file need --url, the replicas to sell on")
 		}
 		return external, err
 	}

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -55,6 +58,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--chart-from", "figures.json"}, "needs --chart"},
 		{[]string{"demo", "--markdown"}, "--markdown needs --all"},
 		{[]string{"demo", "--token-file", "t"}, "need --url"},
+		{[]string{"demo", "--admin-url", "http://127.0.0.1:1"}, "need --url"},
+		{[]string{"live", "--ca-file", "ca.pem"}, "need --url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--url needs --admin-url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
@@ -64,6 +69,42 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
 	}
+}
+
+// The bounds that are named are allowed, and what is just beyond them is not.
+func TestThePlanOfADemoHasBounds(t *testing.T) {
+	for flag, c := range map[string]struct {
+		set  func(p *demo.Plan, value int64)
+		most int64
+	}{
+		"stock":      {func(p *demo.Plan, value int64) { p.Stock = value }, 1_000_000_000},
+		"clients":    {func(p *demo.Plan, value int64) { p.Clients = int(value) }, 2000},
+		"loops":      {func(p *demo.Plan, value int64) { p.Loops = int(value) }, 1_000_000},
+		"repeat":     {func(p *demo.Plan, value int64) { p.Repeat = int(value) }, 1000},
+		"lock-share": {func(p *demo.Plan, value int64) { p.LockShare = int(value) }, 1000},
+		"replicas":   {func(p *demo.Plan, value int64) { p.Replicas = []int{3, int(value)} }, 16},
+	} {
+		for _, value := range []int64{0, 1, c.most, c.most + 1} {
+			p := demo.Plan{Stock: 1, Clients: 1, Loops: 1, Repeat: 1, LockShare: 1, Replicas: []int{1}}
+			c.set(&p, value)
+			err, allowed := checkPlan(p), value > 0 && value <= c.most
+			if want := fmt.Sprintf("--%s must be 1 to %d, not %d", flag, c.most, value); allowed != (err == nil) || err != nil && err.Error() != want {
+				t.Errorf("--%s=%d: %v, want it allowed: %t", flag, value, err, allowed)
+			}
+		}
+	}
+}
+
+// A flag that chooses what is run asks for the tables: the story would ignore it.
+func TestAFlagOfARunAsksForTheTables(t *testing.T) {
+	demoCommand().Flags().VisitAll(func(flag *pflag.Flag) {
+		cmd := demoCommand()
+		cmd.Flags().Lookup(flag.Name).Changed = true
+		story := slices.Contains([]string{"servers", "json", "markdown", "admin-url", "token-file", "ca-file"}, flag.Name)
+		if got := tellsStory(cmd); got != story {
+			t.Errorf("with --%s a story is printed: %t", flag.Name, got)
+		}
+	})
 }
 
 // What came out well by luck, or is contradicted by its ledger, sells nothing exactly.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,6 +50,46 @@ func TestMistakesInTheLab(t *testing.T) {
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
+	}
+}
+
+// The exit status is that of what was made: an experiment without its servers is no failure.
+func TestWhatIsShownOfARun(t *testing.T) {
+	one := scenario.Result{Name: "one", Verdict: scenario.Reproduced, Fix: "stocklab demo"}
+	missing, failed := scenario.Result{Verdict: scenario.NotRun, Fix: "never"}, scenario.Result{Verdict: scenario.NotReproduced, Fix: "never"}
+	const kept, report, fix = "with --dir FOLDER the histories are kept", "report: run/report.html\n", "what to do instead: stocklab demo\n"
+	for _, c := range []struct {
+		folder  string
+		results []scenario.Result
+		want    error
+		says    []string
+	}{
+		{"", []scenario.Result{one}, nil, []string{kept, fix}},
+		{"run", []scenario.Result{one}, nil, []string{report, fix}},
+		{"", []scenario.Result{one, missing}, nil, []string{kept}},
+		{"run", []scenario.Result{failed, one}, errNotReproduced, []string{report}},
+	} {
+		var out bytes.Buffer
+		if err := showLab(&scenario.Report{Experiments: c.results}, &out, "", c.folder); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v, want %v", c.results, err, c.want)
+		}
+		for _, words := range []string{kept, report, fix, "never"} {
+			if strings.Contains(out.String(), words) != slices.Contains(c.says, words) {
+				t.Errorf("%q is said, or is not:\n%s", words, &out)
+			}
+		}
+	}
+}
+
+// What is no terminal gets a line of what is tried again, and none of the rounds of a remedy, which all hold.
+func TestATryThatIsRepeatedIsReported(t *testing.T) {
+	var out bytes.Buffer
+	p, e := newLabProgress(&out), scenario.Experiment{Name: "one"}
+	p.Try(e, scenario.Part{Name: "failure"}, 1)
+	p.Try(e, scenario.Part{Name: "failure"}, 2)
+	p.Try(e, scenario.Part{Name: "remedy", Rounds: 3}, 2)
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "one, failure: try 2\n") {
+		t.Errorf("it says %q", got)
 	}
 }
 

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -558,6 +561,24 @@ func TestWhereOthersReachThePageIsAHostAndAPort(t *testing.T) {
 		status, _, errOut := stocklab(append([]string{"live", "--servers=embedded"}, flags...)...)
 		if status != cli.Usage || !strings.Contains(errOut, "--reached-at") {
 			t.Errorf("%v: exit status %d, %q", flags, status, errOut)
+		}
+	}
+}
+
+// No page is at an address that stands for all of them, and none at a stranger's name.
+func TestThePageIsAtTheAddressesOfThisMachine(t *testing.T) {
+	hosts, outside, err := hostsOf(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 5), Port: 8090})
+	if err != nil || !slices.Equal(hosts, []string{"127.0.0.5:8090", "localhost:8090"}) || outside != hosts[0] {
+		t.Errorf("on one address it is at %q, for others %s (%v)", hosts, outside, err)
+	}
+	hosts, outside, err = hostsOf(&net.TCPAddr{IP: net.IPv4zero, Port: 8090})
+	if err != nil || len(hosts) < 2 || hosts[0] != "127.0.0.1:8090" || hosts[1] != "localhost:8090" || !slices.Contains(hosts, outside) {
+		t.Errorf("on all addresses it is at %q, for others %s (%v)", hosts, outside, err)
+	}
+	for _, host := range hosts[2:] {
+		address, err := netip.ParseAddrPort(host)
+		if err != nil || address.Addr().IsUnspecified() || address.Addr().IsLoopback() || address.Port() != 8090 || hosts[2] != outside {
+			t.Errorf("it is at %q, for others %s (%v)", hosts, outside, err)
 		}
 	}
 }
