@@ -148,6 +148,9 @@ func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 	if choice != (stock.Choice{}) {
 		body["strategy"], body["group"], body["fence"] = choice.Strategy, choice.Group, choice.Fence
 	}
+	if choice.MaxQuantity != nil {
+		body["max_quantity"] = choice.MaxQuantity
+	}
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
 }
 
