@@ -84,24 +84,23 @@ func (s *stage) use(ctx context.Context, name, what string) error {
 	}
 	m := &s.machines[i]
 	var err error
+	var can []string // afterwards
 	switch what {
 	case Lag:
 		s.spare.pair.Link.Freeze()
-		m.Can = []string{Promote}
+		can = []string{Promote}
 	case Promote:
-		if err = s.spare.pair.Promote(ctx); err == nil {
-			m.Can = nil
-			s.replace("redis", m)
-		}
+		err = s.spare.pair.Promote(ctx)
 	case Ahead:
-		err = s.clock(name).Set(clockJump)
-		m.Can = []string{Right}
+		err, can = s.clock(name).Set(clockJump), []string{Right}
 	default:
-		err = s.clock(name).Set(0)
-		m.Can = []string{Ahead}
+		err, can = s.clock(name).Set(0), []string{Ahead}
 	}
 	if err != nil {
 		return err
+	}
+	if m.Can = can; what == Promote {
+		s.replace("redis", m)
 	}
 	s.publishLocked()
 	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: what})
