@@ -161,7 +161,9 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		createItems(t, s, 3)
-		for i, of := range []string{"basket-1-3", "basket-2-3", "basket-3-3", "basket", "basket0-1-1", "basker-1-1"} {
+		const basket, before = "018bcfe5-6800-7000-8000-00000000000b", "018bcfe5-6800-7000-8000-00000000000a"
+		others := []string{basket, basket + "0-1-1", before + "-1-1"}
+		for i, of := range append([]string{basket + "-1-3", basket + "-2-3", basket + "-3-3"}, others...) {
 			item := []int64{3, 1, 2}[i%3]
 			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: of}}
 			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
@@ -172,18 +174,18 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, another := range []string{"basket", "basket0-1-1", "basker-1-1"} {
+		for _, another := range others {
 			if _, _, err := confirm(t, s, another, another); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for confirmed, number := range []string{"", "basket-1-3", "basket-3-3"} {
+		for confirmed, number := range []string{"", basket + "-1-3", basket + "-3-3"} {
 			if number != "" {
 				if _, _, err := confirm(t, s, number, number); err != nil {
 					t.Fatal(err)
 				}
 			}
-			lines, err := s.ConfirmedLines(t.Context(), "basket")
+			lines, err := s.ConfirmedLines(t.Context(), basket)
 			if err != nil || len(lines) != confirmed {
 				t.Fatalf("after %d confirmations the lines are %+v, %v", confirmed, lines, err)
 			}
