@@ -1935,5 +1935,130 @@ func defects() []defect {
 			file: "internal/lab/checker/waits.go", old: "sorted[(len(sorted)*percent+99)/100-1] }", new: "sorted[len(sorted)*percent/100] }",
 			pkg: "./internal/lab/checker", test: "TestDistribution",
 		},
+		{
+			name: "a certificate is not read again for each connection",
+			file: "internal/config/tls.go", old: "\treturn p.latest(), nil", new: "\treturn p.last.Load(), nil",
+			pkg: "./internal/config", test: "TestACertificateIsReadAgainForEachConnection",
+		},
+		{
+			name: "an error of a balancer is a known failure",
+			file: "pkg/client/send.go", old: "case !ok && response.StatusCode < http.StatusInternalServerError:", new: "case !ok && response.StatusCode <= http.StatusInternalServerError:",
+			pkg: "./pkg/client", test: "TestAStatusThatIsNotFromStockd",
+		},
+		{
+			name: "baskets do not count for the rate of a buyer",
+			file: "internal/handler/basket.go", old: "\t\toutcome, err := s.buy(ctx, goodsID, p, asked)\n\t\ts.users = nil\n\t\treturn outcome, err", new: "\t\ts.users = nil\n\t\treturn s.buy(ctx, goodsID, p, asked)",
+			pkg: "./internal/handler", test: "TestABasketCountsOnceForTheRateOfItsBuyer",
+		},
+		{
+			name: "a purchase chooses to group where that is off",
+			file: "internal/handler/deduct.go", old: "if !s.options.Choose && mode != own {", new: "if !s.options.Choose && mode.Strategy != own.Strategy {",
+			pkg: "./internal/handler", test: "TestAPurchaseMayNotChooseWhereThatIsOff",
+		},
+		{
+			name: "an audit asks for what is pending after the ledger",
+			file: "internal/service/inventory.go", old: "\tpending := i.pending(ctx, goodsID)\n\taudit, err := of(ctx, goodsID)\n\treturn Audit{Audit: audit, Pending: pending}, err", new: "\taudit, err := of(ctx, goodsID)\n\treturn Audit{Audit: audit, Pending: i.pending(ctx, goodsID)}, err",
+			pkg: "./internal/service", test: "TestAnAuditWithNothingPendingHasEveryOrder",
+		},
+		{
+			name: "a transaction ends with the first of its items",
+			file: "internal/service/strategy/joint.go", old: "if m.until.After(last) {", new: "if last.IsZero() || m.until.Before(last) {",
+			pkg: "./internal/service/strategy", test: "TestATransactionLastsAsLongAsOneOfItsItemsWaits",
+		},
+		{
+			name: "the wait for the lock is not in the wait of a grouped purchase",
+			file: "internal/service/strategy/batcher.go", old: "own[i].Wait += begun.Sub(c.asked)", new: "own[i].Wait = begun.Sub(c.asked)",
+			pkg: "./internal/service/strategy", test: "TestTheWaitIsThatInTheQueueAndThatForTheLock",
+		},
+		{
+			name: "the oldest pending order is that of the last partition",
+			file: "internal/service/hot/ledger.go", old: "lag.Oldest = max(lag.Oldest, now.Val().Sub(since))", new: "lag.Oldest = now.Val().Sub(since)",
+			pkg: "./internal/service/hot", test: "TestTheLagIsWhatTheLedgerLacks", needs: "redis",
+		},
+		{
+			name: "an order of a replica with a fast clock is not found",
+			file: "internal/service/hot/order.go", old: "s.findOn(ctx, p, number, max(0, ms-clocksApart))", new: "s.findOn(ctx, p, number, ms)",
+			pkg: "./internal/service/hot", test: "TestAnOrderOfAReplicaWithAFastClockIsFound", needs: "redis",
+		},
+		{
+			name: "a restock does not count what is allocated",
+			file: "internal/repo/goods.go", old: "if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {", new: "if all := goods.Stock; all > stock.MaxStock-units {",
+			pkg: "./internal/repo", test: "TestARestockCountsWhatIsAllocated/sqlite",
+		},
+		{
+			name: "the audit of all items leaves out new returns",
+			file: "internal/repo/audit.go", old: "COALESCE(n.restocked + n.returned - n.sold - n.held, 0)", new: "COALESCE(n.restocked - n.sold - n.held, 0)",
+			pkg: "./internal/repo", test: "TestEveryAuditHasEveryKindOfRow/sqlite",
+		},
+		{
+			name: "the end of an old lease forgets the owner of the new one",
+			file: "internal/lock/reentrant.go", old: "\tif r.owned[key] == o {\n\t\tdelete(r.owned, key)\n\t}", new: "\tdelete(r.owned, key)",
+			pkg: "./internal/lock", test: "TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow",
+		},
+		{
+			name: "redlock keeps a name whose token cannot be issued",
+			file: "internal/lock/redis/redlock.go", old: "\t\tlock.TakeBack(ctx, lease.Release)\n", new: "",
+			pkg: "./internal/lock/redis", test: "TestANameWithoutItsTokenIsGivenBack", needs: "redis",
+		},
+		{
+			name: "tokens begin again where version locks were swept",
+			file: "internal/lock/sql/sweep.go", old: "[]string{highestCount, highestVersion}", new: "[]string{highestCount}",
+			pkg: "./internal/lock/sql", test: "TestNoTokenGoesBackAfterASweep/sqlite",
+		},
+		{
+			name: "a number that has overflowed is let into the queue",
+			file: "internal/lock/zk/queue.go", old: "return number < 0 || number > q.last", new: "return number > q.last",
+			pkg: "./internal/lock/zk", test: "TestZKNumbersThatAreUsedUpAreNoPlaces",
+		},
+		{
+			name: "a key whose put was never answered is used again",
+			file: "internal/lock/etcd/queue.go", old: "\tif t.rev != 0 {\n\t\tq.free = append(q.free, t.slot)\n\t}", new: "\tq.free = append(q.free, t.slot)",
+			pkg: "./internal/lock/etcd", test: "TestEtcdQueueUsesNoKeyAgainThatIsInDoubt",
+		},
+		{
+			name: "a commit is sent after the clock of its deadline",
+			file: "internal/backend/sql_deadline.go", old: "\tif !time.Now().Before(t.until) {\n\t\treturn context.DeadlineExceeded\n\t}\n\treturn nil", new: "\treturn nil",
+			pkg: "./internal/backend", test: "TestACommitAfterItsDeadlineIsNotAllowed",
+		},
+		{
+			name: "an audit that fails sets the time of the last one",
+			file: "internal/telemetry/metrics/metrics.go", old: "\tif err != nil {", new: "\ta.at.SetToCurrentTime()\n\tif err != nil {",
+			pkg: "./internal/telemetry/metrics", test: "TestAnAuditThatFailsLeavesWhatTheLastOneFound",
+		},
+		{
+			name: "the delay of a drain is a part of its time",
+			file: "cmd/internal/replica/drain.go", old: "\ttime.Sleep(d.config.DrainDelay)\n\tend := time.Now().Add(d.config.Drain)", new: "\tend := time.Now().Add(d.config.Drain)\n\ttime.Sleep(d.config.DrainDelay)",
+			pkg: "./cmd/internal/replica", test: "TestRequestsInFlightHaveAllOfTheDrain",
+		},
+		{
+			name: "an interrupt cuts a batch of the archive",
+			file: "cmd/stockd/ledger.go", old: "store.Archive(context.WithoutCancel(ctx), before, p.batch)", new: "store.Archive(ctx, before, p.batch)",
+			pkg: "./cmd/stockd", test: "TestAnInterruptEndsTheArchivingBetweenBatches",
+		},
+		{
+			name: "a bench does not restock what is gone",
+			file: "cmd/stockd/bench_supply.go", old: "\t\ts.left = item.Stock\n\t\treturn true, nil", new: "\t\treturn true, nil",
+			pkg: "./cmd/stockd", test: "TestASupplyRestocksWhatIsGone",
+		},
+		{
+			name: "a connection beyond the rate stays open",
+			file: "nginx/templates/stockd.conf.template", old: "        keepalive_timeout 0;\n", new: "",
+			pkg: "./nginx", test: "TestNewConnectionsByAddressAreBounded", needs: "nginx",
+		},
+		{
+			name: "leases of one holder without tokens may overlap",
+			file: "internal/lab/checker/holders.go", old: "if a.Holder == b.Holder && a.Token == b.Token && a.Token != 0 {", new: "if a.Holder == b.Holder && a.Token == b.Token {",
+			pkg: "./internal/lab/checker", test: "TestHolders",
+		},
+		{
+			name: "an answer that the driver cannot read keeps its connection",
+			file: "internal/backend/sql_deadline.go", old: "defer c.unreadable(&err)\n\trows", new: "rows",
+			pkg: "./internal/backend", test: "TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone",
+		},
+		{
+			name: "an answer that is read too late renews a lease",
+			file: "internal/lock/watchdog.go", old: "case late, err == nil", new: "case err == nil",
+			pkg: "./internal/lock", test: "TestAnAnswerThatIsReadTooLateRenewsNothing",
+		},
 	}
 }

@@ -271,19 +271,20 @@ func TestABackendThatAnswersIsUp(t *testing.T) {
 }
 
 func TestAnAuditThatFailsLeavesWhatTheLastOneFound(t *testing.T) {
+	const at = "stockd_audit_last_success_timestamp_seconds"
 	m := metrics.New(metrics.Build{})
+	m.Audited(stock.Audits{}, errors.New("the database does not answer"))
+	wants(t, scrape(t, m), at+` 0`, `stockd_audit_failures_total 1`)
 	before := time.Now().Unix()
 	m.Audited(stock.Audits{Goods: 3, Oversold: 2, Lost: 1, Vanished: 4}, nil)
-	var at float64
-	for _, line := range about(scrape(t, m), "stockd_audit_last_success_timestamp_seconds ") {
-		_, _ = fmt.Sscan(strings.Fields(line)[1], &at)
-	}
-	if int64(at) < before {
-		t.Errorf("the last audit was at %v, want %d or later", at, before)
+	found := about(scrape(t, m), at+" ")
+	var last float64
+	if _, err := fmt.Sscan(strings.Fields(found[0])[1], &last); err != nil || int64(last) < before {
+		t.Errorf("the last audit was at %v (%v), want %d or later", last, err, before)
 	}
 	m.Audited(stock.Audits{}, errors.New("the database does not answer"))
-	wants(t, scrape(t, m), `stockd_audit_goods 3`, `stockd_audit_oversold_units 2`, `stockd_audit_lost_units 1`,
-		`stockd_audit_vanished_units 4`, `stockd_audit_failures_total 1`)
+	wants(t, scrape(t, m), found[0], `stockd_audit_goods 3`, `stockd_audit_oversold_units 2`, `stockd_audit_lost_units 1`,
+		`stockd_audit_vanished_units 4`, `stockd_audit_failures_total 2`)
 }
 
 // all has every metric there is, with a series of each.
