@@ -157,7 +157,8 @@ func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allo
 // LockedAllocations finds the items among some whose allocation another transaction keeps, where the database
 // can leave out rows that are locked.
 func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsIDs ...int64) (locked map[int64]bool, err error) {
-	args, locked := []any{allocation}, make(map[int64]bool)
+	args, locked := make([]any, 1, 1+len(goodsIDs)), make(map[int64]bool)
+	args[0] = allocation
 	for _, id := range goodsIDs {
 		args = append(args, id)
 	}

@@ -25,18 +25,18 @@ type diary struct {
 	done    func() // is called after each experiment
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *diary) notef(format string, args ...any) {
 	d.entries = append(d.entries, fmt.Sprintf(format, args...))
 }
 
 func (*diary) Say(string)              {}
-func (d *diary) Begin(experiments int) { d.note("begin %d", experiments) }
+func (d *diary) Begin(experiments int) { d.notef("begin %d", experiments) }
 func (d *diary) Try(e Experiment, p Part, try int) {
-	d.note("try %d of %s, %s", try, e.Name, p.Name)
+	d.notef("try %d of %s, %s", try, e.Name, p.Name)
 }
-func (d *diary) End() { d.note("end") }
+func (d *diary) End() { d.notef("end") }
 func (d *diary) Done(r Result) {
-	d.note("%s is %s", r.Name, r.Verdict)
+	d.notef("%s is %s", r.Name, r.Verdict)
 	if d.done != nil {
 		d.done()
 	}
@@ -44,16 +44,16 @@ func (d *diary) Done(r Result) {
 
 // step notes that it is made.
 func (d *diary) step(err error) Step {
-	return func(context.Context, *Environment) error { d.note("step"); return err }
+	return func(context.Context, *Environment) error { d.notef("step"); return err }
 }
 
 func (d *diary) watch() Watch {
 	return Watch{
 		Try: func(a Attempt) (over func()) {
-			d.note("watch item %d in %s", a.Item, filepath.Base(a.Files[0]))
-			return func() { d.note("over") }
+			d.notef("watch item %d in %s", a.Item, filepath.Base(a.Files[0]))
+			return func() { d.notef("over") }
 		},
-		Part: func(_ string, p PartResult) { d.note("%s is over, and holds: %t", p.Name, p.Finding.Holds) },
+		Part: func(_ string, p PartResult) { d.notef("%s is over, and holds: %t", p.Name, p.Finding.Holds) },
 	}
 }
 
@@ -103,7 +103,7 @@ func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
 		part := Part{Name: "part", Steps: []Step{measured()}, Check: reaches(0)}
 		second := part
 		second.Steps = []Step{func(ctx context.Context, _ *Environment) error {
-			if d.note("step"); c.last == "step" {
+			if d.notef("step"); c.last == "step" {
 				cancel(ends)
 			}
 			return context.Cause(ctx)

@@ -178,7 +178,7 @@ func TestTheOlderOfTwoRulesActs(t *testing.T) {
 	}
 }
 
-// A rule that counts counts the bytes, any other one the requests with them.
+// A rule that counts sees the bytes, any other one the requests with them.
 func TestARequestIsOneHoweverOftenTheBytesAreInIt(t *testing.T) {
 	p, far, _ := through(t)
 	count, second := p.Arm(servers.Rule{Sent: "twice", Do: servers.Count}), p.Arm(servers.Rule{Sent: "twice", Nth: 2, Do: servers.Lose})
