@@ -2051,13 +2051,13 @@ func defects() []defect {
 			pkg: "./internal/lab/checker", test: "TestHolders",
 		},
 		{
-			name: "an answer that the driver cannot read keeps its connection",
-			file: "internal/backend/sql_deadline.go", old: "defer c.unreadable(&err)\n\trows", new: "rows",
+			name: "a connection whose answer cannot be read is used again",
+			file: "internal/backend/sql_deadline.go", old: "_ = c.mysqlConn.Close()\n\t\t*err = fmt", new: "*err = fmt",
 			pkg: "./internal/backend", test: "TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone",
 		},
 		{
 			name: "an answer that is read too late renews a lease",
-			file: "internal/lock/watchdog.go", old: "case late, err == nil", new: "case err == nil",
+			file: "internal/lock/watchdog.go", old: "case late, err == nil", new: "case late && err != nil, err == nil",
 			pkg: "./internal/lock", test: "TestAnAnswerThatIsReadTooLateRenewsNothing",
 		},
 	}
