@@ -153,12 +153,16 @@ func (r boundedRows) NextResultSet() (err error) {
 }
 
 // PrepareContext prepares a statement.
-func (c *boundedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+func (c *boundedConn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt, err error) {
+	defer c.unreadable(&err)
 	return c.mysqlConn.PrepareContext(c.bound(ctx), query)
 }
 
 // Ping checks the connection.
-func (c *boundedConn) Ping(ctx context.Context) error { return c.mysqlConn.Ping(c.bound(ctx)) }
+func (c *boundedConn) Ping(ctx context.Context) (err error) {
+	defer c.unreadable(&err)
+	return c.mysqlConn.Ping(c.bound(ctx))
+}
 
 // ResetSession prepares the connection for its next user.
 func (c *boundedConn) ResetSession(ctx context.Context) error {

@@ -433,6 +433,8 @@ func TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone(t *testing.T) {
 	for statement, use := range map[string]func(context.Context, *sql.Conn) error{
 		"UPDATE":   func(ctx context.Context, c *sql.Conn) error { _, err := c.ExecContext(ctx, "UPDATE"); return err },
 		"SELECT":   func(ctx context.Context, c *sql.Conn) error { return c.QueryRowContext(ctx, "SELECT").Scan() },
+		"PREPARE":  func(ctx context.Context, c *sql.Conn) error { _, err := c.PrepareContext(ctx, "PREPARE"); return err }, //nolint:sqlclosecheck // there is none
+		"PING":     func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) },
 		"BEGIN":    func(ctx context.Context, c *sql.Conn) error { _, err := c.BeginTx(ctx, nil); return err },
 		"COMMIT":   func(ctx context.Context, c *sql.Conn) error { return endOf(ctx, c, (*sql.Tx).Commit) },
 		"ROLLBACK": func(ctx context.Context, c *sql.Conn) error { return endOf(ctx, c, (*sql.Tx).Rollback) },

@@ -39,11 +39,15 @@ func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool
 	if err := s.db.WithContext(ctx).Raw(readExisting, goodsIDs).Scan(&ids).Error; err != nil {
 		return nil, s.fault(ctx, "find items", err)
 	}
-	existing := make(map[int64]bool, len(ids))
+	return setOf(ids), nil
+}
+
+func setOf(ids []int64) map[int64]bool {
+	set := make(map[int64]bool, len(ids))
 	for _, id := range ids {
-		existing[id] = true
+		set[id] = true
 	}
-	return existing, nil
+	return set
 }
 
 const (

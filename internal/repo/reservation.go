@@ -293,13 +293,8 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int6
 
 // overdueItems are the items that have reservations whose time is over.
 func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
-	err = s.each(ctx, s.pool, "read items of expired reservations", func(scan scanRow) error {
-		var id int64
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	}, selectItems+fromReservations+ifOver+s.dialect.now)
-	return ids, err
+	err = s.db.WithContext(ctx).Raw(selectItems + fromReservations + ifOver + s.dialect.now).Scan(&ids).Error
+	return ids, s.fault(ctx, "read items of expired reservations", err)
 }
 
 // expire is Expire in one transaction, of the reservations that a condition selects.

@@ -58,8 +58,7 @@ const (
 
 	readAllocation = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
-	// readPlacesOf is followed by the ids of items.
-	readPlacesOf = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND goods_id IN (`
+	readPlacesOf = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND goods_id IN ?`
 
 	readPlaces = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
 
@@ -157,26 +156,17 @@ func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allo
 // LockedAllocations finds the items among some whose allocation another transaction keeps, where the database
 // can leave out rows that are locked.
 func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsIDs ...int64) (locked map[int64]bool, err error) {
-	args, locked := make([]any, 1, 1+len(goodsIDs)), make(map[int64]bool)
-	args[0] = allocation
-	for _, id := range goodsIDs {
-		args = append(args, id)
+	var all, free []int64
+	db := s.db.WithContext(ctx)
+	err = db.Raw(readPlacesOf, allocation, goodsIDs).Scan(&all).Error
+	if err == nil {
+		err = db.Raw(readPlacesOf+s.dialect.skipLocked, allocation, goodsIDs).Scan(&free).Error
 	}
-	for _, free := range []bool{false, true} {
-		statement := readPlacesOf + listOf(len(goodsIDs), `?`) + `)`
-		if free {
-			statement += s.dialect.skipLocked
-		}
-		err = errors.Join(err, s.each(ctx, s.pool, "look for locked places", func(scan scanRow) error {
-			var id int64
-			err := scan(&id)
-			if locked[id] = true; free {
-				delete(locked, id)
-			}
-			return err
-		}, statement, args...))
+	locked = setOf(all)
+	for _, id := range free {
+		delete(locked, id)
 	}
-	return locked, err
+	return locked, s.fault(ctx, "look for locked places", err)
 }
 
 func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {
@@ -378,9 +368,5 @@ func (s *Store) ItemsIn(ctx context.Context, allocation string) (map[int64]bool,
 	if err := s.db.WithContext(ctx).Raw(readItemsIn, allocation).Scan(&ids).Error; err != nil {
 		return nil, s.fault(ctx, "read the items of a place", err)
 	}
-	items := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		items[id] = true
-	}
-	return items, nil
+	return setOf(ids), nil
 }

@@ -80,7 +80,7 @@ func (s shop) sellsOutOnAllNodes(t *testing.T, name string, goods int64) {
 				switch {
 				case errors.Is(err, stock.ErrBusy), errors.Is(err, stock.ErrUnknownGoods): // not there yet on this node
 				case strings.HasPrefix(name, "sql-procedure") && errors.Is(err, stock.ErrUnknownOutcome): // Galera may garble an answer
-					purchase.RequestID, purchase.Keyed = outcome.Order.RequestID, true
+					purchase = keyed(outcome.Order.RequestID, 1)
 				case err != nil:
 					t.Errorf("%s: %v", name, err)
 					return

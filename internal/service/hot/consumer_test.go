@@ -1,7 +1,6 @@
 package hot_test
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -169,29 +167,12 @@ func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
 //
 //contract:hot A panic or a failure
 func TestOrdersFromBeforeThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	other := s.another(t, 3, 10) // on the same stream
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	reported = append(reported, sell(t, a, buy(1)))
-	read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}, Count: 100}
-	if own, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(own) != 1 || len(own[0].Messages) != 1 {
-		t.Fatalf("before its start the replica has %v in hand, %v", own, err)
-	}
-	other.sell(t, a, buy(1))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // the next epoch of the first
-		t.Fatal(err)
-	}
-	if err := s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	b := s.replica(t, "b")
-	other.assertExact(t, b, 1)
-	if err := s.client.Del(t.Context(), s.key("filling:1")).Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.assertExact(t, b, reported)
+	keepsNoOthersWaiting(t, func(s *shop) {
+		read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}, Count: 100}
+		if own, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(own) != 1 || len(own[0].Messages) != 1 {
+			t.Fatalf("before its start the replica has %v in hand, %v", own, err)
+		}
+	})
 }
 
 // The allocation of one item is locked for longer than a consumer waits, as while its first limit is set: the
@@ -231,32 +212,11 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 //
 //contract:hot What can never be written
 func TestAnOrderThatRedisHasForgottenIsDeadLetteredWhenAllIsSold(t *testing.T) {
-	s := open(t, lab.OwnRedis(t), 10)
-	a := s.replica(t, "a")
-	s.limit(t, a, 9)
-	reported := orders(sell(t, a, by("other", 1)))
-	settle(t, a)
-	b := s.replica(t, "b", idle)
-	enough := errors.New("nothing is to be written")
-	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
-		if _, err := tx.CountIn(t.Context(), goods, 9, []stock.Purchase{by("小明", 1)}); err != nil {
-			return err
-		}
-		s.sellInHand(t, a, by("小明", 2)) // the consumer waits for the buyer's count
-		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
-			return err
-		}
-		reported = append(reported, sell(t, b, by("another", 9)))
-		settle(t, b)
-		return enough
+	buriesWhatRedisForgets(t, 10, 9, func(r *hot.Stock) stock.Order {
+		order := sell(t, r, by("another", 9))
+		settle(t, r)
+		return order
 	})
-	if !errors.Is(err, enough) {
-		t.Fatal(err)
-	}
-	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
-	await(t, "the report of it", func() bool { return s.seen.deadLettered.Load() == 1 })
-	s.assertExact(t, b, reported)
-	s.assertBuyers(t, b)
 }
 
 // assertCloses measures how long a replica takes to close.

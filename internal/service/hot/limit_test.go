@@ -150,37 +150,38 @@ func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
 	s.assertBuyers(t, b)
 }
 
-// sellInHand sells a purchase that a consumer then has in hand, which cannot write it.
-func (s *shop) sellInHand(t *testing.T, r *hot.Stock, p stock.Purchase) {
-	t.Helper()
-	sell(t, r, p)
-	await(t, "the order to be in hand", func() bool {
-		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
-		return err == nil && pending.Count == 1
-	})
-}
-
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
 // as many as it may since: the order is dead-lettered.
 //
 //contract:hot The limit of a buyer
 func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
-	s := open(t, lab.OwnRedis(t), 100)
+	buriesWhatRedisForgets(t, 100, 3, func(r *hot.Stock) stock.Order { return sell(t, r, by("小明", 3)) })
+}
+
+// buriesWhatRedisForgets has a consumer in hand what Redis forgets, until another replica has sold since: it
+// dead-letters the order.
+func buriesWhatRedisForgets(t *testing.T, units, limit int64, since func(*hot.Stock) stock.Order) {
+	t.Helper()
+	s := open(t, lab.OwnRedis(t), units)
 	a := s.replica(t, "a")
-	s.limit(t, a, 3)
+	s.limit(t, a, limit)
 	reported := orders(sell(t, a, by("other", 1)))
 	settle(t, a)
 	b := s.replica(t, "b", idle)
 	enough := errors.New("nothing is to be written")
 	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
-		if _, err := tx.CountIn(t.Context(), goods, 3, []stock.Purchase{by("小明", 1)}); err != nil {
+		if _, err := tx.CountIn(t.Context(), goods, limit, []stock.Purchase{by("小明", 1)}); err != nil {
 			return err
 		}
-		s.sellInHand(t, a, by("小明", 2)) // the consumer waits for the buyer's count
+		sell(t, a, by("小明", 2)) // the consumer waits for the buyer's count
+		await(t, "the order to be in hand", func() bool {
+			pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+			return err == nil && pending.Count == 1
+		})
 		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
 			return err
 		}
-		reported = append(reported, sell(t, b, by("小明", 3)))
+		reported = append(reported, since(b))
 		return enough
 	})
 	if !errors.Is(err, enough) {
