@@ -6,12 +6,17 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/pkg/client"
 )
+
+// longestCall ends a call of the admin API that is not answered, such as by a server that is
+// stopped. A full audit takes up to audit.timeout.
+const longestCall = 2 * time.Minute
 
 // Admin is the admin API of a running stockd, as flags give it.
 type Admin struct{ URL, TokenFile, caFile string }
@@ -40,7 +45,8 @@ func (a *Admin) Client() (client.Client, error) {
 			return client.Client{}, fmt.Errorf("--ca-file: %w", err)
 		}
 	}
-	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: &http.Client{Transport: bearer{transport, token}, CheckRedirect: stay}}, nil
+	sender := &http.Client{Transport: bearer{transport, token}, CheckRedirect: stay, Timeout: longestCall}
+	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: sender}, nil
 }
 
 // stay follows no redirect: another host must not get the token.

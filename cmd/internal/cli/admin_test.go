@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -94,6 +97,31 @@ func TestARedirectGetsNoToken(t *testing.T) {
 	}
 	if _, err := c.Goods(t.Context(), 7); err == nil || !strings.Contains(err.Error(), "302 Found") || asked != "" {
 		t.Errorf("the other host is asked for %q (%v)", asked, err)
+	}
+}
+
+// The server takes the call, and never answers: as long as a full audit may take is waited, and not for ever.
+func TestAServerThatHangsHoldsNoCommandForEver(t *testing.T) {
+	hang := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer server.Close()
+	defer close(hang)
+	c, err := admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	defaults, err := config.Load("", flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := c.HTTP.Timeout; limit <= defaults.Audit.Timeout || limit > 5*time.Minute {
+		t.Errorf("a call takes up to %s", limit)
+	}
+	c.HTTP.Timeout = 50 * time.Millisecond
+	if _, err := c.Restock(t.Context(), 7, 1, "key"); !errors.Is(err, client.ErrOutcomeUnknown) {
+		t.Errorf("a restock that is not answered in time is %v", err)
 	}
 }
 
