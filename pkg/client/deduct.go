@@ -71,6 +71,8 @@ type Sale struct {
 	Replayed bool `json:"-"`
 }
 
+func (s *Sale) id() string { return s.OrderID }
+
 // Deduct buys. After ErrOutcomeUnknown the purchase may have happened: sending it again with the
 // RequestID of the error finds out. After every other Err… of this package nothing was bought.
 func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {

@@ -144,7 +144,11 @@ func (k call) read(response *http.Response, answer []byte) error {
 		return problem
 	}
 	if k.into != nil {
-		if err := json.Unmarshal(answer, k.into); err != nil {
+		err := json.Unmarshal(answer, k.into)
+		if named, ok := k.into.(interface{ id() string }); err == nil && ok && named.id() == "" {
+			err = errors.New("it has no id: is it a stockd's?")
+		}
+		if err != nil {
 			return k.lost(fmt.Errorf("read the answer: %w", err))
 		}
 	}
