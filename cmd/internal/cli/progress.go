@@ -112,6 +112,7 @@ func summary(r verdict.Run) string {
 // bar shows how far the whole is, and below it how far the run is.
 type bar struct {
 	writer  progress.Writer
+	drawn   chan struct{} // closed when the last is drawn
 	overall *progress.Tracker
 	current *progress.Tracker
 }
@@ -125,8 +126,12 @@ func newBar(w io.Writer) *bar {
 	writer.SetStyle(progress.StyleBlocks)
 	writer.Style().Visibility.ETA = true
 	writer.Style().Visibility.Speed = false
-	go writer.Render()
-	return &bar{writer: writer}
+	drawn := make(chan struct{})
+	go func() {
+		defer close(drawn)
+		writer.Render()
+	}()
+	return &bar{writer: writer, drawn: drawn}
 }
 
 func (b *bar) Say(words string) { b.writer.Log("%s", words) }
@@ -174,9 +179,13 @@ func timeLeft(left time.Duration) string {
 }
 
 func (b *bar) End() {
-	b.writer.Stop()
-	for b.writer.IsRenderInProgress() {
-		time.Sleep(10 * time.Millisecond)
+	for {
+		b.writer.Stop() // has no effect before the drawing has begun
+		select {
+		case <-b.drawn:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 
