@@ -116,6 +116,8 @@ func (s *suiteFlags) checkAlone() error {
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
 	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
+	case s.chart != "" && (s.items != 0 || s.ledger != 0):
+		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
 	}
 	return nil
 }

@@ -105,6 +105,9 @@ func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...str
 	if slices.ContainsFunc(starting, flags.Changed) {
 		return external, fmt.Errorf("--%s would start others than those of --url", strings.Join(starting, " and --"))
 	}
+	if err := cli.CheckURL("url", url); err != nil {
+		return external, err
+	}
 	if admin.URL == "" {
 		return external, errors.New("--url needs --admin-url: each sale creates an item")
 	}

@@ -63,6 +63,11 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--url needs --admin-url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
+		{[]string{"demo", "--url", "localhost:8080", "--admin-url", "http://127.0.0.1:1"}, `--url: "localhost:8080" is not a URL`},
+		{[]string{"live", "--listen", "8090"}, "--listen: "},
+		{[]string{"live", "--listen", "0.0.0.0:http"}, `--listen: "http" is no port`},
+		{[]string{"bench", "--items", "2", "--chart", "items.svg"}, "--chart draws"},
+		{[]string{"bench", "--ledger", "100000", "--chart", "ledger.svg"}, "--chart draws"},
 	} {
 		status, _, errOut := stocklab(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
