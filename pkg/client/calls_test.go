@@ -336,6 +336,18 @@ func TestTheIDOfAnUnknownOutcomeIsTheOneThatIsAnswered(t *testing.T) {
 	}
 }
 
+// After an internal error the purchase is sent again under its key, also where the client has made that.
+func TestAnInternalErrorNamesTheRequestThatFindsOut(t *testing.T) {
+	var key string
+	_, err := over(func(r *http.Request) (*http.Response, error) {
+		key = r.Header.Get("Idempotency-Key")
+		return reply(http.StatusInternalServerError, `{"type": "urn:stockd:problem:internal"}`), nil
+	}).Deduct(t.Context(), client.Purchase{GoodsID: 7})
+	if p, ok := errors.AsType[*client.Problem](err); !ok || p.RequestID != key || key == "" {
+		t.Errorf("%v names the request %q, want %q", err, p.RequestID, key)
+	}
+}
+
 // No answer of a stockd is as long as this: the client reads no more of it, and does not know what came.
 func TestAnAnswerWithoutAnEndIsNotReadForEver(t *testing.T) {
 	read := 0

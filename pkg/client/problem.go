@@ -114,7 +114,8 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	MoreErrors int
 	// Backend is the one that failed or is not configured.
 	Backend string
-	// RequestID finds out an unknown outcome; the UnknownError has it as well.
+	// RequestID is that of the call, if it has one: it finds out an unknown outcome. The
+	// UnknownError has it as well.
 	RequestID string
 	// Strategies are the known ones, where the problem is the strategy.
 	Strategies []string

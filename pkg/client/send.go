@@ -135,11 +135,12 @@ func (k call) read(response *http.Response, answer []byte) error {
 		case !ok:
 			return k.lost(fmt.Errorf("answered with %s", response.Status))
 		}
+		problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
 		if errors.Is(problem, ErrOutcomeUnknown) {
 			if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
 				return k.lost(errors.New(problem.Detail))
 			}
-			return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}
+			return &UnknownError{RequestID: problem.RequestID, Err: problem}
 		}
 		return problem
 	}
