@@ -68,7 +68,7 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 		return cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
 	}
 	o.plan.Servers, o.plan.LockRun = choice, demo.LockRun
-	if err := checkPlan(o.plan); err != nil {
+	if err := errors.Join(checkPlan(o.plan), cli.CheckOutput("json", o.write)); err != nil {
 		return cli.UsageError{Err: err}
 	}
 	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {

@@ -116,3 +116,15 @@ func TestTheAdminAPINeedsAToken(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileThatCannotBeMadeIsRefusedByTheNameOfItsFlag(t *testing.T) {
+	folder := t.TempDir()
+	for path, says := range map[string]string{
+		"": "", filepath.Join(folder, "new.json"): "", "new.json": "", write(t, nil): "",
+		folder: "--json: " + folder + " is a folder", filepath.Join(folder, "no", "new.json"): "--json: ",
+	} {
+		if err := CheckOutput("json", path); (err == nil) != (says == "") || err != nil && !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", path, err, says)
+		}
+	}
+}
