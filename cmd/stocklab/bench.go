@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +93,7 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
 		}
 	}
-	if err := s.checkAlone(); err != nil {
+	if err := errors.Join(s.checkAlone(), cli.CheckOutput("json", s.write), cli.CheckOutput("chart", s.chart)); err != nil {
 		return o, cli.UsageError{Err: err}
 	}
 	switch {
@@ -116,6 +119,8 @@ func (s *suiteFlags) checkAlone() error {
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
 	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
+	case s.chart != "" && (s.items != 0 || s.ledger != 0):
+		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
 	}
 	return nil
 }
@@ -128,11 +133,18 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 	o.Progress = cli.NewProgress(cmd.ErrOrStderr(), 72)
 	result, err := s.measure(cmd.Context(), o)
 	o.Progress.End()
-	if result == nil || len(result.Subjects) == 0 {
+	return s.show(cmd.OutOrStdout(), result, err)
+}
+
+// show shows what has been measured, interrupted or not.
+func (s *suiteFlags) show(out io.Writer, result *bench.Result, err error) error {
+	switch {
+	case result == nil:
 		return err
+	case len(result.Subjects) == 0:
+		return cmp.Or(err, fmt.Errorf("nothing was measured: %s", cmp.Or(strings.Join(result.Notes, "; "), "--only names no strategy that could be")))
 	}
-	// Interrupted or not: what has been measured is shown.
-	return errors.Join(err, result.Table(cmd.OutOrStdout()), s.keep(result))
+	return errors.Join(err, result.Table(out), s.keep(result))
 }
 
 // aloneEach is how long a measurement takes that is none of the suite, where it is not said.
@@ -182,14 +194,17 @@ func (s *suiteFlags) keep(result *bench.Result) error {
 	return s.draw(result)
 }
 
-func (s *suiteFlags) draw(result *bench.Result) (err error) {
-	file, err := os.Create(s.chart)
-	if err != nil {
+func (s *suiteFlags) draw(result *bench.Result) error {
+	draw := result.Chart
+	if s.growth {
+		draw = result.Growth
+	}
+	var chart bytes.Buffer
+	if err := draw(&chart); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.chart, chart.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("draw chart: %w", err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if s.growth {
-		return result.Growth(file)
-	}
-	return result.Chart(file)
+	return nil
 }

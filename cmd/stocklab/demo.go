@@ -68,7 +68,7 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 		return cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
 	}
 	o.plan.Servers, o.plan.LockRun = choice, demo.LockRun
-	if err := checkPlan(o.plan); err != nil {
+	if err := errors.Join(checkPlan(o.plan), cli.CheckOutput("json", o.write)); err != nil {
 		return cli.UsageError{Err: err}
 	}
 	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {
@@ -104,6 +104,9 @@ func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...str
 	}
 	if slices.ContainsFunc(starting, flags.Changed) {
 		return external, fmt.Errorf("--%s would start others than those of --url", strings.Join(starting, " and --"))
+	}
+	if err := cli.CheckURL("url", url); err != nil {
+		return external, err
 	}
 	if admin.URL == "" {
 		return external, errors.New("--url needs --admin-url: each sale creates an item")

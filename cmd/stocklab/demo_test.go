@@ -63,6 +63,16 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--url needs --admin-url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
+		{[]string{"demo", "--url", "localhost:8080", "--admin-url", "http://127.0.0.1:1"}, `--url: "localhost:8080" is not a URL`},
+		{[]string{"live", "--listen", "8090"}, "--listen: "},
+		{[]string{"live", "--listen", "0.0.0.0:http"}, `--listen: "http" is no port`},
+		{[]string{"demo", "--json", "no/folder/demo.json"}, "--json: "},
+		{[]string{"bench", "--json", "no/folder/bench.json"}, "--json: "},
+		{[]string{"bench", "--chart", "."}, "--chart: . is a folder"},
+		{[]string{"lab", "run", "oversell", "--json", "no/folder/lab.json"}, "--json: "},
+		{[]string{"lab", "hostile", "--config=demo.go", "--json", "no/folder/hostile.json"}, "--json: "},
+		{[]string{"bench", "--items", "2", "--chart", "items.svg"}, "--chart draws"},
+		{[]string{"bench", "--ledger", "100000", "--chart", "ledger.svg"}, "--chart draws"},
 	} {
 		status, _, errOut := stocklab(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {

@@ -66,14 +66,8 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
 	}
-	if err := checkLoopback(o.address); err != nil {
-		return cli.UsageError{Err: fmt.Errorf("--address: %w", err)}
-	}
-	if o.listen != "" && cmd.Flags().Changed("address") {
-		return cli.UsageError{Err: errors.New("--listen: it takes the place of --address")}
-	}
-	if err := o.checkReachedAt(); err != nil {
-		return cli.UsageError{Err: fmt.Errorf("--reached-at: %w", err)}
+	if err := o.check(cmd); err != nil {
+		return cli.UsageError{Err: err}
 	}
 	external, err := externalOf(cmd, o.url, o.admin, "servers", "proxies", "redis-faults")
 	if err != nil {
@@ -162,6 +156,23 @@ func hostsOf(address net.Addr) (hosts []string, outside string, err error) {
 	return hosts, cmp.Or(outside, hosts[0]), nil
 }
 
+// check checks where the page is to be.
+func (o *liveOptions) check(cmd *cobra.Command) error {
+	if err := checkLoopback(o.address); err != nil {
+		return fmt.Errorf("--address: %w", err)
+	}
+	if o.listen != "" && cmd.Flags().Changed("address") {
+		return errors.New("--listen: it takes the place of --address")
+	}
+	if _, err := hostOf(o.listen); o.listen != "" && err != nil {
+		return fmt.Errorf("--listen: %w; an address is such as 0.0.0.0:8090", err)
+	}
+	if err := o.checkReachedAt(); err != nil {
+		return fmt.Errorf("--reached-at: %w", err)
+	}
+	return nil
+}
+
 func (o *liveOptions) checkReachedAt() error {
 	if o.reachedAt == "" {
 		return nil
@@ -181,17 +192,26 @@ func (o *liveOptions) checkReachedAt() error {
 
 // checkLoopback rejects an address that others can reach: the page controls processes.
 func checkLoopback(address string) error {
-	host, port, err := net.SplitHostPort(address)
+	host, err := hostOf(address)
 	if err != nil {
 		return err
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q is no port", port)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return fmt.Errorf("%q is not a loopback address such as 127.0.0.1: the page controls processes of this machine", host)
 	}
 	return nil
+}
+
+// hostOf is the host of an address that has a port, too.
+func hostOf(address string) (host string, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q is no port", port)
+	}
+	return host, nil
 }
 
 func openBrowser(url string) error {

@@ -193,7 +193,7 @@ func (s *schedule) next(ctx context.Context) (due time.Time, more bool) {
 	}
 	due = time.Now()
 	if s.plan.Rate > 0 {
-		due = s.start.Add(time.Duration(float64(n) / s.plan.Rate * float64(time.Second)))
+		due = s.start.Add(time.Duration(min(float64(n)/s.plan.Rate*float64(time.Second), 1<<62))) // more would overflow into the past
 	}
 	if s.plan.Duration > 0 && due.Sub(s.start) >= s.plan.Duration {
 		return time.Time{}, false

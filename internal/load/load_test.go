@@ -442,6 +442,17 @@ func TestARateSpreadsTheRequests(t *testing.T) {
 	}
 }
 
+// The second request of one in three centuries is due after the end.
+func TestTheSlowestRateSendsNoCrowd(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	r, err := load.Run(ctx, load.Plan{URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Rate: 1e-10, Timeout: time.Second})
+	if err != nil || r.Sent != 1 {
+		t.Errorf("%d requests were sent (%v), want 1", r.Sent, err)
+	}
+}
+
 func TestProgressReachesTheEnd(t *testing.T) {
 	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
 	last := 0

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -54,7 +55,8 @@ func (c counted) Read(b []byte) (int, error) {
 }
 
 func (s *sender) dial(address string) (net.Conn, error) {
-	conn, err := fasthttp.Dial(address)
+	dialer := net.Dialer{Timeout: fasthttp.DefaultDialTimeout} // fasthttp's own takes IPv4 alone
+	conn, err := dialer.DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}

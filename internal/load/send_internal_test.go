@@ -30,6 +30,16 @@ func TestOnlyARequestThatNeverLeftHasAKnownOutcome(t *testing.T) {
 	}
 }
 
+// A name that is not resolved and an IPv6 address where nothing listens are no requests that may have happened.
+func TestARequestWithoutAnAddressToGoToWasNeverSent(t *testing.T) {
+	for _, address := range []string{"no-such-host.invalid:80", "[::1]:1"} {
+		_, err := new(sender).dial(address)
+		if got := failed(err); err == nil || got.Kind != Failed || got.Problem != "no-connection" {
+			t.Errorf("%s: %v is %+v, want no connection", address, err, got)
+		}
+	}
+}
+
 // A latency that the histogram has no room for counts as its longest, and as one of all.
 func TestALatencyWithoutBoundIsCounted(t *testing.T) {
 	of := newTally()

@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"reflect"
 	"testing"
@@ -104,6 +105,40 @@ func TestAProblemArrivesWhole(t *testing.T) {
 	if got, ok := errors.AsType[*client.Problem](err); !ok || !reflect.DeepEqual(got, want) {
 		t.Errorf("the problem is\n%+v, want\n%+v", got, want)
 	}
+}
+
+// A captive portal, or a service at another address, answers with a status of success, too.
+func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
+	c := over(func(*http.Request) (*http.Response, error) { return reply(http.StatusOK, `{"status": "ok"}`), nil })
+	for name, call := range map[string]func() error{
+		"a sale":        func() error { _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 7}); return err },
+		"a basket":      func() error { _, err := c.Buy(t.Context(), client.Basket{}); return err },
+		"a reservation": func() error { _, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, 0); return err },
+		"a payment":     func() error { _, err := c.Confirm(t.Context(), "a", "p"); return err },
+	} {
+		if err := call(); !errors.Is(err, client.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v, want an unknown outcome", name, err)
+		}
+	}
+	for name, call := range map[string]func() error{
+		"an order":            func() error { _, err := c.Order(t.Context(), "o"); return err },
+		"the order of a key":  func() error { _, err := c.OrderByRequest(t.Context(), "k"); return err },
+		"a basket that was":   func() error { _, err := c.Basket(t.Context(), "o"); return err },
+		"a reservation's":     func() error { _, err := c.Reservation(t.Context(), "a"); return err },
+		"a page of the order": func() error { return firstOf(c.Orders(t.Context(), client.Pages{})) },
+	} {
+		if err := call(); !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("%s: %v, want unavailable", name, err)
+		}
+	}
+}
+
+// firstOf is the error of the first order of a listing; one that goes on without an order has none.
+func firstOf(orders iter.Seq2[client.ListedOrder, error]) error {
+	for _, err := range orders {
+		return err
+	}
+	return nil
 }
 
 // A field of an unexpected type hides no other: a newer stockd may have it, or a gateway.

@@ -41,6 +41,8 @@ type SoldBasket struct {
 	Replayed bool `json:"-"`
 }
 
+func (s *SoldBasket) id() string { return s.OrderID }
+
 // SoldLine is a line of a basket that was sold.
 type SoldLine struct {
 	OrderID  string `json:"order_id"`

@@ -125,7 +125,7 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		if sent != want {
 			t.Errorf("sent\n%s, want\n%s", sent, want)
 		}
-		status, body = http.StatusOK, `{"next": "c"}`
+		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c"}`
 		if err := call(c); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -333,6 +333,18 @@ func TestTheIDOfAnUnknownOutcomeIsTheOneThatIsAnswered(t *testing.T) {
 		if unknown, ok := errors.AsType[*client.UnknownError](err); !ok || unknown.RequestID != want {
 			t.Errorf("answered with %q it is %v, want %s", answered, err, want)
 		}
+	}
+}
+
+// After an internal error the purchase is sent again under its key, also where the client has made that.
+func TestAnInternalErrorNamesTheRequestThatFindsOut(t *testing.T) {
+	var key string
+	_, err := over(func(r *http.Request) (*http.Response, error) {
+		key = r.Header.Get("Idempotency-Key")
+		return reply(http.StatusInternalServerError, `{"type": "urn:stockd:problem:internal"}`), nil
+	}).Deduct(t.Context(), client.Purchase{GoodsID: 7})
+	if p, ok := errors.AsType[*client.Problem](err); !ok || p.RequestID != key || key == "" {
+		t.Errorf("%v names the request %q, want %q", err, p.RequestID, key)
 	}
 }
 

@@ -34,7 +34,8 @@ type Client struct {
 	// by which a gateway identifies the buyer.
 	Header http.Header
 	// HTTP sends the requests; nil is http.DefaultClient. Limit the time of a call by its
-	// context, not by a Timeout here.
+	// context, not by a Timeout here. A Transport of your own must report its connections to
+	// net/http/httptrace: a failure without one counts as not sent.
 	HTTP *http.Client
 	// Tries is the most attempts of a call; 0 is 4, and 1 never retries.
 	Tries int

@@ -341,7 +341,7 @@ func TestTheAdminTokenIsSentToTheAdminAPIAlone(t *testing.T) {
 	note := func(name string) *stub {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
 			said.Store(name+" "+r.Header.Get("Authorization"), true)
-			_, _ = io.WriteString(w, `{}`)
+			_, _ = io.WriteString(w, `{"order_id": "o"}`)
 		})
 	}
 	c := client.Client{URL: note("buyers").URL, AdminURL: note("owner").URL, Token: "secret"}
@@ -406,7 +406,7 @@ func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 	var seen []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = append(seen, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Session"))
-		_, _ = w.Write([]byte(`{}`)) // the client shows what went wrong
+		_, _ = w.Write([]byte(`{"order_id": "o", "reservation_id": "r"}`)) // the client shows what went wrong
 	}))
 	defer s.Close()
 	c := client.Client{URL: s.URL, AdminURL: s.URL + "/admin", Token: "admin", BuyerToken: "buyer", Header: http.Header{"X-Session": {"7"}}}
@@ -434,7 +434,7 @@ func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 
 // The headers of a Client are its caller's: a call adds its own to a copy.
 func TestACallLeavesTheHeadersOfAClientAsTheyWere(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"order_id": "o"}`) })
 	c := client.Client{URL: s.URL, BuyerToken: "secret", Header: http.Header{"X-Shop": {"one"}}}
 	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "key-1"}); err != nil {
 		t.Fatal(err)
@@ -450,7 +450,7 @@ func TestAHeaderOfAClientReplacesNoneOfACall(t *testing.T) {
 		if sent, want := described(t, r), `POST http://public/deduct auth=Bearer b key=mine {"goods_id":1}`; sent != want {
 			t.Errorf("sent %s, want %s", sent, want)
 		}
-		return reply(http.StatusOK, `{}`), nil
+		return reply(http.StatusOK, `{"order_id": "o"}`), nil
 	})
 	c.Header = http.Header{"Idempotency-Key": {"another"}, "Content-Type": {"text/plain"}, "Authorization": {"Basic another"}}
 	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "mine"}); err != nil {

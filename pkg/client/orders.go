@@ -34,6 +34,8 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+func (o *Order) id() string { return o.OrderID }
+
 // The steps of orders and reservations. OrderID is the number of the reservation, which its order
 // keeps. Deducted is a purchase without a reservation.
 const (
@@ -139,6 +141,9 @@ type ordersPage struct {
 	Orders []Order `json:"orders"`
 	Next   string  `json:"next"`
 }
+
+// id is the cursor after the page, which each has.
+func (p *ordersPage) id() string { return p.Next }
 
 func (c Client) page(ctx context.Context, p Pages) (page ordersPage, err error) {
 	query := make(url.Values)

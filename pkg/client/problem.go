@@ -114,7 +114,8 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	MoreErrors int
 	// Backend is the one that failed or is not configured.
 	Backend string
-	// RequestID finds out an unknown outcome; the UnknownError has it as well.
+	// RequestID is that of the call, if it has one: it finds out an unknown outcome. The
+	// UnknownError has it as well.
 	RequestID string
 	// Strategies are the known ones, where the problem is the strategy.
 	Strategies []string
@@ -184,8 +185,8 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	}, true
 }
 
-// UnknownError reports that a call was sent and its answer did not arrive, was cut off, or was that
-// the outcome is unknown. It wraps ErrOutcomeUnknown and Err.
+// UnknownError reports that a call was sent and its answer did not arrive, was cut off, was not a
+// stockd's, or was that the outcome is unknown. It wraps ErrOutcomeUnknown and Err.
 type UnknownError struct {
 	// RequestID finds out the outcome: send the same request again with it. It is empty for
 	// calls without one, which may be repeated.

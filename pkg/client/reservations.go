@@ -31,6 +31,8 @@ type Reservation struct {
 	Replayed bool `json:"-"`
 }
 
+func (r *Reservation) id() string { return r.ReservationID }
+
 // The states of a reservation.
 const (
 	Held      = "held"

@@ -135,16 +135,21 @@ func (k call) read(response *http.Response, answer []byte) error {
 		case !ok:
 			return k.lost(fmt.Errorf("answered with %s", response.Status))
 		}
+		problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
 		if errors.Is(problem, ErrOutcomeUnknown) {
 			if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
 				return k.lost(errors.New(problem.Detail))
 			}
-			return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}
+			return &UnknownError{RequestID: problem.RequestID, Err: problem}
 		}
 		return problem
 	}
 	if k.into != nil {
-		if err := json.Unmarshal(answer, k.into); err != nil {
+		err := json.Unmarshal(answer, k.into)
+		if named, ok := k.into.(interface{ id() string }); err == nil && ok && named.id() == "" {
+			err = errors.New("it has no id: is it a stockd's?")
+		}
+		if err != nil {
 			return k.lost(fmt.Errorf("read the answer: %w", err))
 		}
 	}

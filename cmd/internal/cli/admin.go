@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -22,8 +23,8 @@ const longestCall = 2 * time.Minute
 type Admin struct{ URL, TokenFile, caFile string }
 
 // AddFlags adds the flags of the admin API.
-func (a *Admin) AddFlags(flags *pflag.FlagSet, url string) {
-	flags.StringVar(&a.URL, "admin-url", url, "admin API of a stockd, or of a balancer before several")
+func (a *Admin) AddFlags(flags *pflag.FlagSet, api string) {
+	flags.StringVar(&a.URL, "admin-url", api, "admin API of a stockd, or of a balancer before several")
 	flags.StringVar(&a.TokenFile, "token-file", "", "file with a token of the admin API")
 	flags.StringVar(&a.caFile, "ca-file", "", "PEM file of the authorities that are trusted for an https:// --admin-url; those of the system where it is empty")
 }
@@ -38,7 +39,13 @@ func (a *Admin) Client() (client.Client, error) {
 	if err != nil {
 		return client.Client{}, fmt.Errorf("--token-file: %w", err)
 	}
-	url, token := strings.TrimSuffix(a.URL, "/"), strings.TrimSpace(string(content))
+	api, token := strings.TrimSuffix(a.URL, "/"), strings.TrimSpace(string(content))
+	if token == "" {
+		return client.Client{}, fmt.Errorf("--token-file: %s is empty", a.TokenFile)
+	}
+	if err := CheckURL("admin-url", a.URL); err != nil {
+		return client.Client{}, err
+	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if a.caFile != "" {
 		if transport.TLSClientConfig, err = (config.TLS{Enabled: true, CAFile: a.caFile}).ClientConfig(); err != nil {
@@ -46,7 +53,15 @@ func (a *Admin) Client() (client.Client, error) {
 		}
 	}
 	sender := &http.Client{Transport: bearer{transport, token}, CheckRedirect: stay, Timeout: longestCall}
-	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: sender}, nil
+	return client.Client{URL: api, AdminURL: api, Token: token, HTTP: sender}, nil
+}
+
+// CheckURL returns an error that names the flag where its value is not a URL of a stockd.
+func CheckURL(flag, value string) error {
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--%s: %q is not a URL such as http://127.0.0.1:8080", flag, value)
+	}
+	return nil
 }
 
 // stay follows no redirect: another host must not get the token.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -112,6 +113,7 @@ func summary(r verdict.Run) string {
 // bar shows how far the whole is, and below it how far the run is.
 type bar struct {
 	writer  progress.Writer
+	drawn   chan struct{} // closed when the last is drawn
 	overall *progress.Tracker
 	current *progress.Tracker
 }
@@ -125,8 +127,12 @@ func newBar(w io.Writer) *bar {
 	writer.SetStyle(progress.StyleBlocks)
 	writer.Style().Visibility.ETA = true
 	writer.Style().Visibility.Speed = false
-	go writer.Render()
-	return &bar{writer: writer}
+	drawn := make(chan struct{})
+	go func() {
+		defer close(drawn)
+		writer.Render()
+	}()
+	return &bar{writer: writer, drawn: drawn}
 }
 
 func (b *bar) Say(words string) { b.writer.Log("%s", words) }
@@ -174,10 +180,26 @@ func timeLeft(left time.Duration) string {
 }
 
 func (b *bar) End() {
-	b.writer.Stop()
-	for b.writer.IsRenderInProgress() {
-		time.Sleep(10 * time.Millisecond)
+	for {
+		b.writer.Stop() // has no effect before the drawing has begun
+		select {
+		case <-b.drawn:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
+}
+
+// CheckOutput returns an error that names the flag where no file can be made of its value, which
+// would be known only after a long measurement. Empty is no file.
+func CheckOutput(flag, path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("--%s: %s is a folder, and must be a file", flag, path)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); path != "" && err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
 }
 
 // errUnexpected makes the exit status say what the table says.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,5 +75,17 @@ func TestAReportIsShownAndKept(t *testing.T) {
 	}
 	if err := Show(&verdict.Report{Runs: []verdict.Run{{Verdict: verdict.Expected}}}, &bytes.Buffer{}, filepath.Join(t.TempDir(), "no", "folder")); err == nil {
 		t.Error("a file that cannot be written is no failure")
+	}
+}
+
+// A bar that ends before it was ever drawn is not drawn afterwards: the result is below it by then.
+func TestABarThatHasEndedIsDrawnNoMore(t *testing.T) {
+	for range 100 {
+		b := newBar(io.Discard)
+		b.End()
+		runtime.Gosched()
+		if b.writer.IsRenderInProgress() {
+			t.Fatal("it is still being drawn")
+		}
 	}
 }

@@ -14,10 +14,11 @@ import (
 // Chart draws the strategies with the usual number of clients, alone and grouped,
 // and the limits as lines, as SVG.
 func (r *Result) Chart(w io.Writer) error {
-	if len(r.strategies()) == 0 {
-		return fmt.Errorf("draw chart: no strategy was measured: %w", errNotMeasured)
+	chart := r.ranges()
+	if !slices.ContainsFunc(chart.Panels, func(p report.Panel) bool { return len(p.Medians) > 0 }) {
+		return fmt.Errorf("draw chart: no strategy with %d clients: %w", usual, errNotMeasured)
 	}
-	return r.ranges().Draw().File(w)
+	return chart.Draw().File(w)
 }
 
 func (r *Result) ranges() report.Ranges {

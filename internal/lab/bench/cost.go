@@ -32,9 +32,10 @@ func (c Costs) sum() (all float64) {
 // negligible is what a program that takes no part in a sale may use meanwhile, as a share.
 const negligible = 0.005
 
-// costs are what was used between two looks, by so many sales; nil where nothing was sold.
+// costs are what was used between two looks, by so many sales; nil where nothing was sold, or one
+// of the looks failed.
 func costs(before, after map[string]servers.Processor, sold int) Costs {
-	if sold == 0 {
+	if sold == 0 || before == nil || after == nil {
 		return nil
 	}
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(sold) }
@@ -70,8 +71,9 @@ func (b *bench) role(program string) string {
 	return cmp.Or(map[string]string{"java": "zookeeper", "redis-server": "redis", "mysqld": "database", "mariadbd": "database"}[program], program)
 }
 
-// medians are the medians of each program; nil where there are no costs.
+// medians are the medians of each program, of the samples that have costs; nil where none has.
 func medians(samples []*Sample) Costs {
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s *Sample) bool { return s.Costs == nil })
 	all := make(Costs)
 	for _, sample := range samples {
 		maps.Copy(all, sample.Costs)

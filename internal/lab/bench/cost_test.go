@@ -32,6 +32,24 @@ func TestTheCostsOfASale(t *testing.T) {
 	}
 }
 
+// The processor time since the servers were started is not that of a sale.
+func TestWithoutBothLooksASaleHasNoCosts(t *testing.T) {
+	used := map[string]servers.Processor{"stockd": {User: time.Minute}}
+	for name, got := range map[string]Costs{"before": costs(nil, used, 1), "after": costs(used, nil, 1)} {
+		if got != nil {
+			t.Errorf("where nothing is known of what was used %s, the costs are %v", name, got)
+		}
+	}
+}
+
+// A round in which nothing was sold, or nothing is known of the costs, does not make sales cheaper.
+func TestTheMedianCostIsOfTheRoundsThatHaveOne(t *testing.T) {
+	dear := &Sample{Costs: Costs{"stockd": {User: 80}}}
+	if got := medians([]*Sample{{}, dear, {}}); !reflect.DeepEqual(got, dear.Costs) {
+		t.Errorf("the medians are %v, want %v", got, dear.Costs)
+	}
+}
+
 // costly costs 1, 2, 3, … times a factor; in every other round it also costs something elsewhere.
 func costly(factor float64) func(context.Context, time.Duration) (Sample, error) {
 	n := 0.0

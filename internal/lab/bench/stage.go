@@ -208,12 +208,15 @@ func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, err
 	if err := s.served.Client().CreateGoods(ctx, goodsID, plenty(conditional)); err != nil {
 		return Sample{}, err
 	}
-	_, err := load.Run(ctx, load.Plan{
+	result, err := load.Run(ctx, load.Plan{
 		URL: s.served.Replicas[0].URL, Strategy: conditional, GoodsID: goodsID,
 		Clients: crowd, Duration: each, Timeout: requestLimit,
 	})
 	if err != nil {
 		return Sample{}, err
+	}
+	if result.Sold == 0 {
+		return Sample{}, fmt.Errorf("none of %d requests was sold: %v", result.Sent, result.Errors)
 	}
 	peak, err := servers.Resident(s.served.Replicas[0].Pid(), servers.PeakMemory)
 	return Sample{Value: float64(peak) / mebibyte}, err

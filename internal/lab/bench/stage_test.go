@@ -297,6 +297,17 @@ func TestASaleIsComparedWithItsLedger(t *testing.T) {
 	}
 }
 
+// The memory of a replica that served no crowd says nothing of one that did.
+func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
+	stage := before(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(map[string]int{"/goods": http.StatusCreated, "/deduct": http.StatusServiceUnavailable}[r.URL.Path])
+	})
+	alone := &lockStage{bench: stage.bench, served: stage.served}
+	if _, err := alone.memory(t.Context(), 500*time.Millisecond); err == nil || !strings.Contains(err.Error(), "http-503") {
+		t.Errorf("it ends with %v, want that nothing was sold", err)
+	}
+}
+
 // Waiters are spread over the replicas, each of which is connected once.
 func TestWaitersAreSpreadOverReplicas(t *testing.T) {
 	connected, held := 0, make(map[int]int)

@@ -51,8 +51,8 @@ type Figure struct {
 	Kilobytes float64 `json:"kb_per_second,omitempty"`
 	// Costs are the processor time of a sale in each program, in µs; medians, too.
 	Costs Costs `json:"processor_us,omitempty"`
-	// Aim is the target in words, Reached whether the median does. Topic
-	// groups figures with one target.
+	// Aim is the target in words, Reached whether the median does; where it is "at most", all
+	// Samples must. Topic groups figures with one target.
 	Aim     string    `json:"aim,omitempty"`
 	Reached bool      `json:"reached"`
 	Topic   string    `json:"topic,omitempty"`

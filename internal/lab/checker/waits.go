@@ -183,12 +183,11 @@ func Deadlocked(d time.Duration) Check {
 	}
 }
 
-// Freed expects that each name whose holder died was granted to another contender
-// within a time after that.
+// Freed expects that each name whose holder died was granted anew within a time after that.
 func Freed(within time.Duration) Check { return FreedBetween(0, within) }
 
-// FreedBetween expects that each name whose holder died was granted to another contender
-// else after that, neither sooner nor later than this.
+// FreedBetween expects that each name whose holder died was granted anew after that, neither
+// sooner than least nor later than most.
 func FreedBetween(least, most time.Duration) Check {
 	return func(h *history.History) Finding {
 		found := slices.DeleteFunc(stalls(h), func(s stall) bool { return !s.died })

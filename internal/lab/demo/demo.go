@@ -268,8 +268,8 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 		run.Verdict, run.Reason = verdict.NotRun, reason
 		return run, nil
 	}
-	for run.Tries < tries {
-		run.Tries++
+	for planned := run.Requests; run.Tries < tries; {
+		run.Tries, run.Requests = run.Tries+1, planned // the last try has put there what it sent
 		if err := d.try(ctx, c, &run); err != nil {
 			return run, fmt.Errorf("%s on %d replicas: %w", s.Name, replicas, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -53,13 +54,21 @@ func (p Plan) Check() error {
 		return fmt.Errorf("connections: %d is out of range 1..2000", p.Connections)
 	case p.Addresses < 1 || p.Addresses > 250:
 		return fmt.Errorf("addresses: %d is out of range 1..250", p.Addresses)
-	case p.Rate <= 0 || p.HonestRate <= 0:
-		return errors.New("rates must be above 0")
-	case p.Baseline < time.Second || p.Duration < time.Second:
-		return errors.New("the baseline and the attack must last at least 1s")
+	case !isRate(p.Rate):
+		return fmt.Errorf("rate: %g is not a finite number above 0", p.Rate)
+	case !isRate(p.HonestRate):
+		return fmt.Errorf("honest-rate: %g is not a finite number above 0", p.HonestRate)
+	case p.Baseline < time.Second:
+		return fmt.Errorf("baseline: %s is below 1s", p.Baseline)
+	case p.Duration < time.Second:
+		return fmt.Errorf("duration: %s is below 1s", p.Duration)
+	case p.Memory < 1:
+		return fmt.Errorf("memory: %d is below 1", p.Memory)
 	}
 	return nil
 }
+
+func isRate(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
 // Run attacks, and reports what came of it. The report is there also with an error that
 // ended the run early.

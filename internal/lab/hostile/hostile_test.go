@@ -3,6 +3,7 @@ package hostile
 import (
 	"bytes"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -197,5 +198,30 @@ func TestTimesFailOnlyATimedRun(t *testing.T) {
 	r.plan.Timed, r.Hostile.P99 = false, 1000
 	if r.judge(); len(r.Failed()) > 0 {
 		t.Errorf("it fails by %+v", r.Failed())
+	}
+}
+
+// What is wrong is named as its flag is.
+func TestAPlanThatCannotBeRunIsRefusedByName(t *testing.T) {
+	good := Plan{Connections: 1, Addresses: 250, Rate: 1, HonestRate: 0.5, Baseline: time.Second, Duration: time.Second, Memory: 1}
+	if err := good.Check(); err != nil {
+		t.Errorf("the least is refused: %v", err)
+	}
+	for says, spoil := range map[string]func(*Plan){
+		"connections: 2001 is out of range 1..2000":        func(p *Plan) { p.Connections = 2001 },
+		"addresses: 0 is out of range 1..250":              func(p *Plan) { p.Addresses = 0 },
+		"rate: 0 is not a finite number above 0":           func(p *Plan) { p.Rate = 0 },
+		"rate: NaN is not a finite number above 0":         func(p *Plan) { p.Rate = math.NaN() },
+		"honest-rate: -1 is not a finite number above 0":   func(p *Plan) { p.HonestRate = -1 },
+		"honest-rate: +Inf is not a finite number above 0": func(p *Plan) { p.HonestRate = math.Inf(1) },
+		"baseline: 0s is below 1s":                         func(p *Plan) { p.Baseline = 0 },
+		"duration: 999ms is below 1s":                      func(p *Plan) { p.Duration = 999 * time.Millisecond },
+		"memory: 0 is below 1":                             func(p *Plan) { p.Memory = 0 },
+	} {
+		p := good
+		spoil(&p)
+		if err := p.Check(); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 }

@@ -123,6 +123,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 	}
 	s.Start = time.Now()
 	if err := t.act(ctx, s, p.Steps, file); err != nil {
+		s.Spoil() // a replica may be paused
 		return err
 	}
 	return t.gather(s)

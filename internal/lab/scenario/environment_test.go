@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,20 @@ func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 		}
 		if (p.cluster == nil) != spoilt {
 			t.Errorf("spoilt %t: the replicas were ended: %t", spoilt, p.cluster == nil)
+		}
+	}
+}
+
+// A step that fails may have left a replica paused, or with a failpoint: no other try gets it.
+func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("half done")} {
+		p := &provisioner{cluster: &cluster.Cluster{}, stage: Stage{Replicas: 1}}
+		step := func(context.Context, *Environment) error { return failure }
+		if err := p.execute(t.Context(), Part{Stage: p.stage, Steps: []Step{step}}, filepath.Join(t.TempDir(), "history")); !errors.Is(err, failure) {
+			t.Errorf("%v, want %v", err, failure)
+		}
+		if (p.cluster == nil) != (failure != nil) {
+			t.Errorf("with the error %v the replicas were ended: %t", failure, p.cluster == nil)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
 	if err != nil {
 		return err
 	}
-	result.Finding = p.Check(h)
+	result.Finding, result.Contradiction = p.Check(h), ""
 	if !p.Orders {
 		return nil
 	}

@@ -98,6 +98,29 @@ func TestARemedyMustHoldInEachOfItsRounds(t *testing.T) {
 	}
 }
 
+// The picture of a contradiction is of the try whose history the result has.
+func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
+	try := 0
+	sells := func(_ context.Context, s *Environment) error {
+		try++
+		err := s.History.Add(history.Line{Audit: &history.Audit{Audit: stock.Audit{GoodsID: 1, Initial: 10}}})
+		for i := range 2 { // in the first try both sales find ten units
+			at := s.Start.Add(time.Duration(i) * time.Second)
+			err = errors.Join(err, s.History.Add(history.Line{Request: &history.Request{
+				Start: at, End: at.Add(time.Millisecond), GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: int64(9 - i*(try-1)),
+			}}))
+		}
+		return errors.Join(err, s.Figure("measured", float64(try)))
+	}
+	for tries, drawn := range map[int]bool{1: true, 2: false} {
+		try = 0
+		r, err := made(t, Part{Name: "one", Steps: []Step{sells}, Check: reaches(2), Tries: tries, Orders: true})
+		if err != nil || (r.Parts[0].Contradiction != "") != drawn {
+			t.Errorf("after %d tries the contradiction is %q (%v)", tries, r.Parts[0].Contradiction, err)
+		}
+	}
+}
+
 func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
 	r, err := made(t, Part{Name: "one", Remedy: true, Steps: []Step{measured()}, Check: reaches(2), Tries: 5})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 1 {

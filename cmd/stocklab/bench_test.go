@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/bench"
+)
+
+// A chart of what was measured earlier is worth more than none.
+func TestAChartThatCannotBeDrawnLeavesTheFileAsItWas(t *testing.T) {
+	const earlier = "<svg>earlier</svg>"
+	folder := t.TempDir()
+	figures, chart := filepath.Join(folder, "figures.json"), filepath.Join(folder, "chart.svg")
+	for name, content := range map[string]string{
+		"nothing was measured":    `{"plan": "1 round"}`,
+		"other crowds":            `{"plan": "1 round", "subjects": [{"name": "a", "strategy": "a", "clients": 256, "replicas": 1, "items": 10, "median": 5, "samples": [5]}]}`,
+		"the growth of something": `{"plan": "1 round", "subjects": [{"name": "a", "strategy": "a", "clients": 64, "replicas": 1, "median": 5, "samples": [5]}]}`,
+	} {
+		for path, what := range map[string]string{figures: content, chart: earlier} {
+			if err := os.WriteFile(path, []byte(what), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args := []string{"bench", "--chart-from", figures, "--chart", chart}
+		if strings.Contains(name, "growth") {
+			args = append(args, "--growth")
+		}
+		status, _, errOut := stocklab(args...)
+		if left, err := os.ReadFile(chart); status != cli.Failure || string(left) != earlier || err != nil || !strings.Contains(errOut, "draw ") {
+			t.Errorf("%s: exit status %d, %q, and the chart is %q (%v)", name, status, errOut, left, err)
+		}
+	}
+}
+
+// Where nothing was measured, the exit status and the reasons say so.
+func TestASuiteThatMeasuredNothingFails(t *testing.T) {
+	var out bytes.Buffer
+	err := new(suiteFlags).show(&out, &bench.Result{Notes: []string{"redis-stock: not measured: no Redis"}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "nothing was measured") || !strings.Contains(err.Error(), "no Redis") || out.Len() > 0 {
+		t.Errorf("it ends with %v and shows %q", err, &out)
+	}
+}
