@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -89,8 +90,8 @@ func checkLoad(p load.Plan) error {
 		return fmt.Errorf("--requests must not be negative, but is %d", p.Requests)
 	case p.Duration < 0:
 		return fmt.Errorf("--duration must not be negative, but is %s", p.Duration)
-	case p.Rate < 0:
-		return fmt.Errorf("--rate must not be negative, but is %g", p.Rate)
+	case p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0):
+		return fmt.Errorf("--rate must be a number of at least 0, not %g", p.Rate)
 	case p.GoodsID < 1:
 		return fmt.Errorf("--goods must be at least 1, not %d", p.GoodsID)
 	case p.Timeout <= 0:

@@ -77,7 +77,7 @@ func ephemeral(ctx context.Context, s *scenario.Environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Item)).FindAllStringSubmatch(said, -1)
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*\D%d/(\S+)`, s.Item)).FindAllStringSubmatch(said, -1)
 	if found == nil {
 		return "", fmt.Errorf("the server knows no node of the lock:\n%s", strings.TrimSpace(said))
 	}
@@ -90,7 +90,7 @@ func number(node string) string { return node[max(0, len(node)-sequenceDigits):]
 
 const sequenceDigits = 10
 
-// toldWithin bounds one question to a ZooKeeper.
+// answerWithin bounds one question to a ZooKeeper.
 const answerWithin = 5 * time.Second
 
 // ask sends ZooKeeper one of its four-letter words.
