@@ -114,6 +114,9 @@ func (f *form) addPairs(pairs url.Values, from string, known []string) {
 // equal names, it rejects them.
 func (f *form) readJSON(body []byte, known []string) error {
 	broken := func(err error) error {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it ends too early")
+		}
 		return invalid(fieldError{"body", "is not one JSON object: " + err.Error()})
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

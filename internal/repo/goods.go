@@ -76,7 +76,7 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
 		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
-			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
+			return fmt.Errorf("item %d: %w", goodsID, stock.ErrGoodsExist)
 		}
 		if err == nil && choice != (stock.Choice{}) {
 			own := &goodsStrategy{

@@ -95,7 +95,7 @@ func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more
 	var g stock.Goods
 	err := row.Scan(append(columnsOf(&g), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+		return stock.Goods{}, fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
 	return g, s.fault(ctx, "read stock", err)
 }
