@@ -132,8 +132,14 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	if err != nil {
 		return run, err
 	}
-	if _, err := pick(strategies, plan.Strategy); err != nil {
+	chosen, err := pick(strategies, plan.Strategy)
+	if err != nil {
 		return run, cli.UsageError{Err: err}
+	}
+	for _, s := range chosen {
+		if !s.Available {
+			return run, fmt.Errorf("%s cannot sell here: %s", s.Name, s.Note)
+		}
 	}
 	before, err := settledAudit(ctx, c, plan.GoodsID)
 	if err != nil {
