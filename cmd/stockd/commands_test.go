@@ -42,8 +42,8 @@ func TestCommandsForARunningReplica(t *testing.T) {
 	})
 	t.Run("an item is put on sale once", func(t *testing.T) {
 		for _, c := range []struct{ units, want string }{
-			{"7", "goods 1 is on sale with 7 units\n"},
-			{"9", "goods 1 was on sale already, and has 7 units left\n"},
+			{"7", "item 1 is on sale with 7 units\n"},
+			{"9", "item 1 was on sale already, and has 7 units left\n"},
 		} {
 			status, out, errOut := stockd(append(owner, "stock", "--units", c.units)...)
 			if status != cli.OK || out != c.want {

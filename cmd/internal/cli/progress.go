@@ -103,10 +103,14 @@ func replicas(n int) string {
 }
 
 func summary(r verdict.Run) string {
-	if r.Verdict == verdict.NotRun {
-		return "not run"
+	words := r.Words()
+	switch r.Verdict {
+	case verdict.NotRun:
+		return words
+	case verdict.Unexpected:
+		words = r.Remark()
 	}
-	return fmt.Sprintf("sold %s of %s (%s), %s", humanize.Comma(r.Sold), humanize.Comma(r.Stock), r.Reason, r.Verdict)
+	return fmt.Sprintf("sold %s of %s: %s", humanize.Comma(r.Sold), humanize.Comma(r.Stock), words)
 }
 
 // bar shows how far the whole is, and below it how far the run is.
