@@ -235,8 +235,8 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		"a default that is denied":   {[]string{"STOCKD_STRATEGIES_DENY=sql-conditional"}, "deduct.strategy: ", true},
 		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
 		"an old schema":              {[]string{"STOCKD_DATABASE_MIGRATE=false"}, "the schema lacks ", false},
-		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "open admin listener: ", false},
-		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "open public listener: ", false},
+		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "admin.listen: listen tcp ", false},
+		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "http.listen: listen tcp ", false},
 	} {
 		listened := false
 		o := Options{Listening: func(string, string) { listened = true }}
