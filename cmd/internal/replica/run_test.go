@@ -236,6 +236,7 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
 		"an old schema":              {[]string{"STOCKD_DATABASE_MIGRATE=false"}, "the schema lacks ", false},
 		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "admin.listen: listen tcp ", false},
+		"a file that is no database": {[]string{"STOCKD_DATABASE_DSN=run_test.go"}, "open database.dsn: sqlite: ping: file is not a database", false},
 		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "http.listen: listen tcp ", false},
 	} {
 		listened := false
