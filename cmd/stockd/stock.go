@@ -78,6 +78,9 @@ func putOnSale(ctx context.Context, c client.Client, item client.Goods, choice c
 		return fmt.Sprintf("item %d is on sale with %d units", item.ID, item.Stock), nil
 	}
 	found, err := c.Goods(ctx, item.ID)
+	if errors.Is(err, client.ErrUnknownGoods) {
+		return "", created
+	}
 	if err != nil {
 		return "", errors.Join(created, err)
 	}

@@ -271,7 +271,7 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 	for run.Tries < tries {
 		run.Tries++
 		if err := d.try(ctx, c, &run); err != nil {
-			return run, fmt.Errorf("%s on %d replicas: %w", s.Name, replicas, err)
+			return run, fmt.Errorf("%s (replicas: %d): %w", s.Name, replicas, err)
 		}
 		if run.ExpectedClean || !run.Clean {
 			break
