@@ -104,10 +104,10 @@ func replicas(n int) string {
 
 func summary(r verdict.Run) string {
 	words := r.Words()
-	switch r.Verdict {
-	case verdict.NotRun:
+	if r.Verdict == verdict.NotRun {
 		return words
-	case verdict.Unexpected:
+	}
+	if r.Verdict == verdict.Unexpected {
 		words = r.Remark()
 	}
 	return fmt.Sprintf("sold %s of %s: %s", humanize.Comma(r.Sold), humanize.Comma(r.Stock), words)

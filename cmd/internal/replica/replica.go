@@ -188,7 +188,8 @@ func verifyNames(c config.Config) error {
 		}
 		return fmt.Errorf("%s: %q is not a strategy; there are %s", key, name, strings.Join(known, ", "))
 	}
-	errs := []error{verify("deduct.strategy", c.Deduct.Strategy)}
+	errs := make([]error, 0, 1+len(c.Strategies.Deny))
+	errs = append(errs, verify("deduct.strategy", c.Deduct.Strategy))
 	for _, name := range c.Strategies.Deny {
 		errs = append(errs, verify("strategies.deny", name))
 	}

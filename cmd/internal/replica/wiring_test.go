@@ -266,7 +266,7 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 		t.Errorf("where the request says, buyers are verified by %v (%v)", source, err)
 	}
 	for says, b := range map[string]config.Buyer{
-		"buyer.secret: ": {From: config.BuyerFromToken, Secret: "short"}, "buyer.jwks_file " + keys + ".gone: ": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
+		"buyer.secret:": {From: config.BuyerFromToken, Secret: "short"}, "buyer.jwks_file " + keys + ".gone:": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
 	} {
 		_, err := verifiedBuyers(t.Context(), config.Config{Buyer: b}, slog.New(slog.DiscardHandler))
 		if _, usage := errors.AsType[UsageError](err); !usage || !strings.HasPrefix(err.Error(), says) {
