@@ -133,8 +133,8 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	if err != nil {
 		return run, err
 	}
-	if _, err := pick(strategies, plan.Strategy); err != nil {
-		return run, cli.UsageError{Err: err}
+	if err := sells(strategies, plan.Strategy); err != nil {
+		return run, err
 	}
 	before, err := settledAudit(ctx, c, plan.GoodsID)
 	if err != nil {
@@ -190,6 +190,20 @@ func exclusive(s client.Strategy, run verdict.Run) bool {
 		return s.Claims.ExclusiveAcrossReplicas
 	}
 	return s.Claims.ExclusiveInProcess || run.Group
+}
+
+// sells requires a strategy that can sell; an empty name is the default one.
+func sells(known []client.Strategy, name string) error {
+	chosen, err := pick(known, name)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	for _, s := range chosen {
+		if !s.Available {
+			return fmt.Errorf("%s cannot sell here: %s", s.Name, s.Note)
+		}
+	}
+	return nil
 }
 
 // pick finds strategies by their names; an empty name is none.

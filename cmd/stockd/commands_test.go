@@ -42,8 +42,8 @@ func TestCommandsForARunningReplica(t *testing.T) {
 	})
 	t.Run("an item is put on sale once", func(t *testing.T) {
 		for _, c := range []struct{ units, want string }{
-			{"7", "goods 1 is on sale with 7 units\n"},
-			{"9", "goods 1 was on sale already, and has 7 units left\n"},
+			{"7", "item 1 is on sale with 7 units\n"},
+			{"9", "item 1 was on sale already, and has 7 units left\n"},
 		} {
 			status, out, errOut := stockd(append(owner, "stock", "--units", c.units)...)
 			if status != cli.OK || out != c.want {
@@ -53,8 +53,18 @@ func TestCommandsForARunningReplica(t *testing.T) {
 	})
 	t.Run("why an item is not put on sale is said", func(t *testing.T) {
 		status, _, errOut := stockd(append(owner, "stock", "--goods", "4", "--strategy", "hope")...)
-		if status != cli.Failure || !strings.Contains(errOut, "hope") {
-			t.Errorf("exit status %d, %q; want %d with the strategy that there is not", status, errOut, cli.Failure)
+		if status != cli.Failure || !strings.Contains(errOut, "hope") || strings.Contains(errOut, "Unknown item") {
+			t.Errorf("exit status %d, %q; want %d with the strategy that there is not, and nothing else", status, errOut, cli.Failure)
+		}
+	})
+	t.Run("a wrong token is said to be wrong", func(t *testing.T) {
+		wrong := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(wrong, []byte("another token of 24 signs"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, _, errOut := stockd("orders", "--admin-url", r.AdminURL, "--token-file", wrong)
+		if want := "stockd: A valid bearer token is required\n"; status != cli.Failure || errOut != want {
+			t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Failure, want)
 		}
 	})
 	t.Run("an item is put on sale with a limit per buyer", func(t *testing.T) {

@@ -114,7 +114,7 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		{"no token", []string{dsn}, []string{"production.yaml:", "admin.token"}},
 		{"no database", []string{"--admin-token=" + cmdtest.Token}, []string{"database.dsn"}},
 		{"no keys of buyers", []string{dsn, "--admin-token=" + cmdtest.Token}, []string{"production.yaml:", "buyer.from", "buyer.jwks_file"}},
-		{"keys that are none", []string{dsn, "--admin-token=" + cmdtest.Token, "--buyer-jwks-file=" + broken}, []string{"buyer: read keys"}},
+		{"keys that are none", []string{dsn, "--admin-token=" + cmdtest.Token, "--buyer-jwks-file=" + broken}, []string{"buyer.jwks_file " + broken, "read keys"}},
 		{"a default that is rejected", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
 		{"a default without its backend", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=redis-lua"}, []string{"deduct.strategy", "redis-lua", "redis is not configured"}},
 		{"a fence without a lock", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},

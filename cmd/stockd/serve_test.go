@@ -61,6 +61,10 @@ func TestServeAndBench(t *testing.T) {
 	if status != cli.Usage || !strings.Contains(errOut, "sql-conditional") {
 		t.Errorf("bench of an unknown strategy: exit status %d, %q", status, errOut)
 	}
+	status, _, errOut = stockd("bench", "--url", public, "--strategy", "redis-lua")
+	if status != cli.Failure || errOut != "stockd: redis-lua cannot sell here: redis: not configured\n" {
+		t.Errorf("bench of a strategy without its server: exit status %d, %q", status, errOut)
+	}
 	status, _, errOut = stockd("bench", "--url", public, "--goods", "7")
 	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)

@@ -75,11 +75,14 @@ func checkItem(item client.Goods) error {
 func putOnSale(ctx context.Context, c client.Client, item client.Goods, choice client.Choice) (done string, err error) {
 	_, created := c.CreateChosen(ctx, item.ID, item.Stock, item.PerUser, choice, "")
 	if created == nil {
-		return fmt.Sprintf("goods %d is on sale with %d units", item.ID, item.Stock), nil
+		return fmt.Sprintf("item %d is on sale with %d units", item.ID, item.Stock), nil
 	}
 	found, err := c.Goods(ctx, item.ID)
+	if errors.Is(err, client.ErrUnknownGoods) {
+		return "", created
+	}
 	if err != nil {
 		return "", errors.Join(created, err)
 	}
-	return fmt.Sprintf("goods %d was on sale already, and has %d units left", item.ID, found.Stock), nil
+	return fmt.Sprintf("item %d was on sale already, and has %d units left", item.ID, found.Stock), nil
 }

@@ -69,7 +69,7 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.quick, "quick", false, "64 clients only, and no locks by themselves")
 	flags.StringVar(&s.only, "only", "", "measure only the strategies whose name this regular expression matches")
 	flags.StringVar(&s.from, "servers", "local", "auto, embedded or local, with exceptions as for stocklab demo")
-	flags.IntVar(&s.rounds, "rounds", 3, "how often everything is measured that has an aim")
+	flags.IntVar(&s.rounds, "rounds", 3, "how often to measure what has a target")
 	flags.DurationVar(&s.within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
 	flags.DurationVar(&s.each, "each", 0, "how long each measurement takes (default: as --within allows)")
 	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 // demoOptions are the flags of the demo.
@@ -36,7 +37,7 @@ func demoCommand() *cobra.Command {
 			"The exit status is 0 only where every run came out as expected. Nothing is left behind.\n\n" +
 			"With --url nothing is started: the sales go to the replicas that run there, however many they are,\n" +
 			"and the items that were sold stay in their database.",
-		Example: "  stocklab demo                                    # eight runs, in about a minute\n" +
+		Example: "  stocklab demo                                    # eight runs, in half a minute\n" +
 			"  stocklab demo --strategies naive,mutex,sql-conditional --replicas 1,3",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -70,6 +71,11 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	o.plan.Servers, o.plan.LockRun = choice, demo.LockRun
 	if err := errors.Join(checkPlan(o.plan), cli.CheckOutput("json", o.write)); err != nil {
 		return cli.UsageError{Err: err}
+	}
+	if o.url == "" {
+		if err := checkStrategies(o.plan.Strategies); err != nil {
+			return cli.UsageError{Err: err}
+		}
 	}
 	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {
 		return cli.UsageError{Err: err}
@@ -113,6 +119,21 @@ func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...str
 	}
 	c, err := admin.Client()
 	return client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}, err
+}
+
+// checkStrategies requires names of strategies of this program.
+func checkStrategies(names []string) error {
+	known := strategy.Registry()
+	all := make([]string, len(known))
+	for i, entry := range known {
+		all[i] = entry.Name
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("--strategies: %q is not a strategy; there are %s", name, strings.Join(all, ", "))
+		}
+	}
+	return nil
 }
 
 func checkPlan(p demo.Plan) error {

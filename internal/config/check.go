@@ -272,8 +272,7 @@ func (l *Loaded) optimistic() error {
 // answered.
 func (l *Loaded) reachable(key string, wait time.Duration) error {
 	if wait >= l.Deduct.Timeout {
-		return l.wrong(key, "is %s and can never be reached: deduct.timeout ends a purchase after %s (%s)",
-			wait, l.Deduct.Timeout, l.Source("deduct.timeout"))
+		return l.wrong(key, "must be below deduct.timeout (%s, from %s), not %s", l.Deduct.Timeout, l.Source("deduct.timeout"), wait)
 	}
 	return nil
 }

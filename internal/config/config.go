@@ -109,7 +109,7 @@ type Deduct struct {
 	Fence       bool          `key:"fence" default:"false" doc:"check the token of the lock in the store, where neither the request nor the item decides and the strategy can be fenced"`
 	Choose      string        `key:"choose" default:"auto" oneof:"auto true false" doc:"whether public requests may name a strategy, group or fence other than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
 	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own, 1 to 1000000"`
-	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
+	Timeout     time.Duration `key:"timeout" default:"10s" min:"1s" doc:"longest time for one purchase, at least 1s; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
 }
 
 // Reserve is how reservations are held.

@@ -115,7 +115,8 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "what is no text", env: map[string]string{"STOCKD_REPLICA": "\xff"}, want: []string{"STOCKD_REPLICA", "replica", "UTF-8"}},
 		{name: "a list of what is no text", args: []string{"--etcd-endpoints=\xff"}, want: []string{"--etcd-endpoints", "UTF-8"}},
 		{name: "a file that is not there", file: "admin:\n  token_file: /nonexistent\n", want: []string{"stockd.yaml:2", "admin.token_file"}},
-		{name: "an unreachable wait", file: "lock:\n  wait: 20s\n", want: []string{"stockd.yaml:2", "lock.wait", "never be reached", "deduct.timeout"}},
+		{name: "an unreachable wait", file: "lock:\n  wait: 20s\n", want: []string{"stockd.yaml:2", "lock.wait must be below deduct.timeout (10s, from default), not 20s"}},
+		{name: "a purchase of no time", file: "deduct:\n  timeout: -5s\n", want: []string{"stockd.yaml:2: deduct.timeout must be at least 1s, not -5s"}},
 		{
 			name: "an unreachable wait by a variable", file: "deduct:\n  timeout: 4s\n", env: map[string]string{"STOCKD_LOCK_WAIT": "4s"},
 			want: []string{"STOCKD_LOCK_WAIT", "lock.wait", "stockd.yaml:2"},

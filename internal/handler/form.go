@@ -110,12 +110,17 @@ func (f *form) addPairs(pairs url.Values, from string, known []string) {
 	}
 }
 
+// broken says that a body is not one JSON object, and why.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it ends too early")
+	}
+	return invalid(fieldError{"body", "is not one JSON object: " + err.Error()})
+}
+
 // readJSON reads one flat object. Unlike the standard decoder, which takes the last of two
 // equal names, it rejects them.
 func (f *form) readJSON(body []byte, known []string) error {
-	broken := func(err error) error {
-		return invalid(fieldError{"body", "is not one JSON object: " + err.Error()})
-	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	switch open, err := d.Token(); {

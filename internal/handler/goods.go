@@ -2,9 +2,9 @@ package handler
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -165,7 +165,7 @@ func (g goods) readyz(c *gin.Context) (any, error) {
 func (g goods) wrongChoice(err error) error {
 	switch {
 	case errors.Is(err, service.ErrUnknownStrategy):
-		return invalid(fieldError{"strategy", "must be one of " + fmt.Sprint(g.options.Catalogue.Names()) + ": " + err.Error()})
+		return invalid(fieldError{"strategy", "must be one of " + strings.Join(g.options.Catalogue.Names(), ", ") + ": " + err.Error()})
 	case errors.Is(err, service.ErrNotFenceable):
 		return invalid(fieldError{"fence", "cannot be true: " + err.Error()})
 	case errors.Is(err, service.ErrStrategyRejected):

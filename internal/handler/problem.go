@@ -186,7 +186,7 @@ func retryAfter() string { return strconv.Itoa(1 + rand.N(jitter)) }
 
 // unauthorized is the problem of a request without a valid token.
 func unauthorized() problem {
-	p := newProblem(http.StatusUnauthorized, "unauthorized", "A bearer token is required")
+	p := newProblem(http.StatusUnauthorized, "unauthorized", "A valid bearer token is required")
 	p.authenticate = `Bearer realm="stockd"`
 	return p
 }

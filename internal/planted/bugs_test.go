@@ -1872,7 +1872,7 @@ func defects() []defect {
 		},
 		{
 			name: "a repair that fails keeps the other items from a look",
-			file: "internal/service/hot/reconcile.go", old: "\t\t\terrs = append(errs, fmt.Errorf(\"goods %d: %w\", place.GoodsID, err))\n\t\t}", new: "\t\t\treturn fmt.Errorf(\"goods %d: %w\", place.GoodsID, err)\n\t\t}",
+			file: "internal/service/hot/reconcile.go", old: "\t\t\terrs = append(errs, fmt.Errorf(\"item %d: %w\", place.GoodsID, err))\n\t\t}", new: "\t\t\treturn fmt.Errorf(\"item %d: %w\", place.GoodsID, err)\n\t\t}",
 			pkg: "./internal/service/hot", test: "TestReconcileGoesOnAfterAnItemThatFails", needs: "redis",
 		},
 		{

@@ -44,7 +44,7 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 		return stock.Audit{}, s.fault(ctx, "audit", err)
 	}
 	if !sums.Found {
-		return stock.Audit{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+		return stock.Audit{}, fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
 	return stock.AuditOf(goodsID, sums.Stock, sums.Sums), nil
 }

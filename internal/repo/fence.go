@@ -54,7 +54,7 @@ func (s *Store) ClaimFence(ctx context.Context, goodsID int64, token uint64) (Cl
 	if err != nil {
 		return claim, err
 	}
-	return claim, fmt.Errorf("%w: token %d of goods %d came after token %d", stock.ErrFenced, token, goodsID, goods.Fence)
+	return claim, fmt.Errorf("%w: token %d of item %d came after token %d", stock.ErrFenced, token, goodsID, goods.Fence)
 }
 
 // Fence is the highest token of this strategy that has claimed the item, or 0.
@@ -78,5 +78,5 @@ func (t *Tx) SetStockIfClaimed(ctx context.Context, read stock.Goods, units int6
 	if claimed {
 		return rowChanged(read.ID)
 	}
-	return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, read.ID, claim.Token)
+	return fmt.Errorf("%w: item %d was claimed after token %d", stock.ErrFenced, read.ID, claim.Token)
 }

@@ -76,7 +76,7 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
 		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
-			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
+			return fmt.Errorf("item %d: %w", goodsID, stock.ErrGoodsExist)
 		}
 		if err == nil && choice != (stock.Choice{}) {
 			own := &goodsStrategy{
@@ -107,7 +107,7 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 			return err
 		}
 		if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {
-			return fmt.Errorf("goods %d has %d and would have more than %d: %w", goodsID, all, int64(stock.MaxStock), stock.ErrStockLimit)
+			return fmt.Errorf("item %d has %d units and would have more than %d: %w", goodsID, all, int64(stock.MaxStock), stock.ErrStockLimit)
 		}
 		_, err = tx.write(ctx, "add stock", addStock, units, goodsID)
 		return err

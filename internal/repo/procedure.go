@@ -145,7 +145,7 @@ func (a saleAnswer) outcomes(goodsID int64, orders []stock.Order) ([]stock.Outco
 	switch a.outcome {
 	case "sold", "rejected":
 	case "unknown":
-		return nil, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+		return nil, fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	case "late":
 		return nil, fmt.Errorf("%w: the procedure has taken too long, and has rolled back", stock.ErrBusy)
 	default:

@@ -95,7 +95,7 @@ func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more
 	var g stock.Goods
 	err := row.Scan(append(columnsOf(&g), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+		return stock.Goods{}, fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
 	return g, s.fault(ctx, "read stock", err)
 }
@@ -137,7 +137,7 @@ const (
 // Nothing is written; the purchase must be decided anew.
 var ErrRowChanged = fmt.Errorf("%w: the stock was changed beside the sale", stock.ErrBusy)
 
-func rowChanged(goodsID int64) error { return fmt.Errorf("goods %d: %w", goodsID, ErrRowChanged) }
+func rowChanged(goodsID int64) error { return fmt.Errorf("item %d: %w", goodsID, ErrRowChanged) }
 
 func orChanged(read stock.Goods, written bool, err error) error {
 	if err == nil && !written {

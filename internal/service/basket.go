@@ -110,8 +110,11 @@ func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stoc
 
 // lineFault names the item of an error. A key is that of the whole basket.
 func lineFault(goodsID int64, err error) error {
-	if errors.Is(err, stock.ErrKeyReused) {
+	switch {
+	case errors.Is(err, stock.ErrKeyReused):
 		return err
+	case errors.Is(err, stock.ErrUnknownGoods):
+		err = stock.ErrUnknownGoods // what wraps it names the item, too
 	}
 	return &stock.LineError{GoodsID: goodsID, Err: err}
 }

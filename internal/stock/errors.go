@@ -20,7 +20,7 @@ var (
 	// ErrUserUnknown rejects an anonymous purchase of an item with a limit per buyer.
 	ErrUserUnknown = errors.New("buyer unknown")
 	// ErrUnknownGoods: no item has this id.
-	ErrUnknownGoods = errors.New("unknown goods")
+	ErrUnknownGoods = errors.New("unknown item")
 	// ErrUnknownOrder: no order has this number or request id.
 	ErrUnknownOrder = errors.New("unknown order")
 	// ErrUnknownReservation: no reservation has this number.
@@ -37,7 +37,7 @@ var (
 	// ErrReturned rejects a return of more units than are left of the order.
 	ErrReturned = errors.New("more units than are left of the order")
 	// ErrGoodsExist: an item with this id exists.
-	ErrGoodsExist = errors.New("item exists already")
+	ErrGoodsExist = errors.New("exists already")
 	// ErrStockLimit rejects a restock beyond MaxStock, and a purchase through a strategy that
 	// cannot hold as much stock.
 	ErrStockLimit = errors.New("stock limit exceeded")

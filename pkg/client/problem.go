@@ -25,7 +25,7 @@ var (
 	// ErrOutcomeUnknown: the request was sent, and may have happened or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrUnknownGoods: there is no such item.
-	ErrUnknownGoods = errors.New("unknown goods")
+	ErrUnknownGoods = errors.New("unknown item")
 	// ErrUnknownOrder: there is no such order.
 	ErrUnknownOrder = errors.New("unknown order")
 	// ErrUnknownReservation: there is no such reservation, or it is another buyer's.
@@ -41,7 +41,7 @@ var (
 	// ErrOrderReturned: fewer units of the order are left.
 	ErrOrderReturned = errors.New("order returned already")
 	// ErrGoodsExist: the item exists already.
-	ErrGoodsExist = errors.New("item exists already")
+	ErrGoodsExist = errors.New("exists already")
 	// ErrStockLimit: the stock would exceed the limit of an item or of the strategy.
 	ErrStockLimit = errors.New("stock limit")
 	// ErrKeyReused: the request id was used for another request.

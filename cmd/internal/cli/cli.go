@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
@@ -43,6 +42,7 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 
 	root.SilenceUsage, root.SilenceErrors, root.Args = true, true, NoArgs
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.PersistentPreRunE = checkFlags
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return UsageError{Err: respelt(cmd, err)} })
 	root.SetUsageTemplate(root.UsageTemplate() + exitStatuses)
 	root.SetArgs(args)
@@ -58,19 +58,6 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 		return Usage
 	}
 	return Failure
-}
-
-// respelt names the flag that was meant where a key was spelt as in the file.
-func respelt(cmd *cobra.Command, err error) error {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return err
-	}
-	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
-	if flag == nil {
-		return err
-	}
-	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
 }
 
 // NoArgs rejects arguments.

@@ -97,3 +97,38 @@ func TestASignalEndsTheContext(t *testing.T) {
 		}
 	}
 }
+
+// Each names its flag, the value and what is allowed, before the command does anything.
+func TestAWrongFlagNamesWhatIsAllowed(t *testing.T) {
+	folder := t.TempDir()
+	for args, want := range map[string]string{
+		"--clients x":                    `--clients must be a whole number, not "x"`,
+		"--clients 99999999999999999999": `--clients must be a whole number, not "99999999999999999999"`,
+		"--rate x":                       `--rate must be a number, not "x"`,
+		"--timeout 5":                    `--timeout must be a duration such as 5s or 250ms, not "5"`,
+		"--group=perhaps":                `--group must be true or false, not "perhaps"`,
+		"--replicas 1,x":                 `--replicas must be whole numbers, separated by commas, not "1,x"`,
+		"--url 127.0.0.1:8080":           `--url must be http:// or https:// with a host, such as http://127.0.0.1:8080, not "127.0.0.1:8080"`,
+		"--url ftp://127.0.0.1":          `--url must be http:// or https:// with a host, such as http://127.0.0.1:8080, not "ftp://127.0.0.1"`,
+		"--admin-url http://":            `--admin-url must be http:// or https:// with a host, such as http://127.0.0.1:8080, not "http://"`,
+		"--json " + folder + "/none/a":   "--json: there is no folder " + folder + "/none",
+		"--json " + folder:               "--json must be a file, and " + folder + " is a folder",
+	} {
+		done := false
+		cmd := &cobra.Command{Use: "bench", Args: NoArgs, RunE: func(*cobra.Command, []string) error { done = true; return nil }}
+		cmd.Flags().Int("clients", 1, "")
+		cmd.Flags().Float64("rate", 0, "")
+		cmd.Flags().Duration("timeout", time.Second, "")
+		cmd.Flags().Bool("group", false, "")
+		cmd.Flags().IntSlice("replicas", nil, "")
+		for _, name := range []string{"url", "admin-url", "json"} {
+			cmd.Flags().String(name, "", "")
+		}
+		root := &cobra.Command{Use: "stockd"}
+		root.AddCommand(cmd)
+		var errOut bytes.Buffer
+		if status := Run(root, append([]string{"bench"}, strings.Fields(args)...), io.Discard, &errOut); status != Usage || done || errOut.String() != "stockd: "+want+"\n" {
+			t.Errorf("%s: exit status %d, %q, done: %v; want %d and %q", args, status, &errOut, done, Usage, want)
+		}
+	}
+}

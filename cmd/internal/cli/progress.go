@@ -104,10 +104,14 @@ func replicas(n int) string {
 }
 
 func summary(r verdict.Run) string {
+	words := r.Words()
 	if r.Verdict == verdict.NotRun {
-		return "not run"
+		return words
 	}
-	return fmt.Sprintf("sold %s of %s (%s), %s", humanize.Comma(r.Sold), humanize.Comma(r.Stock), r.Reason, r.Verdict)
+	if r.Verdict == verdict.Unexpected {
+		words = r.Remark()
+	}
+	return fmt.Sprintf("sold %s of %s: %s", humanize.Comma(r.Sold), humanize.Comma(r.Stock), words)
 }
 
 // bar shows how far the whole is, and below it how far the run is.

@@ -27,17 +27,17 @@ func TestProgressIsALineForEachResult(t *testing.T) {
 		p.Run("mutex", 100)
 		p.Answered(50)
 		p.Update("measures")
-		p.Done(verdict.Run{Strategy: "mutex", Replicas: 1, Sold: 1000, Stock: 2000, Reason: "sold", Verdict: verdict.Expected})
+		p.Done(verdict.Run{Strategy: "mutex", Replicas: 1, Sold: 1000, Stock: 2000, Clean: true, Verdict: verdict.Expected})
 		p.Done(verdict.Run{Strategy: "mutex", Replicas: 3, Group: true, Verdict: verdict.NotRun})
-		p.Done(verdict.Run{Strategy: "naive", Reason: "oversold", Verdict: verdict.Unexpected})
+		p.Done(verdict.Run{Strategy: "naive", Sold: 9, Stock: 5, Reason: "4 clients hung up", Verdict: verdict.Unexpected})
 		p.Step("10 a second", 90*time.Second+400*time.Millisecond)
 		p.Step("20 a second", 0)
 		p.Finish("all is measured")
 		p.End()
 		const want = `  0.0s  starts at 100%
-  1.5s  1/5 mutex on 1 replica: sold 1,000 of 2,000 (sold), as claimed
+  1.5s  1/5 mutex on 1 replica: sold 1,000 of 2,000: consistent
   1.5s  2/5 mutex, grouped on 3 replicas: not run
-  1.5s  3/5 naive on an unknown number of replicas: sold 0 of 0 (oversold), not as claimed
+  1.5s  3/5 naive on an unknown number of replicas: sold 9 of 5: not expected: 4 clients hung up
   1.5s  4/5, 1m30s left  10 a second
   1.5s  5/5  20 a second
   1.5s  6/5 all is measured

@@ -21,7 +21,7 @@ func openAdmin(ctx context.Context, c config.Admin) (net.Listener, *admintoken.F
 	if err != nil {
 		return nil, nil, fmt.Errorf("admin.tls.%w", err)
 	}
-	listener, err := openListener(ctx, "admin", c.Listen)
+	listener, err := openListener(ctx, "admin.listen", c.Listen)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,7 +21,7 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	if listening == nil {
 		listening = func(string, string) {}
 	}
-	public, err := openListener(ctx, "public", c.HTTP.Listen)
+	public, err := openListener(ctx, "http.listen", c.HTTP.Listen)
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,10 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	return group.Wait()
 }
 
-func openListener(ctx context.Context, name, address string) (net.Listener, error) {
+func openListener(ctx context.Context, key, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("open %s listener: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return newLastCall(listener), nil
 }
@@ -97,7 +97,7 @@ func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
 // ServeHTTP serves h at http.listen as Run serves the public API, until ctx ends.
 func ServeHTTP(ctx context.Context, c config.Config, errOut io.Writer, h http.Handler) error {
 	prepareProcess()
-	listener, err := openListener(ctx, "public", c.HTTP.Listen)
+	listener, err := openListener(ctx, "http.listen", c.HTTP.Listen)
 	if err != nil {
 		return err
 	}

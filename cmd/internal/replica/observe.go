@@ -106,7 +106,7 @@ func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Stor
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, database, o.storeOptions(c))
+	return openDatabase(ctx, database, o.storeOptions(c))
 }
 
 // follow adds the commands of lock clients to the traces.

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -93,7 +95,7 @@ func prepareProcess() {
 // serve opens the parts of a replica and serves.
 func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
 	log := watch.log
-	if err := verifyLock(c, ""); err != nil {
+	if err := errors.Join(verifyLock(c, ""), verifyNames(c)); err != nil {
 		return UsageError{err}
 	}
 	warn(ctx, c, log)
@@ -171,6 +173,27 @@ func quietly(stop func()) func() error {
 		stop()
 		return nil
 	}
+}
+
+// verifyNames verifies the names of strategies, before anything is opened for one that is none.
+func verifyNames(c config.Config) error {
+	entries := strategy.Registry()
+	known := make([]string, len(entries))
+	for i, entry := range entries {
+		known[i] = entry.Name
+	}
+	verify := func(key, name string) error {
+		if slices.Contains(known, name) {
+			return nil
+		}
+		return fmt.Errorf("%s: %q is not a strategy; there are %s", key, name, strings.Join(known, ", "))
+	}
+	errs := make([]error, 0, 1+len(c.Strategies.Deny))
+	errs = append(errs, verify("deduct.strategy", c.Deduct.Strategy))
+	for _, name := range c.Strategies.Deny {
+		errs = append(errs, verify("strategies.deny", name))
+	}
+	return errors.Join(errs...)
 }
 
 // verifyLock verifies the lock of redis-get-set-locked, whose guarantees depend on it, and on the

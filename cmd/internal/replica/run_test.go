@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -235,8 +236,9 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		"a default that is denied":   {[]string{"STOCKD_STRATEGIES_DENY=sql-conditional"}, "deduct.strategy: ", true},
 		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
 		"an old schema":              {[]string{"STOCKD_DATABASE_MIGRATE=false"}, "the schema lacks ", false},
-		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "open admin listener: ", false},
-		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "open public listener: ", false},
+		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "admin.listen: listen tcp ", false},
+		"a file that is no database": {[]string{"STOCKD_DATABASE_DSN=run_test.go"}, "open database.dsn: sqlite: ping: file is not a database", false},
+		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "http.listen: listen tcp ", false},
 	} {
 		listened := false
 		o := Options{Listening: func(string, string) { listened = true }}
@@ -245,6 +247,24 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		cancel()
 		if _, usage := errors.AsType[UsageError](err); err == nil || usage != c.usage || !strings.Contains(err.Error(), c.says) || listened {
 			t.Errorf("%s: %v, want one that says %q", name, err, c.says)
+		}
+	}
+}
+
+// A name that is no strategy is found before a database is made for it.
+func TestAWrongNameOpensNothing(t *testing.T) {
+	for env, says := range map[string]string{
+		"STOCKD_STRATEGIES_DENY=none":  `strategies.deny: "none" is not a strategy; there are naive, `,
+		"STOCKD_DEDUCT_STRATEGY=hope":  `deduct.strategy: "hope" is not a strategy; there are naive, `,
+		"STOCKD_STRATEGIES_DENY=mutex": "", // the one that there is opens the database
+	} {
+		path := filepath.Join(t.TempDir(), "stockd.db")
+		ctx, cancel := context.WithCancel(t.Context())
+		err := Run(ctx, configuration(t, append(impatiently(t), "STOCKD_DATABASE_DSN="+path, "STOCKD_HTTP_LISTEN=127.0.0.1:0", env)), io.Discard, Options{Listening: func(string, string) { cancel() }})
+		cancel()
+		_, missing := os.Stat(path)
+		if wrong := says != ""; wrong != (err != nil) || wrong && !strings.HasPrefix(err.Error(), says) || wrong != os.IsNotExist(missing) {
+			t.Errorf("%s: %v, and the database: %v", env, err, missing)
 		}
 	}
 }

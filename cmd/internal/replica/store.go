@@ -18,7 +18,16 @@ func OpenStore(ctx context.Context, c config.Config) (*repo.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, database, repo.Options{Replica: c.Replica})
+	return openDatabase(ctx, database, repo.Options{Replica: c.Replica})
+}
+
+// openDatabase names the key in an error: a driver names neither it nor the file of SQLite.
+func openDatabase(ctx context.Context, database backend.SQLOptions, o repo.Options) (*repo.Store, error) {
+	store, err := repo.Open(ctx, database, o)
+	if err != nil {
+		return nil, fmt.Errorf("open database.dsn: %w", err)
+	}
+	return store, nil
 }
 
 // leastTxTimeout bounds transactions that no single request waits for from below, such as

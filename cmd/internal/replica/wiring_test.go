@@ -265,12 +265,12 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 	if source, err := verifiedBuyers(t.Context(), config.Config{Buyer: config.Buyer{From: "request", Secret: secret}}, nil); source != nil || err != nil {
 		t.Errorf("where the request says, buyers are verified by %v (%v)", source, err)
 	}
-	for name, b := range map[string]config.Buyer{
-		"a short secret": {From: config.BuyerFromToken, Secret: "short"}, "no file": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
+	for says, b := range map[string]config.Buyer{
+		"buyer.secret:": {From: config.BuyerFromToken, Secret: "short"}, "buyer.jwks_file " + keys + ".gone:": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
 	} {
 		_, err := verifiedBuyers(t.Context(), config.Config{Buyer: b}, slog.New(slog.DiscardHandler))
-		if _, usage := errors.AsType[UsageError](err); !usage || !strings.HasPrefix(err.Error(), "buyer: ") {
-			t.Errorf("%s: %v, want a mistake in the configuration", name, err)
+		if _, usage := errors.AsType[UsageError](err); !usage || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%v, want a mistake in the configuration that begins with %q", err, says)
 		}
 	}
 }

@@ -316,7 +316,7 @@ func (r *Result) crowdRow(t table.Writer, s Setting) {
 
 // limitTable has what is no strategy.
 func (r *Result) limitTable() table.Writer {
-	t := newTable("Limits, and what is no strategy", "", "median", "min", "max", "aim", "")
+	t := newTable("Limits, and what is no strategy", "", "median", "min", "max", "target", "")
 	for _, f := range r.Subjects {
 		if f.Strategy == "" && (f.Clients == 0 || f.Clients == usual) {
 			t.AppendRow(f.row(f.Name, "%.0f"))
@@ -328,7 +328,7 @@ func (r *Result) limitTable() table.Writer {
 // aimTable has the ratios. Of those that share a target it has the worst, and the
 // others that miss it.
 func (r *Result) aimTable() table.Writer {
-	t := newTable("Ratios, of the same round each", "", "median", "min", "max", "aim", "")
+	t := newTable("Ratios, of the same round each", "", "median", "min", "max", "target", "")
 	var seen []string
 	for _, f := range r.Ratios {
 		switch {

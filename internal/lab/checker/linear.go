@@ -86,7 +86,7 @@ func linearityOf(h *history.History) *linearity {
 		purchases := requests[a.GoodsID]
 		delete(requests, a.GoodsID)
 		if stockedTwice(h, a) {
-			l.undecided(fmt.Sprintf("goods %d was stocked more than once", a.GoodsID))
+			l.undecided(fmt.Sprintf("item %d was stocked more than once", a.GoodsID))
 			continue
 		}
 		for _, w := range windowsOf(a.Initial, operationsOf(purchases)) {

@@ -271,7 +271,7 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 	for planned := run.Requests; run.Tries < tries; {
 		run.Tries, run.Requests = run.Tries+1, planned // the last try has put there what it sent
 		if err := d.try(ctx, c, &run); err != nil {
-			return run, fmt.Errorf("%s on %d replicas: %w", s.Name, replicas, err)
+			return run, fmt.Errorf("%s (replicas: %d): %w", s.Name, replicas, err)
 		}
 		if run.ExpectedClean || !run.Clean {
 			break

@@ -72,7 +72,7 @@ func (s Settings) check(known []service.Description) error {
 		{"ttl_s", s.TTLSeconds, 1, 60},
 	} {
 		if !(c.value >= c.least && c.value <= c.limit) {
-			return fmt.Errorf("%w: %s: %v is out of range %v..%v", errInput, c.name, c.value, c.least, c.limit)
+			return fmt.Errorf("%w: %s: %v is out of range %v..%.0f", errInput, c.name, c.value, c.least, c.limit)
 		}
 	}
 	return s.Mode.check(known)

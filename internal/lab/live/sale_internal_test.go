@@ -37,7 +37,7 @@ func TestASettingOutOfRangeIsNamed(t *testing.T) {
 		change func(*Settings)
 		want   string
 	}{
-		{func(s *Settings) { s.Stock = 0 }, "stock: 0 is out of range 1..1e+06"},
+		{func(s *Settings) { s.Stock = 0 }, "stock: 0 is out of range 1..1000000"},
 		{func(s *Settings) { s.Clients = 201 }, "clients: 201 is out of range 0..200"},
 		{func(s *Settings) { s.Rate = -1 }, "rate: -1 is out of range"},
 		{func(s *Settings) { s.Replicas = 6 }, "replicas: 6 is out of range 1..5"},

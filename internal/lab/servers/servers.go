@@ -104,6 +104,9 @@ func ParseChoice(text string) (Choice, error) {
 		if !c.except(given) {
 			return Choice{}, fmt.Errorf("%q is not %s", given, Exceptions)
 		}
+		if c.Mode == Embedded && (c.Database == MariaDB || c.Database == MySQL) {
+			return Choice{}, fmt.Errorf("%q has no embedded form; allowed with embedded is database=sqlite", given)
+		}
 	}
 	return c, nil
 }

@@ -42,6 +42,7 @@ func TestChoices(t *testing.T) {
 	for _, text := range []string{
 		"", "remote", "none", "local,database=oracle", "local,database=none", "local,cache=redis", "local,database",
 		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=embedded", "local,etcd=", "local,etcd=none=none",
+		"embedded,database=mariadb", "embedded,database=mysql",
 	} {
 		if c, err := servers.ParseChoice(text); err == nil || c != (servers.Choice{}) {
 			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)

@@ -131,7 +131,7 @@ func (b *rebuilder) run(ctx context.Context) error {
 			return notUnknown(err)
 		}
 	}
-	return fmt.Errorf("%w: other replicas rebuild the counter of goods %d all the time", stock.ErrBusy, b.goodsID)
+	return fmt.Errorf("%w: other replicas rebuild the counter of item %d all the time", stock.ErrBusy, b.goodsID)
 }
 
 // What the script answers to a step of a rebuild; see lua/3_rebuild.lua.

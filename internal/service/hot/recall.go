@@ -42,7 +42,7 @@ func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, erro
 		}
 		above = counter.Epoch // a database that was restored may be behind Redis
 	}
-	return stock.Recalled{}, fmt.Errorf("%w: purchases open the allocation of goods %d all the time", stock.ErrBusy, goodsID)
+	return stock.Recalled{}, fmt.Errorf("%w: purchases open the allocation of item %d all the time", stock.ErrBusy, goodsID)
 }
 
 // returnTries bounds how often consumers write orders between the count of what is
@@ -60,7 +60,7 @@ func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recal
 		}
 		place, units, err := s.store.ReturnUnits(ctx, goodsID, Allocation, epoch, pending)
 		if err != nil {
-			return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
+			return stock.Recalled{}, false, fmt.Errorf("return the units of item %d to its row: %w", goodsID, err)
 		}
 		got = stock.Recalled{Returned: got.Returned + units, Pending: place.Units}
 		if units > 0 {

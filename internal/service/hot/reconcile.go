@@ -171,7 +171,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		d, err := s.compare(ctx, place)
 		if err != nil {
 			silent[s.part(place.GoodsID)] = !isAnswer(err)
-			errs = append(errs, fmt.Errorf("goods %d: %w", place.GoodsID, err))
+			errs = append(errs, fmt.Errorf("item %d: %w", place.GoodsID, err))
 			continue
 		}
 		if d.unexplained() {
@@ -182,7 +182,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 			continue
 		}
 		if err := s.repair(ctx, place, d); err != nil {
-			errs = append(errs, fmt.Errorf("goods %d: %w", place.GoodsID, err))
+			errs = append(errs, fmt.Errorf("item %d: %w", place.GoodsID, err))
 		}
 	}
 	s.options.Observer.Compared(differ)

@@ -215,7 +215,7 @@ func rejectAll(batch []stock.Purchase) []stock.Outcome {
 func errBusy(ctx context.Context, goodsID int64) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the counter of goods %d was not rebuilt in time: %w", stock.ErrBusy, goodsID, cause)
+		return fmt.Errorf("%w: the counter of item %d was not rebuilt in time: %w", stock.ErrBusy, goodsID, cause)
 	}
-	return fmt.Errorf("wait for the counter of goods %d: %w", goodsID, cause)
+	return fmt.Errorf("wait for the counter of item %d: %w", goodsID, cause)
 }

@@ -1,7 +1,7 @@
 // The words of the page in two languages. A key that a language lacks is shown in English.
 
 const en = {
-  skip: 'Skip to the sale', reader: 'You are watching. The address that stocklab live printed in its terminal also steers.',
+  skip: 'Skip to the sale', reader: 'You are watching. To steer, open the whole address that stocklab live printed.',
   sale: 'Sale', strategy: 'Strategy', group: 'grouped', fence: 'fenced', stock: 'Stock', clients: 'Clients', replicas: 'Replicas',
   rate: 'Requests/s', work: 'Work, ms', ttl: 'Lock TTL, s',
   'rate-help': '0 requests/s: each client sends its next request when the last one is answered.',

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/internal/config"
+)
+
+// respelt says what a flag must be, and which flag was meant where a key was spelt as in the file.
+func respelt(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := invalid.GetFlag()
+		if must := allowed(flag.Value.Type()); must != "" {
+			return fmt.Errorf("--%s must be %s, not %q", flag.Name, must, invalid.GetValue())
+		}
+		return err
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
+	if flag == nil {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
+}
+
+// allowed says what a flag of a type may be.
+func allowed(kind string) string {
+	switch kind {
+	case "int", "int64":
+		return "a whole number"
+	case "uint64":
+		return "a whole number from 0 on"
+	case "float64":
+		return "a number"
+	case "duration":
+		return "a duration such as 5s or 250ms"
+	case "bool":
+		return "true or false"
+	case "intSlice":
+		return "whole numbers, separated by commas"
+	default:
+		return ""
+	}
+}
+
+// checkFlags rejects, before a run, what would fail only in it or after it: an address of a
+// server that is none, and a file that cannot be written.
+func checkFlags(cmd *cobra.Command, _ []string) error {
+	for name, check := range map[string]func(string) error{"url": serverURL, "admin-url": serverURL, "json": writable, "chart": writable} {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || flag.Value.Type() != "string" || flag.Value.String() == "" {
+			continue
+		}
+		if err := check(flag.Value.String()); err != nil {
+			return UsageError{Err: fmt.Errorf("--%s%w", name, err)}
+		}
+	}
+	return nil
+}
+
+func serverURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf(" must be http:// or https:// with a host, such as http://127.0.0.1:8080, not %q", text)
+	}
+	return nil
+}
+
+func writable(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf(" must be a file, and %s is a folder", path)
+	}
+	folder := filepath.Dir(path)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return fmt.Errorf(": there is no folder %s", folder)
+	}
+	return nil
+}
