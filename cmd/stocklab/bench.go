@@ -93,7 +93,7 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
 		}
 	}
-	if err := errors.Join(s.checkAlone(), cli.CheckOutput("json", s.write), cli.CheckOutput("chart", s.chart)); err != nil {
+	if err := s.checkAlone(); err != nil {
 		return o, cli.UsageError{Err: err}
 	}
 	switch {

@@ -51,7 +51,7 @@ func labHostileCommand() *cobra.Command {
 		if plan.Config, err = existing(plan.Config); err != nil {
 			return cli.UsageError{Err: fmt.Errorf("--config: %w", err)}
 		}
-		if err := errors.Join(plan.Check(), cli.CheckOutput("json", write)); err != nil {
+		if err := plan.Check(); err != nil {
 			return cli.UsageError{Err: err}
 		}
 		if plan.Binary, err = os.Executable(); err != nil {

@@ -78,7 +78,7 @@ func labRunCommand() *cobra.Command {
 	flags.StringVar(&folder, "dir", "", "folder to keep the histories in, with a report.html to open in a browser")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan, err := labPlan(args, from)
-		if err = errors.Join(err, cli.CheckOutput("json", write)); err != nil {
+		if err != nil {
 			return cli.UsageError{Err: err}
 		}
 		plan.Progress = newLabProgress(cmd.ErrOrStderr())

@@ -131,28 +131,13 @@ func TestTheAdminAPINeedsAToken(t *testing.T) {
 		t.Errorf("by default it is %+v (%v)", c, err)
 	}
 	for says, flags := range map[string][]string{
-		"--token-file must name a file": nil,
-		"--token-file: ":                {"--token-file=" + token + ".gone"},
-		"--ca-file: ":                   {"--token-file=" + token, "--ca-file=" + token + ".gone"},
-		`--admin-url: "127.0.0.1:8081" is not a URL such as http://127.0.0.1:8080`: {"--token-file=" + token, "--admin-url=127.0.0.1:8081"},
-		`--admin-url: "localhost:8081" is`:                                         {"--token-file=" + token, "--admin-url=localhost:8081"},
-		`--admin-url: "http://" is`:                                                {"--token-file=" + token, "--admin-url=http://"},
-		"--token-file: " + blank + " is empty":                                     {"--token-file=" + blank},
+		"--token-file must name a file":        nil,
+		"--token-file: ":                       {"--token-file=" + token + ".gone"},
+		"--ca-file: ":                          {"--token-file=" + token, "--ca-file=" + token + ".gone"},
+		"--token-file: " + blank + " is empty": {"--token-file=" + blank},
 	} {
 		if _, err := admin(t, flags...); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("with %v: %v, want %q", flags, err, says)
-		}
-	}
-}
-
-func TestAFileThatCannotBeMadeIsRefusedByTheNameOfItsFlag(t *testing.T) {
-	folder := t.TempDir()
-	for path, says := range map[string]string{
-		"": "", filepath.Join(folder, "new.json"): "", "new.json": "", write(t, nil): "",
-		folder: "--json: " + folder + " is a folder", filepath.Join(folder, "no", "new.json"): "--json: ",
-	} {
-		if err := CheckOutput("json", path); (err == nil) != (says == "") || err != nil && !strings.HasPrefix(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", path, err, says)
 		}
 	}
 }

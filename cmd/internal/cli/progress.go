@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -192,18 +191,6 @@ func (b *bar) End() {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// CheckOutput returns an error that names the flag where no file can be made of its value, which
-// would be known only after a long measurement. Empty is no file.
-func CheckOutput(flag, path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("--%s: %s is a folder, and must be a file", flag, path)
-	}
-	if _, err := os.Stat(filepath.Dir(path)); path != "" && err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	return nil
 }
 
 // errUnexpected makes the exit status say what the table says.
