@@ -149,7 +149,7 @@ func TestNobodyIsServedByAReplicaThatCannotStart(t *testing.T) {
 	t.Setenv("STOCKD_ADMIN_TOKEN", cmdtest.Token)
 	status, _, errOut := stockd("serve", "--http-listen=127.0.0.1:0", "--admin-listen="+taken.Addr().String(),
 		"--database-dsn", filepath.Join(t.TempDir(), "s.db"))
-	if status != cli.Failure || !strings.Contains(errOut, "open admin listener") || strings.Contains(errOut, "msg=listening") {
+	if status != cli.Failure || !strings.Contains(errOut, "admin.listen: ") || strings.Contains(errOut, "msg=listening") {
 		t.Errorf("exit status %d, %q; want %d without a listener that was served", status, errOut, cli.Failure)
 	}
 }

@@ -415,8 +415,8 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "goods 1:") {
-		t.Errorf("the failure is %v, want it to name goods 1", err)
+	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 1:") {
+		t.Errorf("the failure is %v, want it to name item 1", err)
 	}
 	for id := range int64(2) {
 		d, err := a.Drift(t.Context(), id+2)
@@ -437,8 +437,8 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "goods 2:") {
-		t.Errorf("the failure is %v, want it to name goods 2", err)
+	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 2:") {
+		t.Errorf("the failure is %v, want it to name item 2", err)
 	}
 	if d, err := a.Drift(t.Context(), 3); err != nil || d.Redis != 9 {
 		t.Errorf("after a repair that failed, the drift of the next one is %+v (%v)", d, err)
