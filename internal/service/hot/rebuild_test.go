@@ -446,7 +446,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	// Of a stream whose server does not answer, one item is asked: a look must not wait for each.
 	err := s.replica(t, "b", at("127.0.0.1:1")).Reconcile(t.Context())
 	for id, asked := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {
-		if err == nil || strings.Contains(err.Error(), "goods "+id+":") != asked {
+		if err == nil || strings.Contains(err.Error(), "item "+id+":") != asked {
 			t.Errorf("the failure is %v, want it to name item %s %t", err, id, asked)
 		}
 	}
