@@ -446,6 +446,11 @@ func defects() []defect {
 			pkg: "./internal/lock/etcd", test: "TestLocks/etcd/etcd/NamesAServerThatGoesAsAWaitEnds", needs: "etcd",
 		},
 		{
+			name: "the holder after one whose lease ran out has its token",
+			file: "internal/lock/redis/lua/token.lua", old: "  local token = redis.call('INCR', counter)\n", new: "  local time = redis.call('TIME')\n  local now, over = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(redis.call('GET', counter .. ':over:token') or '0')\n  redis.call('SET', counter .. ':over:token', now + ARGV[2], 'PX', LIFE)\n  local token = tonumber((over == 0 or now < over) and redis.call('INCR', counter) or redis.call('GET', counter))\n",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/Renews", needs: "redis",
+		},
+		{
 			name: "a holder that was late writes after all (the fence is not required)",
 			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
 			pkg: "./internal/service/strategy", test: "TestATokenCheckedOnlyAtTheWriteLosesAnUpdate/mariadb/claimed_before_the_read", needs: "mariadb",
