@@ -466,6 +466,11 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestATokenCheckedOnlyAtTheWriteLosesAnUpdate/mariadb/claimed_before_the_read", needs: "mariadb",
 		},
 		{
+			name: "a strategy claims an item and writes without the claim",
+			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-reentrant/RejectsAWriteAfterAClaimInItsMiddle", needs: "redis",
+		},
+		{
 			name: "who collects the buckets forgets the row",
 			file: "internal/repo/bucket.go", old: "	if row.Allocated -= buckets.Sum(); row", new: "	row.Stock = 0\n	if row.Allocated -= buckets.Sum(); row",
 			pkg: "./internal/service/strategy", test: "TestARestockIsSoldThroughBuckets/sqlite",

@@ -131,6 +131,7 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
+		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
 		// limit.go
 		{"LimitsABuyer", limitsABuyer},
 		{"LimitsEveryBuyer", limitsEveryBuyer},
