@@ -146,6 +146,7 @@ func contents() []topic {
 		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
 		// beside.go
 		{"NoticesChangesDuringASale", noticesChangesDuringASale},
+		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
 		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
