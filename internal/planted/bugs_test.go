@@ -446,9 +446,34 @@ func defects() []defect {
 			pkg: "./internal/lock/etcd", test: "TestLocks/etcd/etcd/NamesAServerThatGoesAsAWaitEnds", needs: "etcd",
 		},
 		{
+			name: "an owner joins its lease of another name",
+			file: "internal/lock/reentrant.go", old: "\to = r.owned[key]\n", new: "\tfor other, found := range r.owned {\n\t\tif other.owner == key.owner {\n\t\t\to = found\n\t\t}\n\t}\n",
+			pkg: "./internal/lock/sql", test: "TestLocks/sqlite/sql-version-lock/IsReentrant",
+		},
+		{
+			name: "an entry of an owner counts although it was cancelled",
+			file: "internal/lock/reentrant.go", old: "\t\t\tTakeBack(ctx, func(ctx context.Context) error { return r.leave(ctx, key, o) })\n", new: "",
+			pkg: "./internal/lock/sql", test: "TestLocks/sqlite/sql-version-lock/IsReentrant",
+		},
+		{
+			name: "the holder after one whose lease ran out has its token",
+			file: "internal/lock/redis/lua/token.lua", old: "  local token = redis.call('INCR', counter)\n", new: "  local time = redis.call('TIME')\n  local now, over = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(redis.call('GET', counter .. ':over:token') or '0')\n  redis.call('SET', counter .. ':over:token', now + ARGV[2], 'PX', LIFE)\n  local token = tonumber((over == 0 or now < over) and redis.call('INCR', counter) or redis.call('GET', counter))\n",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/Renews", needs: "redis",
+		},
+		{
 			name: "a holder that was late writes after all (the fence is not required)",
 			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
 			pkg: "./internal/service/strategy", test: "TestATokenCheckedOnlyAtTheWriteLosesAnUpdate/mariadb/claimed_before_the_read", needs: "mariadb",
+		},
+		{
+			name: "a strategy claims an item and writes without the claim",
+			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-reentrant/RejectsAWriteAfterAClaimInItsMiddle", needs: "redis",
+		},
+		{
+			name: "a sale of several units needs one that is left",
+			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user = ? RETURNING stock", new: "AND stock > 0 AND ? > 0 AND per_user = ? RETURNING stock",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/SellsNothingThatIsSoldInItsMiddle",
 		},
 		{
 			name: "who collects the buckets forgets the row",

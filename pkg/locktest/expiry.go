@@ -15,6 +15,7 @@ const lifetimes = 3
 // that it ends, and the next holder comes, while the first is still at work.
 //
 //contract:lock.Guarantees Renews:
+//contract:lock.Lease Token grows strictly
 func renews(t *testing.T, s *subject) {
 	l, other, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	asked := time.Now() // the TTL begins after that, and before the answer
@@ -37,6 +38,7 @@ func renews(t *testing.T, s *subject) {
 		release(t, lease)
 	default:
 		others := acquireWithin(t, other, name, ttl+time.Second)
+		s.assertLater(t, lease.Token(), others.Token())
 		if s.lock.Guarantees.SignalsLoss && !endsWithin(lease, soon) {
 			t.Error("the name is another's, and the first holder did not receive the loss")
 		}
@@ -69,10 +71,11 @@ func endsAnExplicitLease(t *testing.T, s *subject) {
 // another gets the name, and the first finds out when it goes on.
 //
 //contract:lock.Lease A lease that the backend took
+//contract:lock.Lease Token grows strictly
 //contract:lock.Guarantees SurvivesCrash:
 func replacesAFrozenHolder(t *testing.T, s *subject) {
 	frozen, next, third, name := s.process(t), s.replica(t), s.replica(t), unique()
-	frozen.must(t, order{Do: doAcquire, Name: name})
+	before := frozen.must(t, order{Do: doAcquire, Name: name})
 	frozen.freeze()
 	limit := s.site.at.TTL + time.Second
 	if !s.lock.Guarantees.SurvivesCrash {
@@ -82,6 +85,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 		return
 	}
 	lease := acquireWithin(t, next, name, limit)
+	s.assertLater(t, before.Token, lease.Token())
 	frozen.thaw()
 	if s.lock.Guarantees.SignalsLoss {
 		if !labtest.Eventually(soon, func() bool { return frozen.must(t, order{Do: doReport}).Lost }) {

@@ -49,6 +49,8 @@ type answer struct {
 	// ended with it.
 	Lost   bool `json:"lost"`
 	Passed int  `json:"passed"`
+	// Token is that of the lease, after doAcquire.
+	Token uint64 `json:"token"`
 }
 
 // worker is the other process.
@@ -89,7 +91,9 @@ func (w *worker) do(next order) (a answer, err error) {
 		}
 		w.replica, err = next.At.open(w.locks[i].Entry, nil)
 	case doAcquire:
-		w.lease, err = w.replica.Acquire(ctx, next.Name)
+		if w.lease, err = w.replica.Acquire(ctx, next.Name); err == nil {
+			a.Token = w.lease.Token()
+		}
 	case doRounds:
 		a.Passed, err = w.rounds(ctx, next)
 	case doRelease:

@@ -31,6 +31,8 @@ func isReentrant(t *testing.T, s *subject) {
 	}
 	assertNotGrantedTo(lock.WithOwner(t.Context(), unique()), t, l, name)
 	assertNotGrantedTo(t.Context(), t, l, name) // without an owner
+	holdsEachNameByItself(me, t, s, l)
+	countsNoEntryThatIsCancelled(me, t, l, name)
 
 	release(t, second)
 	release(t, second) // counts once
@@ -47,6 +49,32 @@ func isReentrant(t *testing.T, s *subject) {
 	release(t, third)
 	s.assertClean(t, name)
 	losesAll(t, s, l, name)
+}
+
+// holdsEachNameByItself has an owner that holds one name take another one.
+func holdsEachNameByItself(me context.Context, t *testing.T, s *subject, l lock.Locker) {
+	t.Helper()
+	beside := unique()
+	lease := acquireUnder(me, t, l, beside, patience)
+	assertHeld(t, lease, s.replica(t), beside)
+	release(t, lease)
+	s.assertClean(t, beside)
+}
+
+// countsNoEntryThatIsCancelled has an owner take again what it holds, for requests that have ended. An
+// entry that is counted although it failed would keep the name after the last release.
+func countsNoEntryThatIsCancelled(me context.Context, t *testing.T, l lock.Locker, name string) {
+	t.Helper()
+	const requests = 20 // an Acquire may find the end of its context first, or the name
+	gone, cancel := context.WithCancelCause(me)
+	cancel(errHungUp)
+	for range requests {
+		if lease, err := attempt(gone, t, l, name, soon); err == nil {
+			release(t, lease)
+		} else {
+			assertGaveUp(t, err, errHungUp)
+		}
+	}
 }
 
 // losesAll drops a name that its owner holds twice.

@@ -83,6 +83,7 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	lost := acquire(t, late, name)
 	s.take(t, name)
 	lease := acquire(t, next, name)
+	s.assertLater(t, lost.Token(), lease.Token())
 	assertReleaseLost(t, lost)
 	if err := lost.Release(within(t)); err != nil {
 		t.Errorf("released once more with %v, want nil", err)

@@ -35,6 +35,15 @@ func fences(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
+// assertLater requires that the next holder has a later token than one whose lease is over: it may be
+// at work still.
+func (s *subject) assertLater(t *testing.T, before, next uint64) {
+	t.Helper()
+	if s.lock.Guarantees.Fences && next <= before {
+		t.Errorf("token %d came after %d, whose lease is over and was not released", next, before)
+	}
+}
+
 // ahead is a token that the store may have seen, far above those of the backend: a counter of
 // floating-point numbers would round it down.
 const ahead = 1<<60 + 1

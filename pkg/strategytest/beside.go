@@ -192,6 +192,47 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 	want(t, "stock", audit.Stock, besideStock+restocked-sold-soldBeside)
 }
 
+// sellsNothingThatIsSoldInItsMiddle has another replica sell two of three units in the middle of a sale
+// of two: one of both does not fit. The crowds of the suite buy one unit each, for which it is enough to
+// compare the stock with 0.
+//
+//contract:strategy.Strategy Whether concurrent
+func sellsNothingThatIsSoldInItsMiddle(t *testing.T, s *subject) {
+	if !s.entry.Guarantees.ExclusiveAcrossReplicas {
+		t.Skip("it guarantees no exclusion across replicas")
+	}
+	bare, seen := s.withMiddle(t)
+	goods, other := s.create(t, 3), make(chan error, 1)
+	sell := sync.OnceFunc(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			other <- oneOf(s.replicas[1](t.Context(), goods, []stock.Purchase{buy(2)}))
+		}()
+		select {
+		case <-done:
+		case <-time.After(middleWithin): // it waits for the first
+		}
+	})
+	seen.next.Store(&sell)
+	first := oneOf(s.group(t, bare.Deduct)(t.Context(), goods, []stock.Purchase{buy(2)}))
+	sell() // a strategy without a middle meets it after the sale
+	sold, busy := int64(0), false
+	for _, err := range []error{first, <-other} {
+		switch busy = busy || errors.Is(err, stock.ErrBusy); {
+		case err == nil:
+			sold += 2
+		case !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrBusy):
+			t.Errorf("one of two sales is answered with %v", err)
+		}
+	}
+	audit := s.audit(t, goods)
+	want(t, "sold", audit.Sold, sold)
+	if s.wantConsistent(t, audit); sold != 2 && !busy && s.entry.Damage != strategy.Undersells {
+		t.Errorf("%d units are sold by two sales of two out of three", sold)
+	}
+}
+
 // keepsRestocksDuringASale restocks again and again while three replicas sell. Each
 // restock is larger than all sales together, so that one which is lost shows, however
 // many sales a strategy loses that is here for that.

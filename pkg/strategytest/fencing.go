@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -57,6 +58,9 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 	}
 }
 
+// ahead is a token that is far above those of a lock.
+const ahead = 1 << 60
+
 // rejectsAWriteAfterALaterClaim has another holder claim the item with a token that is far
 // ahead, as after the loss of a counter: the next sale is rejected, not lost, and
 // where the tokens can be lifted the one after it is served.
@@ -65,7 +69,6 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)
-	const ahead = 1 << 60
 	if _, err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
 		t.Fatal(err)
 	}
@@ -90,4 +93,34 @@ func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 		t.Errorf("after another strategy had sold: %v", err)
 	}
 	want(t, "stock after another strategy's claim", s.audit(t, goods).Stock, left-1)
+}
+
+// rejectsAWriteAfterAClaimInItsMiddle has another holder claim the item when a sale has read it, as
+// where its holder is paused for longer than its lease.
+//
+//contract:strategy.Fencer A deduction that came too late
+func rejectsAWriteAfterAClaimInItsMiddle(t *testing.T, s *subject) {
+	bare, seen := s.withMiddle(t)
+	fencer, ok := bare.(strategy.Fencer)
+	if !ok {
+		t.Skip("it has no lock whose token could be checked, and guarantees none")
+	}
+	goods, claimed := s.create(t, 10), false
+	claim := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), lockWait)
+		defer cancel()
+		_, err := s.store.As(s.entry.Name).ClaimFence(ctx, goods, ahead)
+		claimed = err == nil // a sale that keeps the row in its middle lets no other holder claim it
+	}
+	seen.next.Store(&claim)
+	err := oneOf(s.group(t, fencer.DeductFenced)(t.Context(), goods, []stock.Purchase{buy(1)}))
+	if !claimed {
+		t.Skip("no other holder can claim an item in the middle of its sales")
+	}
+	if !errors.Is(err, stock.ErrFenced) {
+		t.Errorf("a sale whose item was claimed in its middle is answered with %v, want %v", err, stock.ErrFenced)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 10)
+	want(t, "orders in the ledger", audit.Orders, 0)
 }

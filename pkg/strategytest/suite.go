@@ -131,6 +131,7 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
+		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
 		// limit.go
 		{"LimitsABuyer", limitsABuyer},
 		{"LimitsEveryBuyer", limitsEveryBuyer},
@@ -145,6 +146,7 @@ func contents() []topic {
 		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
 		// beside.go
 		{"NoticesChangesDuringASale", noticesChangesDuringASale},
+		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
 		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},

@@ -144,16 +144,9 @@ func nginxVersion(program string) string {
 const idleWithin = 2 * time.Second
 
 func (c *Cluster) startProxy() error {
-	var targets atomic.Pointer[[]*url.URL]
+	var targets atomic.Pointer[[]string]
 	c.rebalance = func(context.Context, string, string) error {
-		list := make([]*url.URL, len(c.Replicas))
-		for i, r := range c.Replicas {
-			target, err := url.Parse(r.URL)
-			if err != nil {
-				return err
-			}
-			list[i] = target
-		}
+		list := c.addresses()
 		targets.Store(&list)
 		return nil
 	}
@@ -163,15 +156,14 @@ func (c *Cluster) startProxy() error {
 	var turn atomic.Uint64
 	next := func() *url.URL {
 		list := *targets.Load()
-		return list[turn.Add(1)%uint64(len(list))]
+		return &url.URL{Scheme: "http", Host: list[turn.Add(1)%uint64(len(list))]}
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(next()) },
 		Transport: &passOn{
 			// One idle connection for each client that the plan may have.
 			RoundTripper: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: idleWithin},
-			next:         func() string { return next().Host },
-			most:         func() int { return len(*targets.Load()) },
+			hosts:        func() []string { return *targets.Load() },
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // the client gets the error, and counts it
 	}
@@ -198,20 +190,22 @@ func (c *Cluster) startProxy() error {
 // as nginx does: no byte of it was sent, so that it cannot be executed twice.
 type passOn struct {
 	http.RoundTripper
-	next func() string
-	most func() int
+	hosts func() []string
 }
 
 // RoundTrip asks one replica after the other until a connection is made.
 func (p *passOn) RoundTrip(r *http.Request) (response *http.Response, err error) {
-	for range p.most() {
+	hosts := p.hosts()
+	at := slices.Index(hosts, r.URL.Host)
+	for range hosts {
 		response, err = p.RoundTripper.RoundTrip(r)
 		failed, ok := errors.AsType[*net.OpError](err)
 		if !ok || failed.Op != "dial" || r.Body != nil {
 			break
 		}
+		at++ // and not the next turn, which other requests take too
 		r = r.Clone(r.Context())
-		r.URL.Host = p.next()
+		r.URL.Host = hosts[at%len(hosts)]
 	}
 	return response, err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -73,7 +74,8 @@ func answers(t *testing.T, c *Cluster, purchases int) map[string]int {
 	for range purchases {
 		response, err := http.Post(c.URL, "", http.NoBody)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			continue
 		}
 		text := make([]byte, 1)
 		if _, _ = response.Body.Read(text); response.StatusCode != http.StatusOK {
@@ -117,5 +119,29 @@ func TestTheProxyTakesTurnsAndSendsNothingTwice(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://")); err == nil {
 		t.Error("a proxy that was closed listens")
+	}
+}
+
+// Each of many requests at once asks every replica before it fails, also where others take turns meanwhile.
+func TestTheProxyPassesOnARequestToEveryReplica(t *testing.T) {
+	const clients, each = 20, 25
+	var asked, failed atomic.Int64
+	a, _ := stub(t, "a", false, &asked)
+	b, downs := stub(t, "b", false, &asked)
+	c := &Cluster{Replicas: []*Replica{a, b}}
+	if err := c.startProxy(); err != nil {
+		t.Fatal(err)
+	}
+	downs.Close()
+	var crowd sync.WaitGroup
+	for range clients {
+		crowd.Go(func() { failed.Add(each - int64(answers(t, c, each)["a"])) })
+	}
+	crowd.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d requests failed beside a replica that answers", failed.Load(), clients*each)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -158,7 +159,7 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 	select {
 	case <-process.Done():
 	case <-ctx.Done():
-		return fmt.Errorf("initialize %s: %w", p.Kind, context.Cause(ctx))
+		return errors.Join(fmt.Errorf("initialize %s: %w", p.Kind, context.Cause(ctx)), process.Kill(context.WithoutCancel(ctx)))
 	}
 	if process.State() != "exit status 0" {
 		return fmt.Errorf("initialize %s: %s; the end of its log:\n%s", p.Kind, process.State(), logTail(command.Log))

@@ -1,10 +1,15 @@
 package servers_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -106,6 +111,47 @@ esac
 	}
 	if strings.Contains(err.Error(), "[Note] line 6\n") {
 		t.Errorf("the error has more than 15 lines of the log:\n%v", err)
+	}
+}
+
+// A start that is cancelled while the server makes its data leaves no process to a supervisor that goes on.
+func TestAStartThatIsCancelledEndsWhatMakesTheData(t *testing.T) {
+	folder := t.TempDir()
+	script := `#!/bin/sh
+case "$*" in
+*--version*) echo "mysqld Ver 9.9.9 for a test" ;;
+*) sleep 0.3; echo $$ >"` + folder + `/next" && mv "` + folder + `/next" "` + folder + `/pid" && exec sleep 60 ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(folder, "mysqld"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := servers.StartDatabase(ctx, lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: servers.MySQL})
+		failed <- err
+	}()
+	var content []byte
+	if !labtest.Eventually(20*time.Second, func() (ok bool) {
+		var err error
+		content, err = os.ReadFile(filepath.Join(folder, "pid"))
+		return err == nil
+	}) {
+		t.Fatal("the server makes no data")
+	}
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("a start that was cancelled ended with %v", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d goes on after the start was cancelled: %v", pid, err)
 	}
 }
 
