@@ -113,12 +113,14 @@ export class Views {
     const notes = view.notes.map((n) => t(`note.${n}`));
     if (name === 'redlock') notes.push(t('of.redlock'));
     document.getElementById('sees-note').textContent = view.error ? t('noServer', view.error) : notes.join(' ');
-    this.box.replaceChildren(...view.tables.map((table) => this.table(table, view.at)));
+    const boxes = view.tables.map((table, i) => this.table(table, view.at, this.box.children[i])); // one that is there stays, with its focus and where it was scrolled to
+    for (const old of [...this.box.children].slice(boxes.length)) old.remove();
+    this.box.append(...boxes.slice(this.box.children.length));
   }
 
-  table(view, at) {
+  table(view, at, box = element('div', undefined, 'scroll')) {
     const { t } = this;
-    const box = element('div', undefined, 'scroll'), table = element('table');
+    const table = element('table');
     const title = t(`see.${view.title}`);
     table.append(element('caption', title === `see.${view.title}` ? view.title : title));
     const head = element('tr');
@@ -142,7 +144,7 @@ export class Views {
       body.append(tr);
     }
     table.append(first, body);
-    box.append(table);
+    box.replaceChildren(table);
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', table.caption.textContent);
