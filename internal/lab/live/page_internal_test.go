@@ -2,7 +2,9 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +70,39 @@ func TestATableOfAServerStaysWhereItWasScrolledTo(t *testing.T) {
 	}
 	if !browser.Evaluate[bool](t, b, "document.activeElement === document.querySelector('#view .scroll')") {
 		t.Error("the table has lost the focus")
+	}
+}
+
+func TestTheFocusStaysOnAButtonThatIsDrawnAgain(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	list := machines{{Name: "replica-1", Kind: "replica", Status: running}, {Name: "replica-2", Kind: "replica", Status: running}, {Name: "redis", Kind: "server", Status: running, Link: whole}}
+	h.session.hub.publish(list)
+	focus := func(name, action string) {
+		t.Helper()
+		b.Until(t, patience, fmt.Sprintf("(e => Boolean(e && (e.focus(), true)))(document.querySelector('[data-machine=%s][data-action=%s]'))", name, action))
+	}
+	focused := func(action string) string { return fmt.Sprintf("document.activeElement.dataset.action === %q", action) }
+	publish := func(change func(machines), drawn string) {
+		t.Helper()
+		list = slices.Clone(list)
+		change(list)
+		h.session.hub.publish(list)
+		b.Until(t, patience, "Boolean(document.querySelector('"+drawn+"'))")
+	}
+	focus("replica-1", "remove")
+	publish(func(l machines) { l[1].Status = paused }, "[data-machine=replica-2][data-action=resume]")
+	if !browser.Evaluate[bool](t, b, focused("remove")) {
+		t.Errorf("when another replica is paused the focus is on %s, want remove", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+	focus("redis", "slow")
+	publish(func(l machines) { l[2].Link = slow }, "[data-machine=redis][data-action=fast]")
+	if !browser.Evaluate[bool](t, b, focused("fast")) {
+		t.Errorf("when a server is slowed the focus is on %s, want fast", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
+	focus("replica-1", "trap")
+	publish(func(l machines) { l[0].Status = paused }, "[data-machine=replica-1][data-action=resume]")
+	if !browser.Evaluate[bool](t, b, focused("resume")) {
+		t.Errorf("when a replica has stopped itself the focus is on %s, want resume", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
 	}
 }

@@ -13,11 +13,14 @@ const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'
 const links = { whole: ['slow', 'cut', 'drop'], slow: ['fast', 'cut', 'drop'], cut: ['mend'] }; // of the way to a server
 const mostReplicas = 5;
 
+// undoes has the action that stands where another one was.
+const undoes = { trap: 'resume', slow: 'fast', fast: 'slow', cut: 'mend', mend: 'cut', lag: 'promote', ahead: 'right', right: 'ahead' };
+
 export class Machines {
   constructor(box, state, t, steers, post) { Object.assign(this, { box, state, t, steers, post }); }
 
   draw() {
-    const { t } = this, focused = document.activeElement?.dataset?.machine;
+    const { t } = this, { machine: focused, action } = document.activeElement?.dataset ?? {};
     const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
     this.box.replaceChildren(...list.filter((m) => m.why !== 'embedded' || m.link).map((m) => {
@@ -43,7 +46,8 @@ export class Machines {
     }
     const embedded = list.filter((m) => m.why === 'embedded');
     document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
-    if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
+    const again = (what) => this.box.querySelector(`[data-machine="${focused}"][data-action="${what}"]`);
+    if (focused) (again(action) ?? again(undoes[action]))?.focus(); // on no other one: Enter would do it
   }
 
   button(name, what) {
