@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
+	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 )
@@ -104,5 +105,32 @@ func TestTheFocusStaysOnAButtonThatIsDrawnAgain(t *testing.T) {
 	publish(func(l machines) { l[0].Status = paused }, "[data-machine=replica-1][data-action=resume]")
 	if !browser.Evaluate[bool](t, b, focused("resume")) {
 		t.Errorf("when a replica has stopped itself the focus is on %s, want resume", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+}
+
+func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	play := &Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}, {Name: "b", Remedy: true}}}
+	offered := func() string {
+		t.Helper()
+		hub.publish(play)
+		hub.publish(Sale{Phase: Ended, Settings: defaults(), Item: 1, Modes: []Mode{}})
+		hub.publish(Mark{At: at(0), What: "end", Detail: fmt.Sprint(play.Parts)})
+		b.Until(t, patience, fmt.Sprintf("document.getElementById('marks').textContent.includes(%q)", fmt.Sprint(play.Parts)))
+		return browser.Evaluate[string](t, b, "['replay', 'save', 'pair'].filter((id) => !document.getElementById(id).hidden).join(' ')")
+	}
+	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
+	if got := offered(); got != "" {
+		t.Errorf("of an experiment that was stopped in its first part %q are offered", got)
+	}
+	play.Parts[0].Over = true
+	play.Parts[1].Try = 1
+	if got := offered(); got != "replay save" {
+		t.Errorf("of one that was stopped in its remedy %q are offered, want replay save", got)
+	}
+	play.Parts[1].Over, play.Verdict = true, scenario.Reproduced
+	if got := offered(); got != "replay save pair" {
+		t.Errorf("of one that was made %q are offered, want all", got)
 	}
 }

@@ -9,7 +9,7 @@ import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { remarkWords, verdictWords } from './verdict.js';
-import { Lab } from './lab.js';
+import { Lab, made } from './lab.js';
 import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
 
@@ -161,7 +161,7 @@ function drawSale() {
   drawNumbers();
   lab.draw();
   if (sale.error) $('said').textContent = sale.error;
-  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing';
+  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing' || Boolean(state.play && !state.play.parts.some(made));
   if ($('player').hidden) $('faults').hidden = sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
