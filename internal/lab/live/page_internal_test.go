@@ -134,3 +134,13 @@ func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 		t.Errorf("of one that was made %q are offered, want all", got)
 	}
 }
+
+func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	h.readers.Add(mostReaders)
+	server.CloseClientConnections()
+	b.Until(t, patience, "document.getElementById('link').classList.contains('bad')")
+	time.Sleep(5 * time.Second) // the browser has tried again by then, and got 503
+	h.readers.Add(-mostReaders)
+	b.Until(t, 20*time.Second, isLive)
+}

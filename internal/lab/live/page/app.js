@@ -287,12 +287,13 @@ function showMoment(recording, moment, lasts) {
 }
 
 // replay closes the stream of events; what is missed meanwhile comes as a snapshot.
-let events;
+let events, again;
 async function replay() {
   const answer = await fetch('recording');
   if (!answer.ok) return;
   const recordings = await answer.json();
   events.close();
+  clearTimeout(again);
   inReplay(true);
   player.open(recordings);
 }
@@ -404,7 +405,10 @@ function listen() {
     $('link').classList.toggle('bad', !ok);
   };
   events.onopen = () => { if (state.sale.settings) say(true); }; // else the first snapshot says it, which fills the form
-  events.onerror = () => say(false);
+  events.onerror = () => {
+    say(false);
+    if (stream.readyState === EventSource.CLOSED) again = setTimeout(listen, 3000); // the browser gives up where the answer is no stream
+  };
   for (const [kind, take] of Object.entries(apply)) events.addEventListener(kind, (e) => take(JSON.parse(e.data)));
 }
 
