@@ -144,3 +144,29 @@ func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
 	h.readers.Add(-mostReaders)
 	b.Until(t, 20*time.Second, isLive)
 }
+
+func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	hub.publish(machines{{Name: "replica-1", Kind: "replica", Status: running}})
+	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
+	leases := func(from, count int) (list []Lease) {
+		for i := range count {
+			start := at(float64(from+i) / 100)
+			list = append(list, Lease{ID: fmt.Sprint(from + i), Holder: "replica-1", Lock: "mutex", Asked: start, Granted: start + 1, Released: start + 5})
+		}
+		return list
+	}
+	hub.publish(recorded{Lanes{Until: at(0.1), Granted: 5}, leases(0, 5)})
+	b.Until(t, patience, "document.querySelectorAll('#lanes .hold').length > 0")
+	const press = "((box) => { for (const key of ['ArrowLeft', 'Enter']) box.dispatchEvent(new KeyboardEvent('keydown', {key})); return !document.getElementById('trace').hidden; })(document.getElementById('lanes'))"
+	b.Until(t, patience, press)
+	browser.Evaluate[bool](t, b, "(document.getElementById('language').click(), true)")
+	b.Until(t, 10*time.Second, "document.querySelector('#trace-body th').textContent === '步骤' && document.getElementById('lanes').textContent.includes('个在等')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('freeze').click(), window.table = document.querySelector('#trace-body table'), true)")
+	hub.publish(recorded{Lanes{Until: at(8), Granted: 700}, leases(10, 700)}) // it is not among the newest any more
+	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('700')")
+	if !browser.Evaluate[bool](t, b, "document.querySelector('#trace-body table') === table") {
+		t.Error("a trace of which nothing new is known is drawn again")
+	}
+}

@@ -239,7 +239,7 @@ function drawAll() {
   drawMarks();
   drawBuyers();
   compare.draw();
-  lanes.changed();
+  lanes.draw(); // also those that are frozen
   machines.draw();
   tell();
   if (player.playing) $('play').textContent = t('play-stop');
