@@ -57,6 +57,23 @@ func publishSale(h *Handler, phase Phase, item int64, modes ...Mode) Sale {
 	return s
 }
 
+func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	hub := h.session.hub
+	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
+	hub.publish(&Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}}})
+	hub.publish(Mark{At: at(0), Who: "replica-1", What: "did something"})
+	b.Until(t, patience, "!document.getElementById('story').hidden")
+	server.CloseClientConnections()
+	hub.publish((*Play)(nil)) // a sale begins while the page is away, and for long
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{}}})
+	sell(hub, 0, mostMessages)
+	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'selling' && "+isLive)
+	if !browser.Evaluate[bool](t, b, "document.getElementById('story').hidden") {
+		t.Error("beside a sale the page tells what happened in an experiment")
+	}
+}
+
 func TestATableOfAServerStaysWhereItWasScrolledTo(t *testing.T) {
 	b, h, _ := openPage(t, 390)
 	row := []string{strings.Repeat("wide", 60)}
@@ -143,6 +160,38 @@ func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
 	time.Sleep(5 * time.Second) // the browser has tried again by then, and got 503
 	h.readers.Add(-mostReaders)
 	b.Until(t, 20*time.Second, isLive)
+}
+
+func TestTheSecondSaleBeginsThoughThePageMissedTheEndOfTheFirst(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	browser.Evaluate[bool](t, b, "(document.getElementById('against').value = 'group', document.getElementById('start').click(), true)")
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 1, Modes: []Mode{{Strategy: "naive"}}}})
+	hub.publish(Point{At: at(0), Seen: at(0), Stock: 1000, Seconds: 1})
+	b.Until(t, patience, "posted.length === 1 && !document.getElementById('replay').hidden")
+	browser.Evaluate[bool](t, b, "(document.getElementById('replay').click(), true)")
+	b.Until(t, patience, "!document.getElementById('player').hidden")
+	publishSale(h, Ended, 1, Mode{Strategy: "naive"})
+	b.Until(t, patience, back)
+	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'over' && "+isLive)
+	b.Until(t, 10*time.Second, "posted.join() === 'sale/start,sale/start'")
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{{Strategy: "naive"}}}})
+	hub.publish(Point{At: at(1), Seen: at(1), Stock: 1000, Seconds: 1})
+	publishSale(h, Ended, 2, Mode{Strategy: "naive"})
+	b.Until(t, 10*time.Second, "!document.getElementById('compare').hidden && posted.length === 2")
+}
+
+func TestAPageThatIsLoadedAfterASwitchHasTheStrategyOfNow(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	publishSale(h, Selling, 1, Mode{Strategy: "naive"}, Mode{Strategy: "mutex", Group: true})
+	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
+	b.Until(t, patience, isLive)
+	if got := browser.Evaluate[string](t, b, "document.getElementById('strategy').value + ' ' + document.querySelector('#form [name=group]').checked"); got != "mutex true" {
+		t.Errorf("it has %s, want mutex true", got)
+	}
+	if !browser.Evaluate[bool](t, b, "document.getElementById('switch').hidden") {
+		t.Error("it offers to switch to a strategy that the reader has not chosen")
+	}
 }
 
 func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {

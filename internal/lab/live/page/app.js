@@ -334,12 +334,16 @@ function keepLeases(list) {
 
 const apply = {
   snapshot(s) {
-    const first = !state.sale.settings;
+    const first = !state.sale.settings, settings = { ...s.sale.settings, ...s.sale.modes.at(-1) };
+    const missed = s.sale.phase === 'ended' && s.sale.item === state.sale.item && !compare.has(s.sale); // the end of a sale
     $('link').classList.remove('bad');
     Object.assign(state, s, { leases: new Map(s.leases.map((l) => [l.id, l])) });
-    if (first) fill(state.sale.settings);
+    if (!s.play) $('story').hidden = true;
+    if (missed && s.sale.verdict) compare.add(s.sale, state.points, charts.start());
+    if (first) fill(settings);
     drawAll();
-    if (first) fill(state.sale.settings);
+    if (first) fill(settings);
+    if (missed) goOn(Boolean(s.sale.verdict));
   },
   began(sale) {
     showCompare(false);
@@ -399,7 +403,7 @@ const apply = {
 };
 
 function listen() {
-  events = new EventSource('events');
+  const stream = events = new EventSource('events');
   const say = (ok) => {
     $('link').textContent = ok ? t('live') : t('lostLink');
     $('link').classList.toggle('bad', !ok);
