@@ -273,6 +273,9 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.readers.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
+	if http.NewResponseController(w).Flush() != nil { // the head: a stream is open when it is there
+		return
+	}
 	// No id, or none that is a number, is no id of the hub: it gets a snapshot.
 	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
 	// A stream ends with the session: otherwise its server could not be shut down.

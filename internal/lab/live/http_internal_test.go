@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // desk is a handler over a session without servers.
@@ -161,6 +163,20 @@ func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != string(row[2]) {
 			t.Errorf("%s has the checksum %x", row[1], sum)
 		}
+	}
+}
+
+// A browser takes a stream for open when its head is there.
+func TestAStreamOfAQuietSaleOpensAtOnce(t *testing.T) {
+	server := desk(t)
+	served, ok := server.Config.Handler.(*Handler)
+	if !ok {
+		t.Fatal("another handler serves")
+	}
+	began := time.Now()
+	answer := ask(t, server, http.MethodGet, "/events", "Last-Event-ID", strconv.FormatUint(served.session.hub.last, 10))
+	if took := time.Since(began); answer.StatusCode != http.StatusOK || took > beatEvery/2 {
+		t.Errorf("it opens with %d after %s", answer.StatusCode, took)
 	}
 }
 
