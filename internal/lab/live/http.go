@@ -68,7 +68,7 @@ func NewHandler(s *Session, token string, hosts ...string) *Handler {
 
 // ServeHTTP serves the page, its events and its commands.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !slices.Contains(h.hosts, r.Host) {
+	if !slices.ContainsFunc(h.hosts, func(host string) bool { return sameHost(host, r.Host) }) {
 		http.Error(w, "this page is at "+strings.Join(h.hosts, " or "), http.StatusMisdirectedRequest)
 		return
 	}
@@ -80,6 +80,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
 	h.guarded.ServeHTTP(w, r)
+}
+
+// sameHost compares hosts as browsers write them: in lower case, and without the port of HTTP.
+func sameHost(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, ":80"), strings.TrimSuffix(b, ":80"))
 }
 
 func (h *Handler) routes() http.Handler {

@@ -113,6 +113,23 @@ func TestAnotherHostIsRejected(t *testing.T) {
 	}
 }
 
+// A browser leaves the port of HTTP out of the host, and writes a name in lower case.
+func TestThePageIsAtItsHostAsABrowserWritesIt(t *testing.T) {
+	h := NewHandler(&Session{}, "secret", "MyLaptop.local:80", "127.0.0.1:8090")
+	for host, want := range map[string]int{
+		"mylaptop.local": http.StatusOK, "mylaptop.local:80": http.StatusOK, "mylaptop.local:8090": http.StatusMisdirectedRequest,
+		"127.0.0.1:8090": http.StatusOK, "127.0.0.1": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/style.css", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("at %q it is answered with %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
 //contract:live.Handler The page loads nothing from elsewhere
 func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 	server := desk(t)
