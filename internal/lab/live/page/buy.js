@@ -55,7 +55,7 @@ async function buy() {
   $('buy').disabled = true;
   const { status, body } = await post('buy');
   setTimeout(() => { $('buy').disabled = false; if (me) $('buy').focus(); }, pause);
-  if (status === 200) last = { ...body, bought: body.last === 'closed' ? last?.bought : body.bought };
+  if (status === 200) last = body;
   else if (status === 403) { // the class is another one now
     sessionStorage.removeItem(kept);
     $('name').value = me.name;
