@@ -219,3 +219,17 @@ func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {
 		t.Error("a trace of which nothing new is known is drawn again")
 	}
 }
+
+func TestAPhoneThatIsPressedTwiceJoinsOnce(t *testing.T) {
+	server := desk(t)
+	b := browser.Open(t, 3*time.Minute)
+	b.Show(t, server.URL+"/buy", 390, 800, "light")
+	b.Until(t, patience, "document.getElementById('language').textContent === '中文' && document.getElementById('shop').hidden")
+	browser.Evaluate[bool](t, b, `(window.answers = 0, window.fetch = ((ask) => (...how) => ask(...how).finally(() => { answers++; }))(window.fetch), document.getElementById('name').value = '小明',
+		document.querySelector('#join button').click(), document.querySelector('#join button').click(), true)`)
+	b.Until(t, patience, "!document.getElementById('shop').hidden")
+	time.Sleep(time.Second) // a second request would be answered by now
+	if got := browser.Evaluate[string](t, b, "answers + document.getElementById('said').textContent"); got != "1" {
+		t.Errorf("the phone asks and says %q, want one request and nothing", got)
+	}
+}

@@ -41,7 +41,10 @@ function draw() {
 
 async function join(name) {
   me = null;
+  const button = document.querySelector('#join button');
+  button.disabled = true; // a second request would find the name taken
   const { status, body } = await post('buy/join', { name });
+  button.disabled = false;
   if (status !== 200) refuse(status, body.error);
   else {
     me = { name, token: body.token };
