@@ -144,16 +144,16 @@ func (c *class) room(name, from string) error {
 	}
 }
 
-// see notices that a phone is used while nothing is sold.
-func (c *class) see(token string, now time.Time) error {
+// see notices that a phone is used while nothing is sold, and returns its buyer.
+func (c *class) see(token string, now time.Time) (Buyer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.phones[token]
 	if p == nil {
-		return errStranger
+		return Buyer{}, errStranger
 	}
 	p.seen = now
-	return nil
+	return Buyer{Name: p.Name, Bought: p.Bought, Last: "closed"}, nil
 }
 
 // press begins a purchase of a phone in the sale of an item.
@@ -230,7 +230,8 @@ func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
 	s.mu.Lock()
 	if s.sale.Phase != Selling {
 		s.mu.Unlock()
-		return Bought{Buyer: Buyer{Last: "closed"}}, s.class.see(token, time.Now())
+		buyer, err := s.class.see(token, time.Now())
+		return Bought{Buyer: buyer}, err
 	}
 	r, mode := s.run, s.run.modes[len(s.run.modes)-1]
 	name, err := s.class.press(token, r.item, time.Now())

@@ -87,7 +87,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := start.Add(unseenFor)
-	if err := c.see(tokens["looks"], late.Add(-time.Minute)); err != nil {
+	if _, err := c.see(tokens["looks"], late.Add(-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.press(tokens["buys"], 1, late.Add(-time.Minute)); err != nil {
@@ -105,11 +105,31 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	if _, err := c.join("gone", "another", late); err != nil {
 		t.Errorf("the name of a phone that is gone is not free: %v", err)
 	}
-	if err := c.see(tokens["gone"], late); !errors.Is(err, errStranger) {
+	if _, err := c.see(tokens["gone"], late); !errors.Is(err, errStranger) {
 		t.Errorf("the phone that had it is %v, want %v", err, errStranger)
 	}
 	if c.answered(tokens["waits"], "sold", true).Bought != 1 {
 		t.Error("the answer to the phone that waits is not counted")
+	}
+}
+
+// A phone that presses after the sale is answered with what it bought, also when its page was loaded again.
+func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
+	s := &Session{sale: Sale{Phase: Ended}}
+	token, err := s.class.join("Ann", "phone", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.class.press(token, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.class.answered(token, "sold", true)
+	got, err := s.Buy(t.Context(), token)
+	if want := (Buyer{Name: "Ann", Bought: 1, Last: "closed"}); err != nil || got.Buyer != want {
+		t.Errorf("it is answered with %v, %v, want %v", got.Buyer, err, want)
+	}
+	if list, _ := s.class.buyers(1); len(list) != 1 || list[0].Last != "sold" {
+		t.Errorf("the page lists %v, want what its last purchase was answered", list)
 	}
 }
 

@@ -68,7 +68,7 @@ func NewHandler(s *Session, token string, hosts ...string) *Handler {
 
 // ServeHTTP serves the page, its events and its commands.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !slices.Contains(h.hosts, r.Host) {
+	if !slices.ContainsFunc(h.hosts, func(host string) bool { return sameHost(host, r.Host) }) {
 		http.Error(w, "this page is at "+strings.Join(h.hosts, " or "), http.StatusMisdirectedRequest)
 		return
 	}
@@ -80,6 +80,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
 	h.guarded.ServeHTTP(w, r)
+}
+
+// sameHost compares hosts as browsers write them: in lower case, and without the port of HTTP.
+func sameHost(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, ":80"), strings.TrimSuffix(b, ":80"))
 }
 
 func (h *Handler) routes() http.Handler {
@@ -273,6 +278,9 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.readers.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
+	if http.NewResponseController(w).Flush() != nil { // the head: a stream is open when it is there
+		return
+	}
 	// No id, or none that is a number, is no id of the hub: it gets a snapshot.
 	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
 	// A stream ends with the session: otherwise its server could not be shut down.

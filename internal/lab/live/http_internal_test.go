@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // desk is a handler over a session without servers.
@@ -111,6 +113,23 @@ func TestAnotherHostIsRejected(t *testing.T) {
 	}
 }
 
+// A browser leaves the port of HTTP out of the host, and writes a name in lower case.
+func TestThePageIsAtItsHostAsABrowserWritesIt(t *testing.T) {
+	h := NewHandler(&Session{}, "secret", "MyLaptop.local:80", "127.0.0.1:8090")
+	for host, want := range map[string]int{
+		"mylaptop.local": http.StatusOK, "mylaptop.local:80": http.StatusOK, "mylaptop.local:8090": http.StatusMisdirectedRequest,
+		"127.0.0.1:8090": http.StatusOK, "127.0.0.1": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/style.css", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("at %q it is answered with %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
 //contract:live.Handler The page loads nothing from elsewhere
 func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 	server := desk(t)
@@ -161,6 +180,20 @@ func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != string(row[2]) {
 			t.Errorf("%s has the checksum %x", row[1], sum)
 		}
+	}
+}
+
+// A browser takes a stream for open when its head is there.
+func TestAStreamOfAQuietSaleOpensAtOnce(t *testing.T) {
+	server := desk(t)
+	served, ok := server.Config.Handler.(*Handler)
+	if !ok {
+		t.Fatal("another handler serves")
+	}
+	began := time.Now()
+	answer := ask(t, server, http.MethodGet, "/events", "Last-Event-ID", strconv.FormatUint(served.session.hub.last, 10))
+	if took := time.Since(began); answer.StatusCode != http.StatusOK || took > beatEvery/2 {
+		t.Errorf("it opens with %d after %s", answer.StatusCode, took)
 	}
 }
 

@@ -41,6 +41,20 @@ func next(t *testing.T, h *hub, after uint64) []message {
 	return list
 }
 
+// A page that is loaded late knows as well from when on its leases are all that there were.
+func TestASnapshotKeepsWhereItsLeasesBegin(t *testing.T) {
+	var s State
+	list := make([]Lease, mostLeases+5)
+	for i := range list {
+		list[i] = Lease{ID: fmt.Sprint(i), Asked: Millis(1000 + i), Granted: Millis(1000 + i)}
+	}
+	recorded{Lanes{}, list}.apply(&s)
+	recorded{Lanes{}, list[len(list)-1:]}.apply(&s) // one of them changes: its trace comes
+	if s.Lanes.Whole != list[5].Asked {
+		t.Errorf("the leases are all that there were from %v on, want %v", s.Lanes.Whole, list[5].Asked)
+	}
+}
+
 //contract:live.hub A client that reconnects with the id
 func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 	h := newHub()

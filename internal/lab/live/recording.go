@@ -35,6 +35,7 @@ func (s *Session) Recording() (Recording, error) {
 	r := Recording{Title: "stocklab live"}
 	s.hub.look(func(state *State) {
 		r.State = *state
+		r.Buyers = nil // their names are not for those who get the file
 		r.Leases = newest(slices.Concat(state.past, state.Leases))
 		r.Points, r.Marks = slices.Clone(state.Points), slices.Clone(state.Marks)
 		r.Machines = slices.Clone(state.Machines)

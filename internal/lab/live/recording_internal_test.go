@@ -16,6 +16,24 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
+// A file that is passed on has not the names of those who bought with a phone: nothing of it shows them.
+func TestARecordingHasNoNamesOfBuyers(t *testing.T) {
+	s := Session{hub: newHub()}
+	s.hub.publish(buyers{{Name: "Ann", Bought: 3}})
+	r, err := s.Recording()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Buyers) > 0 {
+		t.Errorf("it has %v", r.Buyers)
+	}
+	s.hub.look(func(state *State) {
+		if len(state.Buyers) != 1 {
+			t.Errorf("the page has the buyers %v, want its one", state.Buyers)
+		}
+	})
+}
+
 // A recording has the leases that the page has dropped, each once and as it ended, and says from
 // when on all of them are there.
 func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {

@@ -149,7 +149,9 @@ type recorded struct {
 func (recorded) kind() string { return "leases" }
 
 func (r recorded) apply(s *State) {
+	whole := s.Lanes.Whole
 	s.Lanes, s.passed = r.Lanes, r.Lanes.Whole
+	s.Lanes.Whole = max(whole, s.Lanes.Whole)
 	for _, l := range r.Leases {
 		// One that changes is mostly among the last.
 		i := len(s.Leases) - 1

@@ -9,7 +9,7 @@ import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { remarkWords, verdictWords } from './verdict.js';
-import { Lab } from './lab.js';
+import { Lab, made } from './lab.js';
 import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
 
@@ -161,7 +161,7 @@ function drawSale() {
   drawNumbers();
   lab.draw();
   if (sale.error) $('said').textContent = sale.error;
-  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing';
+  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing' || Boolean(state.play && !state.play.parts.some(made));
   if ($('player').hidden) $('faults').hidden = sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
@@ -239,7 +239,7 @@ function drawAll() {
   drawMarks();
   drawBuyers();
   compare.draw();
-  lanes.changed();
+  lanes.draw(); // also those that are frozen
   machines.draw();
   tell();
   if (player.playing) $('play').textContent = t('play-stop');
@@ -287,12 +287,13 @@ function showMoment(recording, moment, lasts) {
 }
 
 // replay closes the stream of events; what is missed meanwhile comes as a snapshot.
-let events;
+let events, again;
 async function replay() {
   const answer = await fetch('recording');
   if (!answer.ok) return;
   const recordings = await answer.json();
   events.close();
+  clearTimeout(again);
   inReplay(true);
   player.open(recordings);
 }
@@ -333,12 +334,16 @@ function keepLeases(list) {
 
 const apply = {
   snapshot(s) {
-    const first = !state.sale.settings;
+    const first = !state.sale.settings, settings = { ...s.sale.settings, ...s.sale.modes.at(-1) };
+    const missed = s.sale.phase === 'ended' && s.sale.item === state.sale.item && !compare.has(s.sale); // the end of a sale
     $('link').classList.remove('bad');
     Object.assign(state, s, { leases: new Map(s.leases.map((l) => [l.id, l])) });
-    if (first) fill(state.sale.settings);
+    if (!s.play) $('story').hidden = true;
+    if (missed && s.sale.verdict) compare.add(s.sale, state.points, charts.start());
+    if (first) fill(settings);
     drawAll();
-    if (first) fill(state.sale.settings);
+    if (first) fill(settings);
+    if (missed) goOn(Boolean(s.sale.verdict));
   },
   began(sale) {
     showCompare(false);
@@ -398,13 +403,16 @@ const apply = {
 };
 
 function listen() {
-  events = new EventSource('events');
+  const stream = events = new EventSource('events');
   const say = (ok) => {
     $('link').textContent = ok ? t('live') : t('lostLink');
     $('link').classList.toggle('bad', !ok);
   };
   events.onopen = () => { if (state.sale.settings) say(true); }; // else the first snapshot says it, which fills the form
-  events.onerror = () => say(false);
+  events.onerror = () => {
+    say(false);
+    if (stream.readyState === EventSource.CLOSED) again = setTimeout(listen, 3000); // the browser gives up where the answer is no stream
+  };
   for (const [kind, take] of Object.entries(apply)) events.addEventListener(kind, (e) => take(JSON.parse(e.data)));
 }
 

@@ -41,7 +41,10 @@ function draw() {
 
 async function join(name) {
   me = null;
+  const button = document.querySelector('#join button');
+  button.disabled = true; // a second request would find the name taken
   const { status, body } = await post('buy/join', { name });
+  button.disabled = false;
   if (status !== 200) refuse(status, body.error);
   else {
     me = { name, token: body.token };
@@ -55,7 +58,7 @@ async function buy() {
   $('buy').disabled = true;
   const { status, body } = await post('buy');
   setTimeout(() => { $('buy').disabled = false; if (me) $('buy').focus(); }, pause);
-  if (status === 200) last = { ...body, bought: body.last === 'closed' ? last?.bought : body.bought };
+  if (status === 200) last = body;
   else if (status === 403) { // the class is another one now
     sessionStorage.removeItem(kept);
     $('name').value = me.name;

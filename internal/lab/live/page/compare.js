@@ -28,6 +28,8 @@ export class Compare {
     if (points.length > 0) this.sales = [...this.sales, { sale, points: [...points], from }].slice(-2);
   }
 
+  has(sale) { return this.sales.some((s) => s.sale.item === sale.item); }
+
   get ready() { return this.sales.length === 2; }
 
   name({ sale }) {

@@ -38,6 +38,9 @@ export const remark = (part, t) => element('span', t(part.remedy ? 'remedy' : 'f
 
 const $ = (id) => document.getElementById(id);
 
+// made tells that a part has a recording.
+export const made = (p) => p.over && !p.not_run;
+
 export class Lab {
   constructor(state, t, steers, post) {
     Object.assign(this, { state, t, steers, post, experiments: [] });
@@ -81,7 +84,7 @@ export class Lab {
     $('play-title').textContent = `${play.number} ${titled(play).title}`;
     $('play-claim').textContent = titled(play).claim;
     $('end-play').hidden = !playing;
-    $('pair').hidden = playing || !play.parts.some((p, i) => p.remedy && p.try > 0 && play.parts.slice(0, i).some((before) => !before.remedy && before.try > 0));
+    $('pair').hidden = playing || !play.parts.some((p, i) => p.remedy && made(p) && play.parts.slice(0, i).some((before) => !before.remedy && made(before)));
     $('end-play').disabled = !this.steers;
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;

@@ -13,11 +13,14 @@ const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'
 const links = { whole: ['slow', 'cut', 'drop'], slow: ['fast', 'cut', 'drop'], cut: ['mend'] }; // of the way to a server
 const mostReplicas = 5;
 
+// undoes has the action that stands where another one was.
+const undoes = { trap: 'resume', slow: 'fast', fast: 'slow', cut: 'mend', mend: 'cut', lag: 'promote', ahead: 'right', right: 'ahead' };
+
 export class Machines {
   constructor(box, state, t, steers, post) { Object.assign(this, { box, state, t, steers, post }); }
 
   draw() {
-    const { t } = this, focused = document.activeElement?.dataset?.machine;
+    const { t } = this, { machine: focused, action } = document.activeElement?.dataset ?? {};
     const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
     this.box.replaceChildren(...list.filter((m) => m.why !== 'embedded' || m.link).map((m) => {
@@ -43,7 +46,8 @@ export class Machines {
     }
     const embedded = list.filter((m) => m.why === 'embedded');
     document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
-    if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
+    const again = (what) => this.box.querySelector(`[data-machine="${focused}"][data-action="${what}"]`);
+    if (focused) (again(action) ?? again(undoes[action]))?.focus(); // on no other one: Enter would do it
   }
 
   button(name, what) {
@@ -113,12 +117,14 @@ export class Views {
     const notes = view.notes.map((n) => t(`note.${n}`));
     if (name === 'redlock') notes.push(t('of.redlock'));
     document.getElementById('sees-note').textContent = view.error ? t('noServer', view.error) : notes.join(' ');
-    this.box.replaceChildren(...view.tables.map((table) => this.table(table, view.at)));
+    const boxes = view.tables.map((table, i) => this.table(table, view.at, this.box.children[i])); // one that is there stays, with its focus and where it was scrolled to
+    for (const old of [...this.box.children].slice(boxes.length)) old.remove();
+    this.box.append(...boxes.slice(this.box.children.length));
   }
 
-  table(view, at) {
+  table(view, at, box = element('div', undefined, 'scroll')) {
     const { t } = this;
-    const box = element('div', undefined, 'scroll'), table = element('table');
+    const table = element('table');
     const title = t(`see.${view.title}`);
     table.append(element('caption', title === `see.${view.title}` ? view.title : title));
     const head = element('tr');
@@ -142,7 +148,7 @@ export class Views {
       body.append(tr);
     }
     table.append(first, body);
-    box.append(table);
+    box.replaceChildren(table);
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', table.caption.textContent);

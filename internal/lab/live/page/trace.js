@@ -3,6 +3,7 @@
 import { momentsOf, symbols } from './notes.js';
 import { endOf, span, svg } from './lanes.js';
 import { element } from './panels.js';
+import { language } from './words.js';
 
 // classes are the kinds of steps that have a colour of their own.
 const classes = { held: 'read', acquire: 'wait', read: 'read', work: 'work', write: 'write', commit: 'commit', release: 'release' };
@@ -36,13 +37,14 @@ export class Trace {
   refresh() {
     if (!this.lease) return;
     const now = this.lanes.state.leases.get(this.lease.id);
-    if (now === this.lease) return;
+    if ((!now || now === this.lease) && this.language === language()) return;
     if (now) this.lease = now;
     this.draw();
   }
 
   draw() {
     const { t, lease: l } = this;
+    this.language = language();
     document.getElementById('trace-title').textContent = t('traceOf', l);
     const facts = [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
     const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));

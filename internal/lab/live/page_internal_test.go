@@ -1,0 +1,235 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest/browser"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+)
+
+const (
+	// patience is how long a condition of the page may take on a machine that is busy.
+	patience = 60 * time.Second
+	isLive   = "document.getElementById('link').textContent === 'live'"
+	back     = "!document.getElementById('player').hidden && (document.getElementById('back').click(), true)"
+)
+
+// openPage opens the page of a session without servers, whose state a test publishes. What the page
+// posts is kept in the browser, and reaches no handler.
+func openPage(t *testing.T, width int64) (b *browser.Browser, h *Handler, server *httptest.Server) {
+	t.Helper()
+	server = desk(t)
+	h, ok := server.Config.Handler.(*Handler)
+	if !ok {
+		t.Fatal("another handler serves")
+	}
+	h.session.hub.look(func(state *State) {
+		state.Servers, state.Machines = map[string]servers.Info{"database": {Name: "a database"}}, []Machine{}
+		for _, name := range []string{"naive", "mutex"} {
+			state.Strategies = append(state.Strategies, service.Description{Name: name, Available: true, Needs: []string{}})
+		}
+		began{Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}.apply(state)
+	})
+	b = browser.Open(t, 3*time.Minute)
+	b.Show(t, server.URL+"/#token=secret", width, 1600, "light")
+	b.Until(t, patience, isLive)
+	browser.Evaluate[bool](t, b, `(window.posted = [], window.fetch = ((ask) => (path, how) => how?.method === 'POST' ? (posted.push(path), Promise.resolve(new Response('{}'))) : ask(path, how))(window.fetch), true)`)
+	return b, h, server
+}
+
+func at(seconds float64) Millis { return Millis(1e12 + 1000*seconds) }
+
+func publishSale(h *Handler, phase Phase, item int64, modes ...Mode) Sale {
+	s := Sale{Phase: phase, Settings: defaults(), Item: item, Modes: modes}
+	if phase == Ended {
+		s.Verdict = &Verdict{Words: "consistent"}
+		s.Verdict.Strategy, s.Verdict.Clean = "naive", true
+	}
+	h.session.hub.publish(s)
+	return s
+}
+
+func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	hub := h.session.hub
+	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
+	hub.publish(&Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}}})
+	hub.publish(Mark{At: at(0), Who: "replica-1", What: "did something"})
+	b.Until(t, patience, "!document.getElementById('story').hidden")
+	server.CloseClientConnections()
+	hub.publish((*Play)(nil)) // a sale begins while the page is away, and for long
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{}}})
+	sell(hub, 0, mostMessages)
+	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'selling' && "+isLive)
+	if !browser.Evaluate[bool](t, b, "document.getElementById('story').hidden") {
+		t.Error("beside a sale the page tells what happened in an experiment")
+	}
+}
+
+func TestATableOfAServerStaysWhereItWasScrolledTo(t *testing.T) {
+	b, h, _ := openPage(t, 390)
+	row := []string{strings.Repeat("wide", 60)}
+	h.session.views.lenses = map[string]*lens{"database": {look: func(context.Context, int64) (View, error) {
+		return View{Tables: []Table{{Title: "row", Head: []string{"text"}, Rows: [][]string{row}}}}, nil
+	}}}
+	b.Until(t, patience, "(document.getElementById('sees').scrollIntoView(), Boolean(document.querySelector('#view td')))")
+	browser.Evaluate[bool](t, b, "(document.querySelector('#view .scroll').scrollLeft = 100, document.querySelector('#view .scroll').focus(), window.shown = document.querySelector('#view table'), true)")
+	b.Until(t, patience, "document.querySelector('#view table') !== shown")
+	if left := browser.Evaluate[float64](t, b, "document.querySelector('#view .scroll').scrollLeft"); left != 100 {
+		t.Errorf("when the server has answered again the table is scrolled by %v, want 100", left)
+	}
+	if !browser.Evaluate[bool](t, b, "document.activeElement === document.querySelector('#view .scroll')") {
+		t.Error("the table has lost the focus")
+	}
+}
+
+func TestTheFocusStaysOnAButtonThatIsDrawnAgain(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	list := machines{{Name: "replica-1", Kind: "replica", Status: running}, {Name: "replica-2", Kind: "replica", Status: running}, {Name: "redis", Kind: "server", Status: running, Link: whole}}
+	h.session.hub.publish(list)
+	focus := func(name, action string) {
+		t.Helper()
+		b.Until(t, patience, fmt.Sprintf("(e => Boolean(e && (e.focus(), true)))(document.querySelector('[data-machine=%s][data-action=%s]'))", name, action))
+	}
+	focused := func(action string) string { return fmt.Sprintf("document.activeElement.dataset.action === %q", action) }
+	publish := func(change func(machines), drawn string) {
+		t.Helper()
+		list = slices.Clone(list)
+		change(list)
+		h.session.hub.publish(list)
+		b.Until(t, patience, "Boolean(document.querySelector('"+drawn+"'))")
+	}
+	focus("replica-1", "remove")
+	publish(func(l machines) { l[1].Status = paused }, "[data-machine=replica-2][data-action=resume]")
+	if !browser.Evaluate[bool](t, b, focused("remove")) {
+		t.Errorf("when another replica is paused the focus is on %s, want remove", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+	focus("redis", "slow")
+	publish(func(l machines) { l[2].Link = slow }, "[data-machine=redis][data-action=fast]")
+	if !browser.Evaluate[bool](t, b, focused("fast")) {
+		t.Errorf("when a server is slowed the focus is on %s, want fast", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
+	focus("replica-1", "trap")
+	publish(func(l machines) { l[0].Status = paused }, "[data-machine=replica-1][data-action=resume]")
+	if !browser.Evaluate[bool](t, b, focused("resume")) {
+		t.Errorf("when a replica has stopped itself the focus is on %s, want resume", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
+	}
+}
+
+func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	play := &Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}, {Name: "b", Remedy: true}}}
+	offered := func() string {
+		t.Helper()
+		hub.publish(play)
+		hub.publish(Sale{Phase: Ended, Settings: defaults(), Item: 1, Modes: []Mode{}})
+		hub.publish(Mark{At: at(0), What: "end", Detail: fmt.Sprint(play.Parts)})
+		b.Until(t, patience, fmt.Sprintf("document.getElementById('marks').textContent.includes(%q)", fmt.Sprint(play.Parts)))
+		return browser.Evaluate[string](t, b, "['replay', 'save', 'pair'].filter((id) => !document.getElementById(id).hidden).join(' ')")
+	}
+	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
+	if got := offered(); got != "" {
+		t.Errorf("of an experiment that was stopped in its first part %q are offered", got)
+	}
+	play.Parts[0].Over = true
+	play.Parts[1].Try = 1
+	if got := offered(); got != "replay save" {
+		t.Errorf("of one that was stopped in its remedy %q are offered, want replay save", got)
+	}
+	play.Parts[1].Over, play.Verdict = true, scenario.Reproduced
+	if got := offered(); got != "replay save pair" {
+		t.Errorf("of one that was made %q are offered, want all", got)
+	}
+}
+
+func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	h.readers.Add(mostReaders)
+	server.CloseClientConnections()
+	b.Until(t, patience, "document.getElementById('link').classList.contains('bad')")
+	time.Sleep(5 * time.Second) // the browser has tried again by then, and got 503
+	h.readers.Add(-mostReaders)
+	b.Until(t, 20*time.Second, isLive)
+}
+
+func TestTheSecondSaleBeginsThoughThePageMissedTheEndOfTheFirst(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	browser.Evaluate[bool](t, b, "(document.getElementById('against').value = 'group', document.getElementById('start').click(), true)")
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 1, Modes: []Mode{{Strategy: "naive"}}}})
+	hub.publish(Point{At: at(0), Seen: at(0), Stock: 1000, Seconds: 1})
+	b.Until(t, patience, "posted.length === 1 && !document.getElementById('replay').hidden")
+	browser.Evaluate[bool](t, b, "(document.getElementById('replay').click(), true)")
+	b.Until(t, patience, "!document.getElementById('player').hidden")
+	publishSale(h, Ended, 1, Mode{Strategy: "naive"})
+	b.Until(t, patience, back)
+	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'over' && "+isLive)
+	b.Until(t, 10*time.Second, "posted.join() === 'sale/start,sale/start'")
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{{Strategy: "naive"}}}})
+	hub.publish(Point{At: at(1), Seen: at(1), Stock: 1000, Seconds: 1})
+	publishSale(h, Ended, 2, Mode{Strategy: "naive"})
+	b.Until(t, 10*time.Second, "!document.getElementById('compare').hidden && posted.length === 2")
+}
+
+func TestAPageThatIsLoadedAfterASwitchHasTheStrategyOfNow(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	publishSale(h, Selling, 1, Mode{Strategy: "naive"}, Mode{Strategy: "mutex", Group: true})
+	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
+	b.Until(t, patience, isLive)
+	if got := browser.Evaluate[string](t, b, "document.getElementById('strategy').value + ' ' + document.querySelector('#form [name=group]').checked"); got != "mutex true" {
+		t.Errorf("it has %s, want mutex true", got)
+	}
+	if !browser.Evaluate[bool](t, b, "document.getElementById('switch').hidden") {
+		t.Error("it offers to switch to a strategy that the reader has not chosen")
+	}
+}
+
+func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	hub.publish(machines{{Name: "replica-1", Kind: "replica", Status: running}})
+	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
+	leases := func(from, count int) (list []Lease) {
+		for i := range count {
+			start := at(float64(from+i) / 100)
+			list = append(list, Lease{ID: fmt.Sprint(from + i), Holder: "replica-1", Lock: "mutex", Asked: start, Granted: start + 1, Released: start + 5})
+		}
+		return list
+	}
+	hub.publish(recorded{Lanes{Until: at(0.1), Granted: 5}, leases(0, 5)})
+	b.Until(t, patience, "document.querySelectorAll('#lanes .hold').length > 0")
+	const press = "((box) => { for (const key of ['ArrowLeft', 'Enter']) box.dispatchEvent(new KeyboardEvent('keydown', {key})); return !document.getElementById('trace').hidden; })(document.getElementById('lanes'))"
+	b.Until(t, patience, press)
+	browser.Evaluate[bool](t, b, "(document.getElementById('language').click(), true)")
+	b.Until(t, 10*time.Second, "document.querySelector('#trace-body th').textContent === '步骤' && document.getElementById('lanes').textContent.includes('个在等')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('freeze').click(), window.table = document.querySelector('#trace-body table'), true)")
+	hub.publish(recorded{Lanes{Until: at(8), Granted: 700}, leases(10, 700)}) // it is not among the newest any more
+	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('700')")
+	if !browser.Evaluate[bool](t, b, "document.querySelector('#trace-body table') === table") {
+		t.Error("a trace of which nothing new is known is drawn again")
+	}
+}
+
+func TestAPhoneThatIsPressedTwiceJoinsOnce(t *testing.T) {
+	server := desk(t)
+	b := browser.Open(t, 3*time.Minute)
+	b.Show(t, server.URL+"/buy", 390, 800, "light")
+	b.Until(t, patience, "document.getElementById('language').textContent === '中文' && document.getElementById('shop').hidden")
+	browser.Evaluate[bool](t, b, `(window.answers = 0, window.fetch = ((ask) => (...how) => ask(...how).finally(() => { answers++; }))(window.fetch), document.getElementById('name').value = '小明',
+		document.querySelector('#join button').click(), document.querySelector('#join button').click(), true)`)
+	b.Until(t, patience, "!document.getElementById('shop').hidden")
+	time.Sleep(time.Second) // a second request would be answered by now
+	if got := browser.Evaluate[string](t, b, "answers + document.getElementById('said').textContent"); got != "1" {
+		t.Errorf("the phone asks and says %q, want one request and nothing", got)
+	}
+}
