@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -44,8 +45,15 @@ func TestAVictimOfAConflictIsDecidedAnew(t *testing.T) {
 func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, goods int64) {
 	t.Helper()
 	const units = 10
-	node := otherNode{t: t, db: d, strategy: name, goods: goods, request: rand.Text()}
-	store := labtest.Open(t, d, "replica-1")
+	node := &otherNode{t: t, db: d, strategy: name, goods: goods, request: rand.Text()}
+	labtest.Open(t, d, "replica-1") // has the schema
+	store, err := repo.Open(t.Context(), backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
+	}, repo.Options{Retried: func(string) { _ = node.await() }}) // on a cluster the conflict is with what is committed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // the test is over
 	if err := store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +66,7 @@ func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, good
 	if err != nil || outcomes[0].Rejected != nil {
 		t.Fatalf("the sale ended with %+v (%v)", outcomes, err)
 	}
-	if err := <-node.committed; err != nil {
+	if err := node.await(); err != nil {
 		t.Fatalf("the other node: %v", err)
 	}
 	audit, err := store.Audit(t.Context(), goods)
@@ -97,6 +105,13 @@ const (
 
 	nodeConflicts = `SELECT id FROM tb_stock_ledger WHERE request_id = ? FOR UPDATE`
 )
+
+// await returns when it has committed, or failed to.
+func (n *otherNode) await() error {
+	err := <-n.committed
+	n.committed <- err // for the next one who asks
+	return err
+}
 
 // sell has sold and not committed when it returns. It commits when the conflict is over.
 func (n *otherNode) sell() {
