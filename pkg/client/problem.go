@@ -41,7 +41,7 @@ var (
 	// ErrOrderReturned: fewer units of the order are left.
 	ErrOrderReturned = errors.New("order returned already")
 	// ErrGoodsExist: the item exists already.
-	ErrGoodsExist = errors.New("exists already")
+	ErrGoodsExist = errors.New("item exists already")
 	// ErrStockLimit: the stock would exceed the limit of an item or of the strategy.
 	ErrStockLimit = errors.New("stock limit")
 	// ErrKeyReused: the request id was used for another request.

@@ -56,33 +56,40 @@ func allowed(kind string) string {
 // checkFlags rejects, before a run, what would fail only in it or after it: an address of a
 // server that is none, and a file that cannot be written.
 func checkFlags(cmd *cobra.Command, _ []string) error {
-	for name, check := range map[string]func(string) error{"url": serverURL, "admin-url": serverURL, "json": writable, "chart": writable} {
-		flag := cmd.Flags().Lookup(name)
-		if flag == nil || flag.Value.Type() != "string" || flag.Value.String() == "" {
-			continue
+	var errs []error
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Value.Type() != "string" || flag.Value.String() == "" {
+			return
 		}
-		if err := check(flag.Value.String()); err != nil {
-			return UsageError{Err: fmt.Errorf("--%s%w", name, err)}
+		switch flag.Name {
+		case "url", "admin-url":
+			errs = append(errs, checkURL(flag))
+		case "json", "chart":
+			errs = append(errs, checkFile(flag))
 		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return UsageError{Err: err}
 	}
 	return nil
 }
 
-func serverURL(text string) error {
-	u, err := url.Parse(text)
+func checkURL(flag *pflag.Flag) error {
+	u, err := url.Parse(flag.Value.String())
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf(" must be http:// or https:// with a host, such as http://127.0.0.1:8080, not %q", text)
+		return fmt.Errorf("--%s must be http:// or https:// with a host, such as http://127.0.0.1:8080, not %q", flag.Name, flag.Value)
 	}
 	return nil
 }
 
-func writable(path string) error {
+func checkFile(flag *pflag.Flag) error {
+	path := flag.Value.String()
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf(" must be a file, and %s is a folder", path)
+		return fmt.Errorf("--%s must be a file, and %s is a folder", flag.Name, path)
 	}
 	folder := filepath.Dir(path)
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return fmt.Errorf(": there is no folder %s", folder)
+		return fmt.Errorf("--%s: there is no folder %s", flag.Name, folder)
 	}
 	return nil
 }

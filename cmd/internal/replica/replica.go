@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -177,21 +175,14 @@ func quietly(stop func()) func() error {
 
 // verifyNames verifies the names of strategies, before anything is opened for one that is none.
 func verifyNames(c config.Config) error {
-	entries := strategy.Registry()
-	known := make([]string, len(entries))
-	for i, entry := range entries {
-		known[i] = entry.Name
+	var errs []error
+	if err := strategy.CheckName(c.Deduct.Strategy); err != nil {
+		errs = append(errs, fmt.Errorf("deduct.strategy: %w", err))
 	}
-	verify := func(key, name string) error {
-		if slices.Contains(known, name) {
-			return nil
-		}
-		return fmt.Errorf("%s: %q is not a strategy; there are %s", key, name, strings.Join(known, ", "))
-	}
-	errs := make([]error, 0, 1+len(c.Strategies.Deny))
-	errs = append(errs, verify("deduct.strategy", c.Deduct.Strategy))
 	for _, name := range c.Strategies.Deny {
-		errs = append(errs, verify("strategies.deny", name))
+		if err := strategy.CheckName(name); err != nil {
+			errs = append(errs, fmt.Errorf("strategies.deny: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }

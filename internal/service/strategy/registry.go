@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -28,6 +29,18 @@ func Registry() []Entry {
 		list = append(list, ofLock(l))
 	}
 	return list
+}
+
+// CheckName returns an error that lists the strategies where name is none of them.
+func CheckName(name string) error {
+	var names []string
+	for _, entry := range Registry() {
+		if entry.Name == name {
+			return nil
+		}
+		names = append(names, entry.Name)
+	}
+	return fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
 }
 
 // lockless are the strategies that need no lock outside of their replica.
