@@ -246,8 +246,10 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	}
 	assertCloses(t, a)
 	time.Sleep(3 * time.Second) // every connection of the other one has been given up and made anew
-	late := s.replica(t, "late")
-	assertCloses(t, late)
+	assertCloses(t, s.replica(t, "late"))
+	starting := s.replica(t, "starting")
+	time.Sleep(100 * time.Millisecond) // all of its connections are being made
+	assertCloses(t, starting)
 	assertCloses(t, b)
 	if err := server.Resume(t.Context()); err != nil {
 		t.Fatal(err)

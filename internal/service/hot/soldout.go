@@ -79,7 +79,7 @@ func (o *soldOut) announce(ctx context.Context, goodsID int64) {
 // listen receives restocks until ctx ends. go-redis subscribes again with each new
 // connection; messages in between are lost, and everything is forgotten.
 func (o *soldOut) listen(ctx context.Context) {
-	sub := o.client.Subscribe(ctx, o.channel)
+	sub := o.subscribe(ctx)
 	o.mu.Lock()
 	o.sub = sub
 	closed := o.closed
@@ -100,6 +100,15 @@ func (o *soldOut) listen(ctx context.Context) {
 			o.hear(event)
 		}
 	}
+}
+
+// subscribe asks for the messages. go-redis asks again with each connection that it makes
+// later; the first one has a limit here, so that a replica closes in time that has just begun
+// while Redis does not answer.
+func (o *soldOut) subscribe(ctx context.Context) *redis.PubSub {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return o.client.Subscribe(ctx, o.channel)
 }
 
 func (o *soldOut) hear(event any) {
