@@ -3,6 +3,7 @@ package strategytest
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 
@@ -278,4 +279,28 @@ func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 			t.Errorf("order %s is written as %s by %s on %s, want %s on replica-1", answered.ID, written.ID, written.Strategy, written.Replica, s.entry.Name)
 		}
 	}
+}
+
+// namesTheDatabaseThatFails has a replica lose its database: it blames the backend, calls nothing
+// sold out, and keeps no lock from the replicas that still have it.
+//
+//contract:strategy.Strategy An error means
+func namesTheDatabaseThatFails(t *testing.T, s *subject) {
+	store := s.bench.Open(t, "replica-0")
+	broken := s.entry.New(s.deps(t, store))
+	goods := s.create(t, 10)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	batch := []stock.Purchase{buy(1), buy(20)} // the second one does not fit
+	outcomes, err := s.group(t, broken.Deduct)(t.Context(), goods, batch)
+	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend == "" {
+		t.Errorf("without its database it answers %+v, %v, want an error that names the backend", outcomes, err)
+	}
+	if closer, ok := broken.(io.Closer); ok { // before its consumers find orders of others
+		if err := closer.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wantSold(t, goods, 10)
 }

@@ -120,6 +120,7 @@ func contents() []topic {
 		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
 		{"TakesARequestIDOnce", takesARequestIDOnce},
 		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
+		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails},
 		// cancellation.go
 		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
 		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
