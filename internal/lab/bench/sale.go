@@ -167,8 +167,13 @@ func (s *stage) settle(ctx context.Context, of *shelf, result *load.Result) erro
 	if result.Rejected > 0 || result.Duplicates > 0 {
 		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Rejected, result.Duplicates)
 	}
+	return settled(ctx, func() (wrong, err error) { return s.compare(ctx, of) })
+}
+
+// settled waits until a comparison finds nothing wrong.
+func settled(ctx context.Context, compare func() (wrong, err error)) error {
 	for end := time.Now().Add(settleWithin); ; {
-		wrong, err := s.compare(ctx, of)
+		wrong, err := compare()
 		if err != nil {
 			return err
 		}

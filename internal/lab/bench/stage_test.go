@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -340,4 +342,73 @@ func TestAuditsAreTimed(t *testing.T) {
 			t.Errorf("%d audits: %+v, %v", n, s, err)
 		}
 	})
+}
+
+// outline lists what a suite measures, and in how many rounds, if not in all, with its targets.
+func outline(s Suite) string {
+	text := ""
+	for _, subject := range s.Subjects {
+		text += subject.Name
+		if subject.Rounds > 0 {
+			text += fmt.Sprintf(", in %d round", subject.Rounds)
+		}
+		text += "\n"
+	}
+	for _, r := range s.Ratios {
+		text += fmt.Sprintf("%s: %s\n\t%s / %s\n", r.Name, r.figure([]float64{1}).Aim, r.Of, cmp.Or(r.By, "itself"))
+	}
+	for _, l := range s.Limits {
+		text += fmt.Sprintf("%s: at most %g\n", l.Subject, l.AtMost)
+	}
+	return text
+}
+
+func TestWhatIsMeasured(t *testing.T) {
+	few := func(o Options) *stage {
+		s := staged(1, o)
+		s.strategies = slices.DeleteFunc(s.strategies, func(d service.Description) bool { return d.Name != inRedis && d.Name != conditional })
+		return s
+	}
+	var locks Suite
+	(&handoff{contests: make(map[string]*later)}).join(&locks)
+	got := "Many items\n" + outline(staged(1, Options{}).ofItems(1000)) +
+		"\nLocks\n" + outline(locks) +
+		"\nOne replica\n" + outline(Suite{Subjects: few(Options{}).suite().Subjects}) +
+		"\nOne replica, quick\n" + outline(Suite{Subjects: few(Options{Quick: true}).suite().Subjects})
+	want, err := os.ReadFile("testdata/measured.txt")
+	if err != nil || got != string(want) {
+		t.Errorf("measured are (%v)\n%s", err, got)
+	}
+}
+
+// What the ledger has late was not sold in the time that was measured, and what it never has was not sold.
+func TestASaleIsWorthNothingUntilItsLedgerHasIt(t *testing.T) {
+	contradiction, broken := errors.New("the ledger has 3 sales"), errors.New("gone")
+	for name, c := range map[string]struct {
+		right time.Duration // when the ledger is
+		err   error
+		says  string
+	}{
+		"at once":  {0, nil, ""},
+		"in time":  {4 * time.Second, nil, ""},
+		"too late": {settleWithin + time.Millisecond, nil, "the ledger had every sale only 5.02s after the last one"},
+		"never":    {time.Hour, nil, contradiction.Error()},
+		"broken":   {0, broken, broken.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, say := time.Now(), ""
+			err := settled(t.Context(), func() (wrong, err error) {
+				if time.Since(began) < c.right {
+					return contradiction, c.err
+				}
+				return nil, c.err
+			})
+			if err != nil {
+				say = err.Error()
+			}
+			if say != c.says || time.Since(began) > settleWithin+time.Second {
+				t.Errorf("%s: %q after %s, want %q", name, say, time.Since(began), c.says)
+			}
+		})
+	}
 }

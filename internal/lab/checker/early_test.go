@@ -1,6 +1,7 @@
 package checker_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -25,6 +26,9 @@ func TestTakenEarly(t *testing.T) {
 		{"one lease only", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1)), false, nil},
 		{"one lease of each of two names", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1), another), false, nil},
 	})
+	if says, want := checker.TakenEarly(ttl)(early).Says, "1 of 2 leases began while another was held"; !strings.HasPrefix(says, want) {
+		t.Errorf("it says %q, want %q", says, want)
+	}
 }
 
 func TestReentering(t *testing.T) {
