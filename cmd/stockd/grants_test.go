@@ -115,10 +115,25 @@ func startSeller(t *testing.T, kind string) (r process, all, own *servers.Databa
 			t.Error(err)
 		}
 	})
-	labtest.Open(t, backends.Database, "migration")
 	own = seller(t, backends.Database)
+	findsNoSchema(t, own)
+	labtest.Open(t, backends.Database, "migration")
 	r = startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"}))
 	return r, backends.Database, own
+}
+
+// findsNoSchema looks for the schema of a new database, as a user that may not make it.
+func findsNoSchema(t *testing.T, own *servers.Database) {
+	t.Helper()
+	store, err := own.Open(t.Context(), "seller", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // it has only read
+	list, err := store.Migrations(t.Context())
+	if err != nil || len(list) == 0 || !list[0].AppliedAt.IsZero() {
+		t.Errorf("of a new database the seller finds the migrations %+v (%v)", list, err)
+	}
 }
 
 // sellsByProcedureOnceGranted buys by the procedure without its right, and with it.

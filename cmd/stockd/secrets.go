@@ -68,7 +68,7 @@ func writeSecret(path, prefix string, mode fs.FileMode) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(draft.Name())) }()
-	_, err = draft.WriteString(prefix + rand.Text() + "\n")
+	_, err = draft.WriteString(prefix + rand.Text()) // no newline: an operator of Kubernetes sends a Secret as it is
 	if err := errors.Join(err, draft.Chmod(mode), draft.Sync(), draft.Close()); err != nil {
 		return err
 	}

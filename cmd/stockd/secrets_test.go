@@ -36,6 +36,9 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	if status, out, errOut := stockd(args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
 		t.Fatalf("exit status %d, %q %q", status, out, errOut)
 	}
+	if raw, err := os.ReadFile(token); err != nil || strings.TrimSpace(string(raw)) != string(raw) {
+		t.Errorf("the token is %q (%v), with blanks around it", raw, err)
+	}
 	first, mode := readSecret(t, token)
 	if len(first) < 26 || mode != ownerReads {
 		t.Errorf("the token has %d characters and mode %v", len(first), mode)

@@ -261,8 +261,85 @@ func TestTheMigrationEncryptsAsTheReplicasDo(t *testing.T) {
 		return found
 	}
 	replicas, migration := tls(one[*apps.Deployment](t, list, "").Spec.Template.Spec), tls(one[*batch.Job](t, list, "").Spec.Template.Spec)
-	if want := []core.EnvVar{{Name: "STOCKD_DATABASE_TLS_ENABLED", Value: "true"}}; !slices.Equal(replicas, want) || !slices.Equal(migration, want) {
+	if want := []core.EnvVar{
+		{Name: "STOCKD_DATABASE_TLS_CA_FILE", Value: "/run/secrets/stockd/ca.pem"}, {Name: "STOCKD_DATABASE_TLS_ENABLED", Value: "true"},
+	}; !slices.Equal(replicas, want) || !slices.Equal(migration, want) {
 		t.Errorf("replicas have %v and the migration has %v, want %v", replicas, migration, want)
+	}
+}
+
+// A file of the Secret is where config names it, for replicas and for the migration.
+func TestFilesOfTheSecretAreMounted(t *testing.T) {
+	list := objects(t, shops(t)["everything"])
+	for of, pod := range map[string]core.PodSpec{
+		"replica": one[*apps.Deployment](t, list, "").Spec.Template.Spec, "migration": one[*batch.Job](t, list, "").Spec.Template.Spec,
+	} {
+		secret := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == "secrets" })].Secret
+		if !slices.Contains(secret.Items, core.KeyToPath{Key: "ca.pem", Path: "ca.pem"}) {
+			t.Errorf("the %s has %v of the Secret, and no ca.pem", of, secret.Items)
+		}
+	}
+}
+
+// A crowd that has all connections of the buyers' port ends no replica, which would send it to the others.
+func TestNoCrowdEndsAReplica(t *testing.T) {
+	container := one[*apps.Deployment](t, objects(t, shops(t)["shop"]), "").Spec.Template.Spec.Containers[0]
+	for of, probe := range map[string]*core.Probe{"startup": container.StartupProbe, "liveness": container.LivenessProbe} {
+		if port := probe.HTTPGet.Port.StrVal; port != "admin" {
+			t.Errorf("the %s probe asks the port %s", of, port)
+		}
+	}
+}
+
+// The migration is not ended before it gives up: after an hour, schemaWithin of internal/repo.
+func TestTheMigrationHasTheTimeThatItTakes(t *testing.T) {
+	source, err := os.ReadFile("../../internal/repo/schema.go")
+	if err != nil || !strings.Contains(string(source), "const schemaWithin = time.Hour\n") {
+		t.Fatalf("a change of the schema has no hour any more (%v)", err)
+	}
+	if within := *one[*batch.Job](t, objects(t, shops(t)["shop"]), "").Spec.ActiveDeadlineSeconds; within <= 3600 {
+		t.Errorf("the migration is ended after %d s", within)
+	}
+}
+
+// The pod of helm test reaches both ports, no matter who else may.
+func TestThePodOfHelmTestReachesBothPorts(t *testing.T) {
+	for name, values := range shops(t) {
+		if name == "bare" {
+			continue // it has no such pod
+		}
+		list := objects(t, values)
+		labels := one[*core.Pod](t, list, "-test").Labels
+		for _, rule := range one[*network.NetworkPolicy](t, list, "").Spec.Ingress {
+			if !slices.ContainsFunc(rule.From, func(p network.NetworkPolicyPeer) bool {
+				return p.PodSelector != nil && p.NamespaceSelector == nil && maps.Equal(p.PodSelector.MatchLabels, labels)
+			}) {
+				t.Errorf("%s: the port %s is closed to the pod of helm test", name, rule.Ports[0].Port)
+			}
+		}
+	}
+}
+
+// The rules and the dashboard choose replicas by the name of their job, which is a label of the Service.
+func TestTheJobOfTheMetricsIsThatOfTheRules(t *testing.T) {
+	list := objects(t, shops(t)["everything"])
+	label := one[*monitoring.ServiceMonitor](t, list, "").Spec.JobLabel
+	job := one[*core.Service](t, list, "-admin").Labels[label]
+	named := regexp.MustCompile(`\bjob=\\?"([^"\\]*)`)
+	for _, file := range []string{"../stockd.rules.yml", "../stockd.dashboard.json"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllStringSubmatch(string(content), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no job", file)
+		}
+		for _, is := range found {
+			if is[1] != job {
+				t.Errorf("%s is about the job %s, and the metrics are of %q", file, is[1], job)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ type dialect struct {
 	version  string
 	describe func(version string) string
 	gorm     func(*sql.DB) gorm.Dialector
+	// countVersionTables tells whether there is goose's table of versions.
+	countVersionTables string
 	// returns reports whether that version supports INSERT … RETURNING.
 	returns func(version string) bool
 	// oneWriter reports that transactions poll for the lock of the whole database.

@@ -18,6 +18,8 @@ func mysqlDialect() dialect {
 	return dialect{
 		name:    MySQL,
 		version: `SELECT VERSION()`,
+		countVersionTables: `SELECT COUNT(*) FROM information_schema.tables
+			WHERE table_schema = DATABASE() AND table_name = 'goose_db_version'`,
 		describe: func(version string) string {
 			if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
 				return "MariaDB " + number

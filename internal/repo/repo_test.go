@@ -243,6 +243,30 @@ func TestMigrations(t *testing.T) {
 	})
 }
 
+// A replica starts while another process changes the schema, and as a user that may not.
+func TestTheSchemaIsSeenWhileItIsChanged(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		store := labtest.Open(t, d, "r")
+		changing, err := backend.OpenSQL(backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer changing.Close() //nolint:errcheck // the test is over
+		unlock, err := changing.LockSchema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock() //nolint:errcheck // the test is over
+		began := time.Now()
+		list, err := store.Migrations(t.Context())
+		if took := time.Since(began); err != nil || len(list) == 0 || list[0].AppliedAt.IsZero() || took > 10*time.Second {
+			t.Errorf("after %s the migrations are %+v (%v)", took, list, err)
+		}
+	})
+}
+
 // Replicas that start together on a new database change its schema one after the
 // other. The window in which they could meet is small: many databases are tried.
 //

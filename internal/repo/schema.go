@@ -39,10 +39,9 @@ func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 // ledger copies every row.
 const schemaWithin = time.Hour
 
-// withSchema changes or lists the schema exclusively. It does not use goose's lock: goose reads
+// withSchema changes the schema exclusively. It does not use goose's lock: goose reads
 // pending migrations before it takes its lock, and creates its table of versions there, so that
-// replicas which start together on a new database collide. Listing needs the lock for the same
-// reason.
+// replicas which start together on a new database collide.
 func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Context, *goose.Provider) error) (err error) {
 	schema, err := s.schema()
 	if err != nil {
@@ -78,21 +77,52 @@ func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 	return migrationsOf([]*goose.MigrationResult{undone}), nil
 }
 
-// Migrations lists every migration, oldest first, applied or pending.
+// stateWithin limits a look at the schema, which does not wait for one who changes it.
+const stateWithin = 30 * time.Second
+
+const readVersions = `SELECT version_id, tstamp FROM goose_db_version WHERE is_applied`
+
+// Migrations lists every migration, oldest first, applied or pending. Unlike goose's own list it
+// only reads: replicas start while another process changes the schema, and as a user that may not.
 func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
-	var states []*goose.MigrationStatus
-	err := s.withSchema(ctx, "read the schema's state", func(ctx context.Context, schema *goose.Provider) (err error) {
-		states, err = schema.Status(ctx)
-		return err
-	})
+	schema, err := s.schema()
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Migration, len(states))
-	for i, state := range states {
-		list[i] = Migration{Version: state.Source.Version, File: state.Source.Path, AppliedAt: state.AppliedAt}
+	ctx, cancel := context.WithTimeout(ctx, stateWithin)
+	defer cancel()
+	applied, err := s.applied(ctx)
+	if err != nil {
+		return nil, s.schemaFault("read the schema's state", err)
+	}
+	var list []Migration
+	for _, source := range schema.ListSources() {
+		list = append(list, Migration{Version: source.Version, File: source.Path, AppliedAt: applied[source.Version]})
 	}
 	return list, nil
+}
+
+// applied has when each version was applied; a new database has no table of them.
+func (s *Store) applied(ctx context.Context) (at map[int64]time.Time, err error) {
+	var tables int
+	if err := s.pool.QueryRowContext(ctx, s.dialect.countVersionTables).Scan(&tables); err != nil || tables == 0 {
+		return nil, err
+	}
+	rows, err := s.pool.QueryContext(ctx, readVersions)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	at = make(map[int64]time.Time)
+	for rows.Next() {
+		var version int64
+		var when time.Time
+		if err := rows.Scan(&version, &when); err != nil {
+			return nil, err
+		}
+		at[version] = when
+	}
+	return at, rows.Err()
 }
 
 // schema is made anew for each use: it is used once in the life of a process.

@@ -12,9 +12,10 @@ import (
 
 func sqliteDialect() dialect {
 	return dialect{
-		name:     SQLite,
-		version:  `SELECT sqlite_version()`,
-		describe: func(version string) string { return "SQLite " + version },
+		name:               SQLite,
+		version:            `SELECT sqlite_version()`,
+		countVersionTables: `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version'`,
+		describe:           func(version string) string { return "SQLite " + version },
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormsqlite.Dialector{Conn: pool}
 		},

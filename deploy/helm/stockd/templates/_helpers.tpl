@@ -33,7 +33,15 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* A volume with some keys of the Secret: a list of the names in secretKeys. */}}
+{{/* The pods of helm test, as a peer of a NetworkPolicy. */}}
+{{- define "stockd.testPods" -}}
+- podSelector:
+    matchLabels:
+      app.kubernetes.io/name: {{ .Chart.Name }}-test
+      app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* A volume with some keys of the Secret: a list of the names in secretKeys, and of keys by themselves. */}}
 {{- define "stockd.secrets" -}}
 - name: secrets
   secret:
@@ -44,6 +52,9 @@ capabilities: {drop: [ALL]}
       {{- with index $.root.Values.secretKeys . }}
       - {key: {{ . | quote }}, path: {{ . | quote }}}
       {{- end }}
+      {{- end }}
+      {{- range .files }}
+      - {key: {{ . | quote }}, path: {{ . | quote }}}
       {{- end }}
 {{- end }}
 
