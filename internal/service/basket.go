@@ -100,9 +100,10 @@ func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stoc
 	switch {
 	case err == nil && !again:
 		r.observer.ReservationsEnded(stock.Confirmed, len(confirmed))
-	case stock.IsOver(err):
+	case err != nil && !errors.Is(err, stock.ErrUnknownOutcome): // nothing was written
 		r.letGo(ctx, numbers)
-	case errors.Is(err, stock.ErrConfirmed):
+	}
+	if errors.Is(err, stock.ErrConfirmed) {
 		err = fmt.Errorf("%w: a line of its basket was confirmed alone", stock.ErrKeyReused)
 	}
 	return SoldBasket{number, confirmed, again}, err

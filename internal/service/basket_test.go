@@ -318,8 +318,45 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 	}
 	s.create(t, 5, 10)
 	s.create(t, 6, 10)
-	if lines, err := s.sellEnding(t, all[0], 5, 6, 1, confirm); !errors.Is(err, stock.ErrKeyReused) || len(lines) != 1 {
-		t.Errorf("with a line that was confirmed alone it is answered with %v after %d tries, want %v after one", err, len(lines), stock.ErrKeyReused)
+	lines, err := s.sellEnding(t, all[0], 5, 6, 1, confirm)
+	if !errors.Is(err, stock.ErrKeyReused) || len(lines) != 1 {
+		t.Fatalf("with a line that was confirmed alone it is answered with %v after %d tries, want %v after one", err, len(lines), stock.ErrKeyReused)
+	}
+	if r, err := all[0].Read(t.Context(), lines[0]); err != nil || r.State != stock.Released {
+		t.Errorf("the line beside one that was confirmed alone is %s (%v), want it released", r.State, err)
+	}
+}
+
+// The buyer leaves when all lines are held: they come back at once, and not when they expire.
+//
+//contract:service.Reservations A basket is sold whole
+func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	s.create(t, 1, 10)
+	s.create(t, 2, 10)
+	hold, gone := s.holdBy(t, 0, "sql-conditional"), errors.New("the buyer hung up")
+	ctx, leave := context.WithCancelCause(t.Context())
+	var held []string
+	_, err := all[0].Sell(ctx, basketOf(1, 2), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := hold(ctx, goodsID, p)
+		if held = append(held, outcome.Order.ID); len(held) == 2 {
+			leave(gone)
+		}
+		return outcome, err
+	})
+	if !errors.Is(err, gone) || len(held) != 2 {
+		t.Fatalf("with %d lines it is answered with %v, want %v", len(held), err, gone)
+	}
+	for _, number := range held {
+		back := func() bool {
+			r, err := all[0].Read(t.Context(), number)
+			return err == nil && r.State == stock.Released
+		}
+		if !labtest.Eventually(5*time.Second, back) {
+			t.Errorf("the line %s stays held", number)
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ type sharedCall[K comparable, V any] struct {
 type sharedQuery[K comparable, V any] struct {
 	calls   []*sharedCall[K, V]
 	callers int // that have not left; guarded by shared.mu
-	end     func()
+	end     func(cause error)
 }
 
 // get gives the answers to keys. The map may hold other callers' answers as well, and
@@ -65,10 +65,11 @@ func (s *shared[K, V]) get(ctx context.Context, keys ...K) (map[K]V, error) {
 		return c.answers, c.err
 	case <-ctx.Done():
 	}
-	if queried := s.leave(c); queried && s.writes {
-		return s.awaitEnd(c, context.Cause(ctx))
+	cause := context.Cause(ctx)
+	if queried := s.leave(c, cause); queried && s.writes {
+		return s.awaitEnd(c, cause)
 	}
-	return nil, fmt.Errorf("%s: %w", s.doing, context.Cause(ctx))
+	return nil, fmt.Errorf("%s: %w", s.doing, cause)
 }
 
 // endWithin bounds how long a caller that leaves waits for what is being written. It is shorter than
@@ -97,8 +98,9 @@ func (s *shared[K, V]) enter(c *sharedCall[K, V]) {
 	}
 }
 
-// leave withdraws a call, and reports whether it was in a query already.
-func (s *shared[K, V]) leave(c *sharedCall[K, V]) (queried bool) {
+// leave withdraws a call, and reports whether it was in a query already. One that is cancelled so
+// ends with the cause of the caller, which may wait for it.
+func (s *shared[K, V]) leave(c *sharedCall[K, V], cause error) (queried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.query == nil {
@@ -107,7 +109,7 @@ func (s *shared[K, V]) leave(c *sharedCall[K, V]) (queried bool) {
 		return false
 	}
 	if c.query.callers--; c.query.callers == 0 {
-		c.query.end()
+		c.query.end(cause)
 	}
 	return true
 }
@@ -120,7 +122,7 @@ func (s *shared[K, V]) serve() {
 			return
 		}
 		answers, err := s.ask(ctx, q)
-		q.end()
+		q.end(nil)
 		for _, c := range q.calls {
 			c.answers, c.err = answers, err
 			close(c.done)
@@ -160,8 +162,9 @@ func (s *shared[K, V]) next() (*sharedQuery[K, V], context.Context) {
 		steps[i] = c.step
 	}
 	ctx, step := telemetry.StartBatchSpan(context.Background(), s.doing, steps)
-	ctx, cancel := context.WithTimeout(ctx, s.within)
-	q := &sharedQuery[K, V]{calls: taken, callers: len(taken), end: func() { cancel(); step.End() }}
+	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, release := context.WithTimeout(ctx, s.within)
+	q := &sharedQuery[K, V]{calls: taken, callers: len(taken), end: func(cause error) { cancel(cause); release(); step.End() }}
 	for _, c := range taken {
 		c.query = q
 	}

@@ -119,6 +119,22 @@ func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
 	})
 }
 
+// A write that its last caller has left ends with what ended that caller: a payment that was cut off by the end of
+// a replica is busy, and not the client's doing.
+func TestAWriteThatIsCutOffHasItsCallersCause(t *testing.T) {
+	for _, cause := range []error{context.DeadlineExceeded, stock.ErrBusy} {
+		synctest.Test(t, func(t *testing.T) {
+			g := sharedIn(hungLedger{}.Orders, 10)
+			g.writes = true
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			if _, err := g.get(ctx, "a"); !errors.Is(err, cause) || errors.Is(err, context.Canceled) {
+				t.Errorf("the caller gets %v, want %v", err, cause)
+			}
+		})
+	}
+}
+
 // A search has a limit of its own, for callers that have none.
 func TestASearchLastsNoLongerThanItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
