@@ -1,14 +1,17 @@
 package catalogue_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // checkOf is the check of a part.
@@ -53,4 +56,38 @@ func TestAMomentInWhichNoneIsPaidInTimeShowsNothing(t *testing.T) {
 		judged{"holds", "one-decides", "none in time", moment(0, 40), false},
 		judged{"holds", "one-decides", "none expired", moment(40, 0), false},
 	)
+}
+
+func at(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+
+// buys is clients that bought a unit of 100 each, and the audit after it.
+func buys(requests ...history.Request) *history.History {
+	h := &history.History{Figures: map[string]float64{step.LongestRead: 10}}
+	sold := int64(0)
+	for i, r := range requests {
+		r.Client, r.GoodsID, r.Quantity = i, 1, 1
+		if r.Outcome == history.Sold {
+			sold++
+			r.Order, r.Remaining = fmt.Sprint(sold), 100-sold
+		}
+		h.Requests = append(h.Requests, r)
+	}
+	h.Audits = []history.Audit{{At: at(10_000), Audit: stock.NewAudit(1, 100-sold, 100, sold, sold)}}
+	return h
+}
+
+// answered is a request that was answered after so many milliseconds; a sale waited for so long.
+func answered(outcome history.Outcome, problem string, after int) history.Request {
+	return history.Request{Start: at(0), End: at(after), Outcome: outcome, Problem: problem, Wait: at(after).Sub(at(0))}
+}
+
+func TestAPoolThatServesOneBuyerIsNoRemedy(t *testing.T) {
+	sold, busy := answered(history.Sold, "", 2000), answered(history.Failed, "busy", 1000)
+	for _, part := range []string{"in-turns", "own-pool", "grouped"} {
+		assertJudged(
+			t,
+			judged{"for-update", part, "all are sold", buys(slices.Repeat([]history.Request{sold}, 13)...), true},
+			judged{"for-update", part, "one is sold", buys(slices.Concat([]history.Request{sold}, slices.Repeat([]history.Request{busy}, 12))...), false},
+		)
+	}
 }
