@@ -91,3 +91,40 @@ func TestAPoolThatServesOneBuyerIsNoRemedy(t *testing.T) {
 		)
 	}
 }
+
+// leases are those of contenders 1, 2 and so on; a lease that was not granted was given up at its end.
+func leases(list ...history.Lease) *history.History {
+	h := &history.History{Figures: make(map[string]float64)}
+	for i, l := range list {
+		l.ID, l.Name, l.Lock = fmt.Sprint(i), "n", "lock"
+		if l.Holder == "" {
+			l.Holder = fmt.Sprintf("contender-%d", i+1)
+		}
+		h.Leases = append(h.Leases, l)
+	}
+	return h
+}
+
+func held(asked, granted, released int) history.Lease {
+	return history.Lease{Asked: at(asked), Granted: at(granted), Released: at(released)}
+}
+
+func givenUp(asked, gaveUp int) history.Lease {
+	return history.Lease{Asked: at(asked), GaveUp: at(gaveUp)}
+}
+
+func TestAFairLockIsHeldByEachContenderByItself(t *testing.T) {
+	inTurn, together := make([]history.Lease, 24), make([]history.Lease, 24)
+	for i := range inTurn {
+		inTurn[i], together[i] = held(0, 2*i, 2*i+2), held(0, 2*i, 100)
+	}
+	one := slices.Concat([]history.Lease{held(0, 1, 3)}, slices.Repeat([]history.Lease{givenUp(0, 3000)}, 23))
+	for _, lock := range []string{"redis-fair", "zk-sequential", "etcd"} {
+		assertJudged(
+			t,
+			judged{"fairness", lock, "one after the other", leases(inTurn...), true},
+			judged{"fairness", lock, "all at once", leases(together...), false},
+			judged{"fairness", lock, "one, and the others give up", leases(one...), false},
+		)
+	}
+}
