@@ -128,3 +128,17 @@ func TestAFairLockIsHeldByEachContenderByItself(t *testing.T) {
 		)
 	}
 }
+
+func TestAFreedLockThatSellsNothingIsNoRemedy(t *testing.T) {
+	first, second := answered(history.Sold, "", 1000), answered(history.Sold, "", 1100)
+	met := func(requests float64, h *history.History) *history.History {
+		h.Figures[step.RequestsHeld] = requests
+		return h
+	}
+	assertJudged(
+		t,
+		judged{"getset", "redis-lua-nil", "both are sold", met(1, buys(first, second)), true},
+		judged{"getset", "redis-lua-nil", "no script was held", met(0, buys(first, second)), false},
+		judged{"getset", "redis-lua-nil", "the second fails", met(1, buys(first, answered(history.Failed, "backend-unavailable", 900))), false},
+	)
+}
