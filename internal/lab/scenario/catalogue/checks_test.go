@@ -142,3 +142,29 @@ func TestAFreedLockThatSellsNothingIsNoRemedy(t *testing.T) {
 		judged{"getset", "redis-lua-nil", "the second fails", met(1, buys(first, answered(history.Failed, "backend-unavailable", 900))), false},
 	)
 }
+
+func TestAWaitWithoutALimitEndsInASale(t *testing.T) {
+	slow := answered(history.Sold, "", 3000)
+	ten := slices.Repeat([]history.Request{slow}, 10)
+	assertJudged(
+		t,
+		judged{"try-lock", "no-limit", "all are sold", buys(append(ten, slow)...), true},
+		judged{"try-lock", "no-limit", "one is not", buys(append(ten, answered(history.Failed, "busy", 3000))...), false},
+	)
+}
+
+func TestTheLockOfADeadHolderIsFreeOneTTLLater(t *testing.T) {
+	second := func(l history.Lease) *history.History {
+		l.Holder = "second"
+		return leases(held(0, 0, 0), l)
+	}
+	for _, part := range []string{"set-nx-px", "script"} {
+		assertJudged(
+			t,
+			judged{"holder-crashes", part, "after a TTL", second(held(10, 1000, 1100)), true},
+			judged{"holder-crashes", part, "at once", second(held(10, 11, 1100)), false},
+			judged{"holder-crashes", part, "much later", second(held(10, 2500, 2600)), false},
+			judged{"holder-crashes", part, "given up", second(givenUp(10, 1000)), false},
+		)
+	}
+}
