@@ -168,3 +168,19 @@ func TestTheLockOfADeadHolderIsFreeOneTTLLater(t *testing.T) {
 		)
 	}
 }
+
+func TestASplitVoteGrantsNoLease(t *testing.T) {
+	all := []history.Lease{givenUp(0, 4000), givenUp(0, 4000), givenUp(0, 4000)}
+	none, late := leases(all...), leases(all[0], all[1], held(0, 3999, 4000))
+	none.Figures["first_grant_ms"], late.Figures["first_grant_ms"] = 4000, 4000
+	soon := leases(all[0], givenUp(0, 900), held(0, 900, 901))
+	soon.Figures["first_grant_ms"] = 900
+	assertJudged(
+		t,
+		judged{"split-vote", "redlock-in-step", "none in four seconds", none, true},
+		judged{"split-vote", "redlock-in-step", "one in the end", late, false},
+		judged{"split-vote", "redlock-in-step", "given up at once", leases(givenUp(0, 1), givenUp(0, 1), givenUp(0, 1)), false},
+		judged{"split-vote", "redlock", "one soon", soon, true},
+		judged{"split-vote", "redlock", "none", leases(all...), false},
+	)
+}
