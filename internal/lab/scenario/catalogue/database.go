@@ -293,7 +293,7 @@ func twoStrategies() scenario.Experiment {
 	return scenario.Experiment{
 		Number: 27, Name: "two-strategies", Title: "A lock excludes only its own users: two strategies, and a foreign writer, on one item",
 		Claim:  "A strategy that reads, computes and writes back under a lock overwrites what others write without the lock, unless its write compares with what was read.",
-		Source: "measured here: without the comparison, 528 sold of 400",
+		Source: "measured here",
 		Fix:    "stockd serve --deduct-strategy sql-conditional",
 		Parts: []scenario.Part{
 			{
@@ -330,7 +330,7 @@ func severalNodes() scenario.Experiment {
 		Number: 37, Name: "several-nodes", Title: "A lock in a database of several writing nodes is a lock of one node",
 		Claim: "A row that is locked, or a name that is taken with GET_LOCK, on one node of a cluster excludes no holder on another node: " +
 			"replicas that write to different nodes oversell. A statement that compares and writes stays exact, because the nodes compare what they commit; so does a lock where all replicas write to one node.",
-		Source: "measured here: 900 sold of 600; the documentation of Galera and of Group Replication says that such locks are not replicated",
+		Source: "measured here; the documentation of Galera and of Group Replication says that such locks are not replicated",
 		Fix:    "stocklab demo --strategies sql-conditional --replicas 3",
 		Parts: []scenario.Part{
 			onNodes("row-lock", "sql-row-lock", 3, "more is sold than exists: each node grants the lock by itself", checker.All(checker.Oversold(), checker.LostUpdates())),
