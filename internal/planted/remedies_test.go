@@ -84,7 +84,7 @@ func breaches() []breach {
 			name: "the clients' clocks count",
 			file: "internal/lock/redis/lua.go", old: `return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}`,
 			new:        `return getSet{newBase("redis-lua", d), d.Clock()}`,
-			experiment: "getset", remedies: []string{"redis-lua-clocks"},
+			experiment: "getset", remedies: []string{"redis-lua-nil", "redis-lua-clocks"}, // it sends no script
 		},
 		{
 			name: "of the masters one is asked",

@@ -252,6 +252,32 @@ func NeverGrantedTo(holder string) Check {
 	return grants(holder, func(asked, granted int) bool { return asked > 0 && granted == 0 })
 }
 
+// Granted expects that at least so many leases were granted.
+func Granted(least int) Check {
+	return allGrants(fmt.Sprintf("%d or more were expected", max(1, least)), func(_, granted int) bool { return granted >= max(1, least) })
+}
+
+// NeverGranted expects that leases were asked for, and that none was granted.
+func NeverGranted() Check {
+	return allGrants("none was expected", func(asked, granted int) bool { return asked > 0 && granted == 0 })
+}
+
+func allGrants(expected string, judge func(asked, granted int) bool) Check {
+	return func(h *history.History) Finding {
+		granted := 0
+		for _, l := range h.Leases {
+			if !l.Granted.IsZero() {
+				granted++
+			}
+		}
+		return Finding{
+			Holds:   judge(len(h.Leases), granted),
+			Says:    fmt.Sprintf("of %s that were asked for, %d were granted; %s", count(len(h.Leases), "lease"), granted, expected),
+			Numbers: map[string]float64{"granted_leases": float64(granted)},
+		}
+	}
+}
+
 func grants(holder string, judge func(asked, granted int) bool) Check {
 	return func(h *history.History) Finding {
 		asked, granted := 0, 0

@@ -53,6 +53,12 @@ func TestHolders(t *testing.T) {
 		{"asked in vain", checker.NeverGrantedTo("b"), of(lease("a", 0, 10, 1), asks("b", 0, 5)), true, nil},
 		{"asked in vain once", checker.NeverGrantedTo("b"), of(asks("b", 0, 5), lease("b", 10, 20, 1)), false, nil},
 		{"asked for nothing", checker.NeverGrantedTo("b"), of(lease("a", 0, 10, 1)), false, nil},
+		{"as many granted as expected", checker.Granted(2), of(lease("a", 0, 10, 1), asks("b", 0, 5), lease("b", 10, 20, 2)), true, map[string]float64{"granted_leases": 2}},
+		{"fewer granted", checker.Granted(3), of(lease("a", 0, 10, 1), asks("b", 0, 5), lease("b", 10, 20, 2)), false, nil},
+		{"any grant, and there is none", checker.Granted(0), of(asks("b", 0, 5)), false, nil},
+		{"all asked in vain", checker.NeverGranted(), of(asks("a", 0, 5), asks("b", 0, 5)), true, map[string]float64{"granted_leases": 0}},
+		{"one granted", checker.NeverGranted(), of(asks("a", 0, 5), lease("b", 5, 6, 1)), false, nil},
+		{"none asked for", checker.NeverGranted(), of(), false, nil},
 		{"two names only", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherName), false, map[string]float64{"overlaps": 0, "leases": 2}},
 		{"two locks do not exclude each other", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherLock, lease("c", 10, 20, 2)), true, nil},
 	})

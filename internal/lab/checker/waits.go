@@ -102,6 +102,11 @@ func WaitedAtMost(d time.Duration, of Waits) Check {
 	return waited(of, "at most "+span(d)+" was expected", func(seen Distribution) bool { return seen.Longest <= d })
 }
 
+// WaitedBetween expects that the longest of the waits was neither shorter than least nor longer than most.
+func WaitedBetween(least, most time.Duration, of Waits) Check {
+	return waited(of, span(least)+" to "+span(most)+" was expected", func(seen Distribution) bool { return seen.Longest >= least && seen.Longest <= most })
+}
+
 // Unfair expects that the longest of the waits was so many times as long as the
 // median, or longer.
 func Unfair(times float64, of Waits) Check {

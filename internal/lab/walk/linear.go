@@ -118,7 +118,8 @@ func (w *Run) Draw(path string) error {
 // observed adds what was seen of the item to what happened to it, as far as it binds:
 //
 //   - What a purchase left is the whole stock only where all units are in the row.
-//   - A rejection says that units are missing, wherever they are, where it binds.
+//   - A rejection says that units are missing, wherever they are, where it binds: that of a
+//     reservation, too. A basket may be rejected for its other item.
 //   - A read shows orders that are pending as stock.
 func (w *Run) observed(happened []itemOp) (ops []itemOp) {
 	for _, o := range happened {
@@ -128,9 +129,10 @@ func (w *Run) observed(happened []itemOp) (ops []itemOp) {
 		ops = append(ops, o)
 	}
 	for _, r := range w.Records {
-		o := itemOp{do: r.Do, units: r.Quantity, start: r.Start, end: r.End, what: request{r.Step, []Record{r}}.String()}
+		asked := request{r.Step, []Record{r}}
+		o := itemOp{do: asked.takes(), units: r.Quantity, start: r.Start, end: r.End, what: asked.String()}
 		switch {
-		case r.Do == Buy && r.Outcome == history.Rejected && w.binds(r):
+		case (r.Do == Buy || r.Do == Reserve) && r.Outcome == history.Rejected && w.binds(r):
 			o.rejected = true
 		case r.Do == ReadItem && r.Outcome == history.Sold && !w.pending():
 			o.left = &r.Remaining

@@ -270,16 +270,19 @@ func TestTheOrderOfOperationsIsJudged(t *testing.T) {
 
 func TestARejectionWhileUnitsAreLeftIsAFault(t *testing.T) {
 	for _, c := range []struct {
+		do            Action
 		strategy, key string
 		binds         bool
 	}{
-		{"sql-for-update", "", true},
-		{"sql-for-update", "k", true},
-		{hotStrategy, "k", true},
-		{hotStrategy, "", false},
-		{"redis-decr", "k", false},
+		{Buy, "sql-for-update", "", true},
+		{Buy, "sql-for-update", "k", true},
+		{Buy, hotStrategy, "k", true},
+		{Buy, hotStrategy, "", false},
+		{Buy, "redis-decr", "k", false},
+		{Reserve, "sql-for-update", "k", true},
+		{Reserve, "redis-decr", "k", false},
 	} {
-		s := Step{Do: Buy, Strategy: c.strategy, Key: c.key, Quantity: 3}
+		s := Step{Do: c.do, Strategy: c.strategy, Key: c.key, Quantity: 3}
 		killed := Plan{Units: 5, Strategies: []string{c.strategy, hotStrategy}, Actors: [][]Step{{s}, {{Do: Kill}}}, entries: entries()}
 		w := &Run{Plan: killed, Records: answered(s, Record{Outcome: history.Rejected})}
 		if faults := w.orderFaults(nil); (len(faults) > 0) != c.binds {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -11,6 +12,7 @@ import (
 )
 
 func holderCrashes() scenario.Experiment {
+	aTTLLater := checker.All(checker.WaitedBetween(ttl/2, ttl+slack, checker.OfHolders("second")), checker.GrantedTo("second"))
 	return scenario.Experiment{
 		Number: 6, Name: "holder-crashes", Title: "SETNX without an expiry: the lock of a dead holder is never released",
 		Claim: "A holder that dies between SETNX and DEL, or between SETNX and EXPIRE, leaves the lock taken for ever; with an expiry that is set together with the key, " +
@@ -25,10 +27,8 @@ func holderCrashes() scenario.Experiment {
 				checker.Freed(ttl+slack))),
 			diesBetween("setnx-then-expire", sourcelock.SetNXThenExpire, setNX, "the key has no expiry, and the second finds it taken until its limit",
 				checker.WaitedAtLeast(2*ttl, checker.OfHolders("second"))),
-			remedy(diesBetween("set-nx-px", "redis-setnx-ttl", setNX, "key and expiry are one command: the second has the lock one TTL later",
-				checker.WaitedAtMost(ttl+slack, checker.OfHolders("second")))),
-			remedy(diesBetween("script", sourcelock.SetNXExpireScript, "\r\neval\r\n", "the two commands are one script: the second has the lock one TTL later",
-				checker.WaitedAtMost(ttl+slack, checker.OfHolders("second")))),
+			remedy(diesBetween("set-nx-px", "redis-setnx-ttl", setNX, "key and expiry are one command: the second has the lock one TTL later", aTTLLater)),
+			remedy(diesBetween("script", sourcelock.SetNXExpireScript, "\r\neval\r\n", "the two commands are one script: the second has the lock one TTL later", aTTLLater)),
 			deadSession("zk-sequential", scenario.ZooKeeper, "session"),
 			deadSession("etcd", scenario.Etcd, "lease"),
 		},
@@ -186,7 +186,8 @@ func tryLock() scenario.Experiment {
 		Source: chapterOne + ", a lock that blocks",
 		Fix:    "stockd serve --lock-wait 1s",
 		Parts: []scenario.Part{
-			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done", checker.WaitedAtLeast(2*time.Second, waiting)),
+			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done",
+				checker.All(checker.WaitedAtLeast(2*time.Second, waiting), checker.Outcomes(history.Sold, 11))),
 			remedy(slowHolder("one-second", "STOCKD_LOCK_WAIT=1s", "all ten get busy, in about a second",
 				checker.Busy(10, time.Second+slack))),
 		},

@@ -101,6 +101,16 @@ func TestFindingsHaveChineseWords(t *testing.T) {
 	if got, want := translator.Part("", "", finding).Says, "2 次持锁中有 1 次重叠：replica-1 与 replica-2 同时持有 goods/43，长 506 ms；预期 1,000 次或更多；tries per sale = 2.50"; got != want {
 		t.Errorf("%q is %q in Chinese, want %q", finding, got, want)
 	}
+	for english, want := range map[string]string{
+		"of 3 leases that were asked for, 0 were granted; none was expected": "请求的 3 次持锁中，授予 0 次；预期一次也没有",
+		"of 1 lease that second asked for, 1 were granted":                   "second 请求的 1 次持锁中，授予 1 次",
+		"13 of 13 requests came to sold; 13 or more were expected":           "13 个请求中有 13 个卖出；预期 13 次或更多",
+		"500 ms to 2.00 s was expected":                                      "预期 500 ms 到 2.00 s",
+	} {
+		if got := translator.Part("", "", english).Says; got != want {
+			t.Errorf("%q is %q in Chinese, want %q", english, got, want)
+		}
+	}
 	if got := translator.Part("", "", finding+"; the server: an error").Says; got != "" {
 		t.Errorf("a finding of which a piece has no words is %q", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -59,10 +60,12 @@ func getSet() scenario.Experiment {
 		Source: basicSearch + ", GETSET, and the trouble with time stamps; " + flashSales + ", deadlocks",
 		Fix:    "stocklab demo --strategies redis-lua --replicas 3",
 		Parts: []scenario.Part{
-			deletedMeanwhile("redis-getset", "\r\nget\r\n", "the lock is free, and the second one waits for the TTL all the same",
+			deletedMeanwhile("redis-getset", "\r\nget\r\n", "replica 2 finds the lock of redis-getset taken by replica 1, and its next look at it",
+				"the lock is free, and the second one waits for the TTL all the same",
 				checker.Deadlocked(2*time.Second)),
-			remedy(deletedMeanwhile("redis-lua", "\r\nevalsha\r\n", "the second one has the lock as soon as the first has given it back",
-				checker.All(checker.WaitedAtMost(2*time.Second, checker.OfClients(1)), checker.Clean()))),
+			remedy(deletedMeanwhile("redis-lua", "\r\nevalsha\r\n", "replica 2 asks for the lock of redis-lua while replica 1 has it, and its script",
+				"the second one has the lock as soon as the first has given it back",
+				checker.All(checker.WaitedAtMost(2*time.Second, checker.OfClients(1)), checker.Outcomes(history.Sold, 2), checker.AtLeast(step.RequestsHeld, 1), checker.Clean()))),
 			clocks("redis-getset", "by the second one's clock the lock has expired: two hold it, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
 			remedy(clocks("redis-lua", "only the clock of the server counts",
@@ -72,18 +75,18 @@ func getSet() scenario.Experiment {
 }
 
 // deletedMeanwhile has the first replica give the lock back while the second
-// one's look at it is on its way.
-func deletedMeanwhile(strategy, look, expect string, seen checker.Check) scenario.Part {
+// one's look at it, or its script, is on its way.
+func deletedMeanwhile(strategy, look, does, expect string, seen checker.Check) scenario.Part {
 	stage := onRedis("STOCKD_LOCK_TTL=4s", "STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_TIMEOUT=5s")
 	stage.Servers = step.ThroughRedis
 	return scenario.Part{
 		Name: strategy + "-nil", Stage: stage,
-		Does:   "replica 2 finds the lock of " + strategy + " taken by replica 1, and its next look at it comes to Redis when replica 1 has given it back; the TTL is 4 s",
+		Does:   does + " comes to Redis when replica 1 has given it back; the TTL is 4 s",
 		Expect: expect,
 		Steps: []scenario.Step{
 			step.Stock(100), step.Hold(1, time.Second),
 			step.Meanwhile(
-				step.InOrder(step.Buy(step.Sale{Strategy: strategy, Replica: 1}), step.Pass()),
+				step.InOrder(step.Buy(step.Sale{Strategy: strategy, Replica: 1}), step.Held(), step.Pass()),
 				step.InOrder(step.Reached(1), step.Arm(servers.Rule{Sent: look, Do: servers.Hold}),
 					step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),
 			),

@@ -23,7 +23,7 @@ func fairness() scenario.Experiment {
 		need scenario.Need
 	}{{"redis-fair", scenario.Redis}, {"zk-sequential", scenario.ZooKeeper}, {"etcd", scenario.Etcd}} {
 		e.Parts = append(e.Parts, remedy(crowd(l.lock, l.need, "no waiter is overtaken by later ones, but for contenders that ask at the same moment",
-			checker.All(checker.Waited(checker.OfHolders()), checker.InTurn(2*contenders)))))
+			checker.All(checker.Waited(checker.OfHolders()), checker.InTurn(2*contenders), checker.ExclusiveHolders(), checker.Granted(contenders)))))
 	}
 	return e
 }

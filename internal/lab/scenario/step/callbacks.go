@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -122,31 +123,50 @@ func NaiveMoment() scenario.Step {
 	}
 }
 
+// moments bounds how often Moment is made: on a busy machine all payments of one may come too late.
+const moments = 5
+
 // Moment has units paid around the moment in which their reservations expire, at every replica by turns,
-// while all replicas sweep.
+// while all replicas sweep. It is made again where none was paid in time, and all of them count.
 func Moment(strategy string, units int) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
-		paid := make([]bool, units)
-		errs := make([]error, units)
-		var paying sync.WaitGroup
-		for i := range units {
-			paying.Go(func() { paid[i], errs[i] = payInTheMoment(ctx, s, strategy, i) })
-		}
-		paying.Wait()
-		told := 0
-		for _, p := range paid {
-			if p {
-				told++
+		var audit client.Audit
+		inTime, expired := 0, 0
+		for made := 0; made < moments && inTime == 0; made++ {
+			paid, err := payAllInTheMoment(ctx, s, strategy, units)
+			if err != nil {
+				return err
+			}
+			inTime, expired = inTime+paid, expired+units-paid
+			if audit, err = whenNothingIsHeld(ctx, s); err != nil {
+				return err
 			}
 		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
-		audit, err := whenNothingIsHeld(ctx, s)
-		return errors.Join(err, s.Figure(PaidInTime, float64(told)), s.Figure(ExpiredFirst, float64(units-told)),
-			s.Figure(PaidAndBack, float64(int64(told)-audit.Sold)), s.Figure(UnitsWrong, float64(audit.Oversold+audit.Lost)))
+		return errors.Join(s.Figure(PaidInTime, float64(inTime)), s.Figure(ExpiredFirst, float64(expired)),
+			s.Figure(PaidAndBack, paidWrongly(inTime, audit.Sold)), s.Figure(UnitsWrong, unitsWrong(audit)))
 	}
 }
+
+// payAllInTheMoment reserves units and pays them, and counts those that were answered as paid.
+func payAllInTheMoment(ctx context.Context, s *scenario.Environment, strategy string, units int) (inTime int, err error) {
+	paid := make([]bool, units)
+	errs := make([]error, units)
+	var paying sync.WaitGroup
+	for i := range units {
+		paying.Go(func() { paid[i], errs[i] = payInTheMoment(ctx, s, strategy, i) })
+	}
+	paying.Wait()
+	for _, p := range paid {
+		if p {
+			inTime++
+		}
+	}
+	return inTime, errors.Join(errs...)
+}
+
+// paidWrongly is by how much the payments that were answered as done and the sales differ, whichever
+// are more.
+func paidWrongly(answered int, sold int64) float64 { return math.Abs(float64(int64(answered) - sold)) }
 
 // payInTheMoment pays up to 4 ms before the expiry, or as late.
 func payInTheMoment(ctx context.Context, s *scenario.Environment, strategy string, i int) (paid bool, err error) {

@@ -240,7 +240,13 @@ func LatePayment(strategy string) scenario.Step {
 
 func auditOf(ctx context.Context, s *scenario.Environment, name string, of func(client.Audit) int64) error {
 	audit, err := shop(s).AuditInFull(ctx, s.Item)
-	return errors.Join(err, s.Figure(name, float64(of(audit))), s.Figure(UnitsWrong, float64(audit.Oversold+audit.Lost)))
+	return errors.Join(err, s.Figure(name, float64(of(audit))), s.Figure(UnitsWrong, unitsWrong(audit)))
+}
+
+// unitsWrong counts the units that were oversold and those that were lost. Lost is below zero where
+// stock is missing, which does not make up for what was oversold.
+func unitsWrong(audit client.Audit) float64 {
+	return float64(audit.Oversold + max(audit.Lost, -audit.Lost))
 }
 
 // Expire has reservations of units expire at the same time, and waits until their units are back:
@@ -264,7 +270,7 @@ func Expire(strategy string, units int, killed bool) scenario.Step {
 			}
 		}
 		audit, err := whenNothingIsHeld(ctx, s)
-		return errors.Join(err, s.Figure(UnitsBack, float64(audit.Stock)), s.Figure(UnitsWrong, float64(audit.Oversold+audit.Lost)))
+		return errors.Join(err, s.Figure(UnitsBack, float64(audit.Stock)), s.Figure(UnitsWrong, unitsWrong(audit)))
 	}
 }
 

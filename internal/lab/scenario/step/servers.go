@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -44,10 +45,18 @@ func Arm(r servers.Rule) scenario.Step {
 	}
 }
 
+var (
+	errNotArmed = errors.New("no rule is armed at the proxy")
+	errNotMet   = fmt.Errorf("it was not met within %s", reachedWithin)
+)
+
 // Met waits until a request has met the rule that was armed last.
 func Met() scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("it was not met within %s", reachedWithin))
+		if s.Trigger == nil {
+			return errNotArmed
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, errNotMet)
 		defer cancel()
 		if err := s.Trigger.Wait(ctx); err != nil {
 			return err
@@ -56,9 +65,31 @@ func Met() scenario.Step {
 	}
 }
 
+// RequestsHeld is the figure of Held.
+const RequestsHeld = "requests_held"
+
+// Held is Met for a part that may come out without it: it measures RequestsHeld, which is 0 where no
+// request has met the rule in time.
+func Held() scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		err := Met()(ctx, s)
+		switch {
+		case errors.Is(err, errNotMet):
+			return s.Figure(RequestsHeld, 0)
+		case err != nil:
+			return err
+		default:
+			return s.Figure(RequestsHeld, 1)
+		}
+	}
+}
+
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
+		if s.Trigger == nil {
+			return errNotArmed
+		}
 		s.Trigger.Pass()
 		return s.Mark("proxy", "let go: "+visible(s.Trigger.Sent))
 	}
