@@ -827,8 +827,23 @@ func defects() []defect {
 		},
 		{
 			name: "a caller that leaves a search ends it for the others",
-			file: "internal/service/shared.go", old: "\tif c.query.callers--; c.query.callers == 0 {\n\t\tc.query.end()\n\t}", new: "\tc.query.callers--\n\tc.query.end()",
+			file: "internal/service/shared.go", old: "\tif c.query.callers--; c.query.callers == 0 {\n\t\tc.query.end(cause)\n\t}", new: "\tc.query.callers--\n\tc.query.end(cause)",
 			pkg: "./internal/service", test: "TestASearchStaysWhileOneCallerWaits",
+		},
+		{
+			name: "a payment that is cut off is its client's doing",
+			file: "internal/service/shared.go", old: "cancel(cause); release()", new: "cancel(nil); release()",
+			pkg: "./internal/service", test: "TestAWriteThatIsCutOffHasItsCallersCause",
+		},
+		{
+			name: "a basket whose buyer leaves keeps its units",
+			file: "internal/service/basket.go", old: "case err != nil && !errors.Is(err, stock.ErrUnknownOutcome):", new: "case stock.IsOver(err):",
+			pkg: "./internal/service", test: "TestTheLinesOfABasketComeBackWhoseBuyerLeaves",
+		},
+		{
+			name: "the first subscription has no limit",
+			file: "internal/service/hot/soldout.go", old: "\tctx, cancel := context.WithTimeout(ctx, answerWithin)\n\tdefer cancel()\n\treturn o.client.Subscribe(ctx, o.channel)", new: "\treturn o.client.Subscribe(ctx, o.channel)",
+			pkg: "./internal/service/hot", test: "TestAReplicaClosesInTimeWhenRedisDoesNotAnswer", needs: "redis",
 		},
 		{
 			name: "a batch of unknown outcome is waited for once only",
