@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
@@ -27,9 +28,10 @@ type Environment struct {
 	History *history.Writer
 
 	// Proxy is what stands before a server, and Trigger the rule that was armed
-	// there last; both are nil until a step or the stage made them.
+	// there last; both are nil until a step or the stage made them. One of two steps that go on at
+	// the same time may arm what the other waits for.
 	Proxy   *servers.Proxy
-	Trigger *servers.Trigger
+	Trigger atomic.Pointer[servers.Trigger]
 
 	// Pair is a Redis with a replica, Masters are those of Redlock, and Links stand
 	// before them for the first replica of the service alone. They are nil until the

@@ -40,7 +40,7 @@ func AtProxy(s *scenario.Environment) string { return "http://" + s.Proxy.Addres
 // Arm lays down a rule at the proxy.
 func Arm(r servers.Rule) scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
-		s.Trigger = s.Proxy.Arm(r)
+		s.Trigger.Store(s.Proxy.Arm(r))
 		return nil
 	}
 }
@@ -53,15 +53,16 @@ var (
 // Met waits until a request has met the rule that was armed last.
 func Met() scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
-		if s.Trigger == nil {
+		trigger := s.Trigger.Load()
+		if trigger == nil {
 			return errNotArmed
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, errNotMet)
 		defer cancel()
-		if err := s.Trigger.Wait(ctx); err != nil {
+		if err := trigger.Wait(ctx); err != nil {
 			return err
 		}
-		return s.Mark("proxy", fmt.Sprintf("%s: %s", s.Trigger.Do, visible(s.Trigger.Sent)))
+		return s.Mark("proxy", fmt.Sprintf("%s: %s", trigger.Do, visible(trigger.Sent)))
 	}
 }
 
@@ -87,11 +88,12 @@ func Held() scenario.Step {
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
-		if s.Trigger == nil {
+		trigger := s.Trigger.Load()
+		if trigger == nil {
 			return errNotArmed
 		}
-		s.Trigger.Pass()
-		return s.Mark("proxy", "let go: "+visible(s.Trigger.Sent))
+		trigger.Pass()
+		return s.Mark("proxy", "let go: "+visible(trigger.Sent))
 	}
 }
 

@@ -42,14 +42,10 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 		if err != nil {
 			return err
 		}
-		return Meanwhile(
-			InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), func(ctx context.Context, s *scenario.Environment) error {
-				return hold(ctx, second, name(s), within, 0)
-			}),
-			InOrder(Wait(50*time.Millisecond), Met(), func(ctx context.Context, _ *scenario.Environment) error {
-				return lease.Release(ctx)
-			}, Pass()),
-		)(ctx, s)
+		return InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), Meanwhile(
+			func(ctx context.Context, s *scenario.Environment) error { return hold(ctx, second, name(s), within, 0) },
+			InOrder(Met(), func(ctx context.Context, _ *scenario.Environment) error { return lease.Release(ctx) }, Pass()),
+		))(ctx, s)
 	}
 }
 
