@@ -146,6 +146,14 @@ func one[T meta.Object](t *testing.T, list []meta.Object, suffix string) T {
 	return found[0]
 }
 
+// stockds are the pods that run for the shop.
+func stockds(t *testing.T, list []meta.Object) map[string]core.PodSpec {
+	t.Helper()
+	return map[string]core.PodSpec{
+		"replica": one[*apps.Deployment](t, list, "").Spec.Template.Spec, "migration": one[*batch.Job](t, list, "").Spec.Template.Spec,
+	}
+}
+
 func TestHelmFindsNothingWrong(t *testing.T) {
 	for name, values := range shops(t) {
 		for _, message := range lint.All(chart, values, "sale", true).Messages {
@@ -225,9 +233,7 @@ func TestSelectorsChooseTheReplicasAlone(t *testing.T) {
 func TestPodsMayOnlyWhatTheyNeed(t *testing.T) {
 	for name, values := range shops(t) {
 		list := objects(t, values)
-		pods := map[string]core.PodSpec{
-			"replica": one[*apps.Deployment](t, list, "").Spec.Template.Spec, "migration": one[*batch.Job](t, list, "").Spec.Template.Spec,
-		}
+		pods := stockds(t, list)
 		if name != "bare" {
 			pods["test"] = one[*core.Pod](t, list, "").Spec
 		}
@@ -271,9 +277,7 @@ func TestTheMigrationEncryptsAsTheReplicasDo(t *testing.T) {
 // A file of the Secret is where config names it, for replicas and for the migration.
 func TestFilesOfTheSecretAreMounted(t *testing.T) {
 	list := objects(t, shops(t)["everything"])
-	for of, pod := range map[string]core.PodSpec{
-		"replica": one[*apps.Deployment](t, list, "").Spec.Template.Spec, "migration": one[*batch.Job](t, list, "").Spec.Template.Spec,
-	} {
+	for of, pod := range stockds(t, list) {
 		secret := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == "secrets" })].Secret
 		if !slices.Contains(secret.Items, core.KeyToPath{Key: "ca.pem", Path: "ca.pem"}) {
 			t.Errorf("the %s has %v of the Secret, and no ca.pem", of, secret.Items)
@@ -335,9 +339,9 @@ func TestTheJobOfTheMetricsIsThatOfTheRules(t *testing.T) {
 		if len(found) == 0 {
 			t.Errorf("%s names no job", file)
 		}
-		for _, is := range found {
-			if is[1] != job {
-				t.Errorf("%s is about the job %s, and the metrics are of %q", file, is[1], job)
+		for _, match := range found {
+			if match[1] != job {
+				t.Errorf("%s is about the job %s, and the metrics are of %q", file, match[1], job)
 			}
 		}
 	}

@@ -108,21 +108,18 @@ func (s *Store) applied(ctx context.Context) (at map[int64]time.Time, err error)
 	if err := s.pool.QueryRowContext(ctx, s.dialect.countVersionTables).Scan(&tables); err != nil || tables == 0 {
 		return nil, err
 	}
-	rows, err := s.pool.QueryContext(ctx, readVersions)
-	if err != nil {
+	var rows []struct {
+		VersionID int64
+		Tstamp    time.Time
+	}
+	if err := s.db.WithContext(ctx).Raw(readVersions).Scan(&rows).Error; err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	at = make(map[int64]time.Time)
-	for rows.Next() {
-		var version int64
-		var when time.Time
-		if err := rows.Scan(&version, &when); err != nil {
-			return nil, err
-		}
-		at[version] = when
+	at = make(map[int64]time.Time, len(rows))
+	for _, row := range rows {
+		at[row.VersionID] = row.Tstamp
 	}
-	return at, rows.Err()
+	return at, nil
 }
 
 // schema is made anew for each use: it is used once in the life of a process.

@@ -264,15 +264,10 @@ func NeverGranted() Check {
 
 func allGrants(expected string, judge func(asked, granted int) bool) Check {
 	return func(h *history.History) Finding {
-		granted := 0
-		for _, l := range h.Leases {
-			if !l.Granted.IsZero() {
-				granted++
-			}
-		}
+		asked, granted := countGrants(h.Leases)
 		return Finding{
-			Holds:   judge(len(h.Leases), granted),
-			Says:    fmt.Sprintf("of %s that were asked for, %d were granted; %s", count(len(h.Leases), "lease"), granted, expected),
+			Holds:   judge(asked, granted),
+			Says:    fmt.Sprintf("of %s that were asked for, %d were granted; %s", count(asked, "lease"), granted, expected),
 			Numbers: map[string]float64{"granted_leases": float64(granted)},
 		}
 	}
@@ -280,22 +275,22 @@ func allGrants(expected string, judge func(asked, granted int) bool) Check {
 
 func grants(holder string, judge func(asked, granted int) bool) Check {
 	return func(h *history.History) Finding {
-		asked, granted := 0, 0
-		for _, l := range h.Leases {
-			if l.Holder != holder {
-				continue
-			}
-			asked++
-			if !l.Granted.IsZero() {
-				granted++
-			}
-		}
+		asked, granted := countGrants(slices.DeleteFunc(slices.Clone(h.Leases), func(l history.Lease) bool { return l.Holder != holder }))
 		return Finding{
 			Holds:   judge(asked, granted),
 			Says:    fmt.Sprintf("of %s that %s asked for, %d were granted", count(asked, "lease"), holder, granted),
 			Numbers: map[string]float64{"granted_to_" + holder: float64(granted)},
 		}
 	}
+}
+
+func countGrants(leases []history.Lease) (asked, granted int) {
+	for _, l := range leases {
+		if !l.Granted.IsZero() {
+			granted++
+		}
+	}
+	return len(leases), granted
 }
 
 // heldByAnother tells whether another holder had the name when this one gave up.

@@ -50,12 +50,20 @@ var (
 	errNotMet   = fmt.Errorf("it was not met within %s", reachedWithin)
 )
 
+// armed is the rule that was armed last.
+func armed(s *scenario.Environment) (*servers.Trigger, error) {
+	if trigger := s.Trigger.Load(); trigger != nil {
+		return trigger, nil
+	}
+	return nil, errNotArmed
+}
+
 // Met waits until a request has met the rule that was armed last.
 func Met() scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
-		trigger := s.Trigger.Load()
-		if trigger == nil {
-			return errNotArmed
+		trigger, err := armed(s)
+		if err != nil {
+			return err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, errNotMet)
 		defer cancel()
@@ -88,9 +96,9 @@ func Held() scenario.Step {
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
-		trigger := s.Trigger.Load()
-		if trigger == nil {
-			return errNotArmed
+		trigger, err := armed(s)
+		if err != nil {
+			return err
 		}
 		trigger.Pass()
 		return s.Mark("proxy", "let go: "+visible(trigger.Sent))
