@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -63,7 +64,8 @@ func benchCommand() *cobra.Command {
 		if err := checkLoad(plan); err != nil {
 			return cli.UsageError{Err: err}
 		}
-		c := client.Client{URL: plan.URL}
+		plan.URL = strings.TrimSuffix(plan.URL, "/")
+		c := client.Client{URL: plan.URL, HTTP: &http.Client{Timeout: cli.LongestCall}}
 		var err error
 		if plan.BuyerToken, err = readBuyerToken(buyer); err == nil && (admin.TokenFile != "" || restock) {
 			c, err = admin.Client()

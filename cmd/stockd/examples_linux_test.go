@@ -45,10 +45,10 @@ echo "$TOKEN" >token
 curl --retry 9 --retry-delay 1 --retry-connrefused localhost:8080/readyz
 for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d stock=100 localhost:8081/goods; done`
 	)
-	shop, lab := fmt.Sprintf(start, "stockd serve"), fmt.Sprintf(start, "STOCKD_LAB_ENABLED=true go run ./cmd/stocklab replica")
+	shop := fmt.Sprintf(start, "stockd serve")
 	return map[string]string{
-		"README.md": "", "docs/api.md": "", "docs/feed.md": "",
-		"docs/choosing.md": shop, "docs/reservations.md": shop, "docs/upgrades.md": shop, "docs/failpoints.md": lab,
+		"README.md": "", "docs/api.md": "", "docs/feed.md": "", "docs/failpoints.md": "",
+		"docs/choosing.md": shop, "docs/reservations.md": shop, "docs/upgrades.md": shop,
 	}
 }
 
@@ -66,6 +66,7 @@ func elsewhere() map[string]string {
 		"docs/growing.md":            "variables of topologies, which TestProveSalesOutliveAMember sets",
 		"docs/kubernetes.md":         "it needs a cluster: TestWhatTheChartStartsSells runs what the chart starts",
 		"docs/live.md":               "a page that runs until it is ended: TestAPageShowsASaleThatOversells runs it",
+		"docs/nginx.md":              "it needs the nginx of the reader: every test through nginx fills in the templates",
 		"docs/production.md":         "it needs the database and the files of the reader",
 	}
 }

@@ -106,8 +106,11 @@ func (f *form) lines(name string) (lines []stock.Line) {
 				return nil, false
 			}
 			lines[at].Quantity += line.Quantity
+			if len(lines) > stock.MaxLines {
+				return nil, false
+			}
 		}
-		return lines, len(lines) >= 1 && len(lines) <= stock.MaxLines
+		return lines, len(lines) > 0
 	})
 }
 

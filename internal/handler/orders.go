@@ -120,6 +120,13 @@ func (o orders) findBy(c *gin.Context, f *form) (any, error) {
 	} else {
 		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, userID)
 	}
+	if errors.Is(err, stock.ErrUnknownOrder) {
+		basket, err := o.options.Reservations.BasketOf(c.Request.Context(), key, userID)
+		if err != nil {
+			return nil, err
+		}
+		return basketBody(basket), nil
+	}
 	return o.body(order.Order, order.Durable), err
 }
 

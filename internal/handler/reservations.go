@@ -58,14 +58,20 @@ type reserved struct {
 
 // reserve serves POST /reservations: a purchase with a deadline.
 func (s sale) reserve(c *gin.Context) {
+	var asked time.Duration // or none: the time of a replica that is configured otherwise is as good
 	s.serve(c, func(f *form, p *stock.Purchase) {
 		p.TTL = f.ttl(s.options.TTL, s.options.LongestTTL)
+		if f.given("ttl") {
+			asked = p.TTL
+		}
 		p.Durable = stock.InSQL // it can be confirmed from then on
-	}, s.acceptReservation, "ttl")
+	}, func(ctx context.Context, c *gin.Context, _ stock.Purchase, o stock.Outcome) error {
+		return s.acceptReservation(ctx, c, asked, o)
+	}, "ttl")
 }
 
-func (s sale) acceptReservation(ctx context.Context, c *gin.Context, p stock.Purchase, o stock.Outcome) error {
-	held, err := s.options.Reservations.Accepted(ctx, p, o)
+func (s sale) acceptReservation(ctx context.Context, c *gin.Context, asked time.Duration, o stock.Outcome) error {
+	held, err := s.options.Reservations.Accepted(ctx, asked, o)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,10 @@ func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	if same != number || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("again it is answered with %s, and was %s at first", again.text, number)
 	}
+	// The other replica may be configured otherwise.
+	if got, same := a.reserve(t, "goods_id=1&user_id=u-1", http.StatusCreated, "Idempotency-Key", "k"); same != number {
+		t.Errorf("without a time of its own it is answered with %s", got.text)
+	}
 	for _, other := range []string{"/reservations?goods_id=1&user_id=u-1&ttl=61", "/deduct?goods_id=1&user_id=u-1"} {
 		if got := a.post(t, other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
 			t.Errorf("%s under its key is answered with %d %s", other, got.status, got.text)

@@ -23,6 +23,11 @@ func (s *Store) AgeBy(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// LooksForAllocation are the statements that look for one allocation among those of all items.
+func LooksForAllocation() map[string]string {
+	return map[string]string{"ItemsIn": readItemsIn, "HasAllocations": hasPlaces}
+}
+
 // SpoilTotals adds a sale to the totals that never was.
 func (s *Store) SpoilTotals(ctx context.Context) error {
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_total SET sold = sold + 1, orders = orders + 1`)

@@ -84,7 +84,7 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 			}
 			err = s.fault(ctx, "create the strategy of an item", tx.db.Create(own).Error)
 		}
-		if err != nil || units == 0 {
+		if err != nil {
 			return err
 		}
 		return tx.appendRestock(ctx, goodsID, units, units, requestID)

@@ -40,8 +40,6 @@ const (
 				SELECT id FROM tb_stock_ledger WHERE id > ? ORDER BY id LIMIT ?
 			) AS later
 		) AS numbered WHERE id = ? + n`
-
-	hasPlaces = `SELECT EXISTS (SELECT 1 FROM tb_stock_place WHERE place = ?)`
 )
 
 // Order finds an order of the ledger by its number; ok is false where there is none.

@@ -283,7 +283,13 @@ const (
 			WHEN ` + inUnitRows + ` THEN '` + InUnitRows + `' ELSE place END
 		FROM tb_stock_place WHERE goods_id = ? AND units > 0`
 
-	readItemsIn = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND units > 0`
+	// inPlace looks one row up for each item: an item may have thousands of rows, and none is in
+	// the order of the places.
+	inPlace = ` FROM tb_goods_stock AS g JOIN tb_stock_place AS p ON p.goods_id = g.goods_id AND p.place = ?`
+
+	readItemsIn = `SELECT p.goods_id` + inPlace + ` WHERE p.units > 0`
+
+	hasPlaces = `SELECT EXISTS (SELECT 1` + inPlace + `)`
 
 	takeFromPlace = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ?`
 

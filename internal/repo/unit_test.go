@@ -1,7 +1,10 @@
 package repo_test
 
 import (
+	"database/sql"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -162,4 +165,70 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 	if !limited(0, 0) || limited(0, 2) || limited(1, 0) {
 		t.Error("a bucket is sold from under another limit, or is there no more")
 	}
+}
+
+// What a replica asks all the time does not read the unit rows of every item.
+func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As(repo.InUnitRows)
+		const items, units = 3, 400
+		for item := range int64(items) {
+			if err := s.CreateGoods(t.Context(), item+1, 2*units, fmt.Sprint("create ", item)); err != nil {
+				t.Fatal(err)
+			}
+			if _, n, err := s.FillPool(t.Context(), item+1, units); err != nil || n != units {
+				t.Fatalf("%d unit rows are filled (%v), want %d", n, err, units)
+			}
+		}
+		db, _ := labtest.Connect(t, d)
+		defer db.Close()
+		if _, err := db.ExecContext(t.Context(), `ANALYZE TABLE tb_stock_place, tb_goods_stock`); err != nil {
+			t.Fatal(err)
+		}
+		for name, statement := range repo.LooksForAllocation() {
+			if read := plannedRows(t, db, statement, "redis-stock"); read > 10*items {
+				t.Errorf("%s plans to read %d rows where there are %d items", name, read, items)
+			}
+		}
+	})
+}
+
+// plannedRows adds up the rows that a server means to read for a statement.
+func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum int64) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `EXPLAIN `+statement, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(names, "rows")
+	if at < 0 {
+		t.Fatalf("the plan has no rows: %v", names)
+	}
+	for rows.Next() {
+		cells := make([]sql.NullString, len(names))
+		into := make([]any, len(names))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		if !cells[at].Valid {
+			continue // a step without a table
+		}
+		n, err := strconv.ParseInt(cells[at].String, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if err := rows.Err(); err != nil || sum == 0 {
+		t.Fatalf("the plan reads nothing (%v)", err)
+	}
+	return sum
 }

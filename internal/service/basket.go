@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,13 +79,35 @@ func (r *Reservations) Basket(ctx context.Context, number string) (SoldBasket, e
 	return SoldBasket{Number: number, Lines: lines}, err
 }
 
+// BasketOf finds the basket that a buyer's key has sold, as Basket does. The buyer may be empty.
+func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBasket, error) {
+	numbers := make(map[string]string, BasketTries) // by the request id of the first line
+	for try := range BasketTries {
+		number := BasketNumber(stock.BuyerKey(key, buyer), try)
+		numbers[lineKey(number, 0)] = number
+	}
+	held, err := r.store.Orders(ctx, slices.Collect(maps.Keys(numbers))...)
+	if err != nil {
+		return SoldBasket{}, err
+	}
+	for first := range held {
+		basket, err := r.Basket(ctx, numbers[first])
+		if !errors.Is(err, stock.ErrUnknownOrder) {
+			return basket, err
+		}
+	}
+	return SoldBasket{}, stock.ErrUnknownOrder
+}
+
+func lineKey(number string, line int) string { return stock.LineKey(number + "-" + strconv.Itoa(line+1)) }
+
 // sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.
 func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
 	numbers := make([]string, 0, len(lines))
 	for i, line := range lines {
 		p := stock.Purchase{
-			RequestID: stock.LineKey(number + "-" + strconv.Itoa(i+1)), Keyed: true, Number: fmt.Sprintf("%s-%d-%d", number, i+1, len(lines)),
-			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(),
+			RequestID: lineKey(number, i), Keyed: true, Number: fmt.Sprintf("%s-%d-%d", number, i+1, len(lines)),
+			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(), Durable: stock.InSQL, // it is confirmed next
 		}
 		outcome, err := hold(ctx, line.GoodsID, p)
 		if err == nil && outcome.Order.ID != p.Number {

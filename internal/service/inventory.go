@@ -117,13 +117,18 @@ func (i *Inventory) restockOnce(ctx context.Context, goodsID, units int64, key s
 // Recall moves the units of an item from the allocations of strategies back into its row,
 // but for those of pending orders. A strategy that keeps an allocation takes units again
 // with its next purchase. stock.ErrBackendUnavailable: a backend that holds units does not
-// answer, and the others' units are back. Where ctx ends, the recall goes on. Recalling
+// answer, and the others' units are back. Where ctx ends, the recall goes on, and the error is
+// stock.ErrUnknownOutcome. Recalling
 // again is safe in every case.
 func (i *Inventory) Recall(ctx context.Context, goodsID int64) (RecalledItem, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return RecalledItem{}, err
 	}
-	return i.catalogue.recalls.recall(ctx, goodsID, "")
+	recalled, err := i.catalogue.recalls.recall(ctx, goodsID, "")
+	if ctx.Err() != nil && err != nil {
+		err = fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+	}
+	return recalled, err
 }
 
 // SetLimit sets how many units of an item one buyer may have, 0 to stock.MaxPerUser; 0

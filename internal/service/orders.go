@@ -25,40 +25,51 @@ func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, er
 
 // OrderOf finds the order of a buyer's key, as Order does. The buyer may be empty.
 func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrder, error) {
-	own := func(orders map[string]stock.Order) (stock.Order, bool) {
-		for _, id := range stock.StoredIDs(stock.BuyerKey(key, buyer)) {
-			if order, ok := orders[id]; ok && order.Kind == stock.Deduction && order.UserID == buyer {
-				return order, true
-			}
-		}
-		return stock.Order{}, false
-	}
-	ids := stock.StoredIDs(stock.BuyerKey(key, buyer))
 	return c.find(ctx,
+		func() (stock.Order, bool, error) { return c.written(ctx, key, buyer) },
 		func() (stock.Order, bool, error) {
-			orders, err := c.requests.get(ctx, ids...)
-			order, ok := own(orders)
-			return order, ok, err
-		},
-		func() (stock.Order, bool, error) {
-			orders, err := c.findPending(ctx, ids)
-			order, ok := own(orders)
+			orders, err := c.findPending(ctx, stock.StoredIDs(stock.BuyerKey(key, buyer)))
+			order, ok := under(orders, key, buyer)
 			return order, ok, err
 		})
+}
+
+// written finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
+func (c *Catalogue) written(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
+	orders, err := c.requests.get(ctx, stock.StoredIDs(stock.BuyerKey(key, buyer))...)
+	order, ok := under(orders, key, buyer)
+	if ok && order.Kind == stock.Hold {
+		return c.store.Order(ctx, order.ID)
+	}
+	return order, ok, err
+}
+
+// under finds what a buyer's key has bought or reserved.
+func under(orders map[string]stock.Order, key, buyer string) (stock.Order, bool) {
+	for _, id := range stock.StoredIDs(stock.BuyerKey(key, buyer)) {
+		order, ok := orders[id]
+		if ok && order.UserID == buyer && (order.Kind == stock.Deduction || order.Kind == stock.Hold) {
+			return order, true
+		}
+	}
+	return stock.Order{}, false
 }
 
 // ErrSeveralBuyers reports that a key alone is ambiguous.
 var ErrSeveralBuyers = errors.New("several buyers have orders under this key")
 
 // OrderOfAny finds the order of a key, of a purchase without a buyer before others, and
-// else that of its only buyer: a pending one only without a buyer. ErrSeveralBuyers: there
+// else that of its only buyer: a pending one and a reservation only without a buyer. ErrSeveralBuyers: there
 // are orders of more than one.
 func (c *Catalogue) OrderOfAny(ctx context.Context, key string) (AcceptedOrder, error) {
 	return c.find(ctx,
 		func() (stock.Order, bool, error) {
 			orders, err := c.store.OrdersOfKey(ctx, key, 2)
-			if err != nil || len(orders) == 0 {
+			if err != nil {
 				return stock.Order{}, false, err
+			}
+			if len(orders) == 0 {
+				return c.written(ctx, key, "") // a reservation
 			}
 			if len(orders) > 1 && orders[0].RequestID != key {
 				return stock.Order{}, false, ErrSeveralBuyers

@@ -116,7 +116,7 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	}()
 	<-allocator.asked
 	leave()
-	if err := <-answered; !errors.Is(err, context.Canceled) {
+	if err := <-answered; !errors.Is(err, context.Canceled) || !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the caller that left is answered with %v", err)
 	}
 	close(allocator.let)

@@ -63,15 +63,15 @@ func (r *Reservations) Read(ctx context.Context, number string) (stock.Reservati
 	return r.store.Reservation(ctx, number)
 }
 
-// Accepted is the reservation of a purchase that was accepted, now or earlier.
-// stock.ErrKeyReused: it was to be held for another time. stock.ErrUnknownOutcome: it was
+// Accepted is the reservation of a purchase that was accepted, now or earlier, and that asked for
+// this time, or for none. stock.ErrKeyReused: it was to be held for another time. stock.ErrUnknownOutcome: it was
 // accepted, and cannot be read.
-func (r *Reservations) Accepted(ctx context.Context, p stock.Purchase, outcome stock.Outcome) (stock.Reservation, error) {
+func (r *Reservations) Accepted(ctx context.Context, asked time.Duration, outcome stock.Outcome) (stock.Reservation, error) {
 	held, err := r.store.Reservation(ctx, outcome.Order.ID)
 	if err != nil {
 		return held, fmt.Errorf("%w: the units are held: %w", stock.ErrUnknownOutcome, err)
 	}
-	if held.TTL != p.TTL {
+	if asked != 0 && held.TTL != asked {
 		return held, stock.ErrKeyReused
 	}
 	return held, nil

@@ -201,13 +201,12 @@ func TestAReservationIsHeldAsLongAsItAsksForAndNoLongerThanTheLongest(t *testing
 	if err != nil || outcome.Rejected != nil {
 		t.Fatal(err, outcome.Rejected)
 	}
-	for ttl, want := range map[time.Duration]error{10 * time.Minute: nil, 9 * time.Minute: stock.ErrKeyReused, 11 * time.Minute: stock.ErrKeyReused} {
-		p.TTL = ttl
-		if r, err := all[0].Accepted(t.Context(), p, outcome); !errors.Is(err, want) || r.Number != outcome.Order.ID || r.Quantity != 3 {
+	for ttl, want := range map[time.Duration]error{10 * time.Minute: nil, 0: nil, 9 * time.Minute: stock.ErrKeyReused, 11 * time.Minute: stock.ErrKeyReused} {
+		if r, err := all[0].Accepted(t.Context(), ttl, outcome); !errors.Is(err, want) || r.Number != outcome.Order.ID || r.Quantity != 3 {
 			t.Errorf("asked to be held for %s it is %+v, %v; want %v", ttl, r, err, want)
 		}
 	}
-	if _, err := all[0].Accepted(t.Context(), p, stock.Outcome{}); !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, stock.ErrUnknownReservation) {
+	if _, err := all[0].Accepted(t.Context(), p.TTL, stock.Outcome{}); !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, stock.ErrUnknownReservation) {
 		t.Errorf("one that cannot be read: %v, want %v with the cause", err, stock.ErrUnknownOutcome)
 	}
 	for _, c := range []struct{ ttl, held time.Duration }{{30 * time.Minute, 30 * time.Minute}, {2 * time.Hour, time.Hour}} {

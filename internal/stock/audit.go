@@ -4,7 +4,7 @@ package stock
 // an update; the row can.
 type Audit struct {
 	GoodsID int64 `json:"goods_id"`
-	// Stock is the stock of the row.
+	// Stock is what is in the row and in allocations.
 	Stock int64 `json:"stock"`
 	// Initial is the sum of all restocks, the first included.
 	Initial int64 `json:"initial"`

@@ -113,6 +113,13 @@ func (c Client) SwitchOn(ctx context.Context, strategy string) error {
 	return c.turn(ctx, strategy, map[string]any{"enabled": true})
 }
 
+// turned is the answer to a switch.
+type turned struct {
+	Name string `json:"name"`
+}
+
+func (t *turned) id() string { return t.Name }
+
 func (c Client) turn(ctx context.Context, strategy string, to any) error {
-	return c.do(ctx, call{method: http.MethodPut, url: c.AdminURL + strategyPath(strategy), token: c.Token, body: to})
+	return c.do(ctx, call{method: http.MethodPut, url: c.AdminURL + strategyPath(strategy), token: c.Token, body: to, into: new(turned)})
 }

@@ -5,7 +5,9 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +63,7 @@ func TestAnAnswerArrivesWhole(t *testing.T) {
 			heldJSON, func(c client.Client) (any, error) { return c.Reserve(t.Context(), client.Purchase{RequestID: "k"}, 0) }, reserved,
 		},
 		"a step of a reservation": {heldJSON, func(c client.Client) (any, error) { return c.Confirm(t.Context(), "a", "p") }, held},
-		"a return":                {`{"quantity": 2}`, func(c client.Client) (any, error) { return c.Return(t.Context(), "o", 0, "k") }, int64(2)},
+		"a return":                {`{"order_id": "o", "quantity": 2}`, func(c client.Client) (any, error) { return c.Return(t.Context(), "o", 0, "k") }, int64(2)},
 		"an order":                {orderJSON, func(c client.Client) (any, error) { return c.Order(t.Context(), "o") }, order},
 		"an order of a page": {
 			`{"orders": [` + orderJSON + `], "next": "9"}`,
@@ -115,6 +117,11 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"a basket":      func() error { _, err := c.Buy(t.Context(), client.Basket{}); return err },
 		"a reservation": func() error { _, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, 0); return err },
 		"a payment":     func() error { _, err := c.Confirm(t.Context(), "a", "p"); return err },
+		"a new item":    func() error { _, err := c.Create(t.Context(), 7, 1, ""); return err },
+		"a restock":     func() error { _, err := c.Restock(t.Context(), 7, 1, ""); return err },
+		"a limit":       func() error { _, err := c.Limit(t.Context(), 7, 1); return err },
+		"a return":      func() error { _, err := c.Return(t.Context(), "o", 1, ""); return err },
+		"a switch":      func() error { return c.SwitchOff(t.Context(), "naive", "it oversells") },
 	} {
 		if err := call(); !errors.Is(err, client.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v, want an unknown outcome", name, err)
@@ -123,12 +130,58 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"an order":            func() error { _, err := c.Order(t.Context(), "o"); return err },
 		"the order of a key":  func() error { _, err := c.OrderByRequest(t.Context(), "k"); return err },
+		"an item":             func() error { _, err := c.Goods(t.Context(), 7); return err },
 		"a basket that was":   func() error { _, err := c.Basket(t.Context(), "o"); return err },
 		"a reservation's":     func() error { _, err := c.Reservation(t.Context(), "a"); return err },
 		"a page of the order": func() error { return firstOf(c.Orders(t.Context(), client.Pages{})) },
 	} {
 		if err := call(); !errors.Is(err, client.ErrUnavailable) {
 			t.Errorf("%s: %v, want unavailable", name, err)
+		}
+	}
+}
+
+// net/http would follow it with a GET, whose answer is an item that has no limit.
+func TestARedirectOfAWriteIsAFailure(t *testing.T) {
+	asked := ""
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked += r.Method + " " + r.URL.Path + "\n"
+		_, _ = io.WriteString(w, `{"goods_id": 7, "name": "naive"}`)
+	}))
+	defer elsewhere.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusPermanentRedirect} {
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, status)
+		}))
+		c := client.Client{URL: front.URL, AdminURL: front.URL, Token: "secret"}
+		for name, call := range map[string]func() error{
+			"a limit":  func() error { _, err := c.Limit(t.Context(), 7, 1); return err },
+			"a choice": func() error { _, err := c.Choose(t.Context(), 7, client.Choice{Strategy: "naive"}); return err },
+			"a switch": func() error { return c.SwitchOn(t.Context(), "naive") },
+			"an item":  func() error { _, err := c.Goods(t.Context(), 7); return err },
+		} {
+			if err := call(); err == nil || asked != "" {
+				t.Errorf("%d of %s: %v, and elsewhere is asked for %q", status, name, err, asked)
+			}
+		}
+		front.Close()
+	}
+}
+
+// A part of a second is not nothing, which is as long as stockd likes.
+func TestUnitsAreHeldForWholeSecondsRoundedUp(t *testing.T) {
+	var body string
+	c := over(func(r *http.Request) (*http.Response, error) {
+		content, err := io.ReadAll(r.Body)
+		body = string(content)
+		return reply(http.StatusOK, `{"reservation_id": "a"}`), err
+	})
+	for ttl, want := range map[time.Duration]string{0: "", time.Nanosecond: `"ttl":1}`, 1500 * time.Millisecond: `"ttl":2}`, 2 * time.Second: `"ttl":2}`} {
+		if _, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, ttl); err != nil || !strings.Contains(body, want) || want == "" && strings.Contains(body, "ttl") {
+			t.Errorf("%s is sent as %s (%v)", ttl, body, err)
+		}
+		if _, err := c.Extend(t.Context(), "a", ttl); err != nil || !strings.Contains(body, want) {
+			t.Errorf("%s more is sent as %s (%v)", ttl, body, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		if sent != want {
 			t.Errorf("sent\n%s, want\n%s", sent, want)
 		}
-		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c"}`
+		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c", "goods_id": 7, "name": "s"}`
 		if err := call(c); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}

@@ -9,7 +9,8 @@
 //  2. A call that was sent and not answered is ErrOutcomeUnknown with the request id under which
 //     the same purchase finds out. A call that only reads is ErrUnavailable.
 //  3. Orders follows the ledger page by page until ctx ends, and ends with the first failure.
-//  4. The token of the admin is sent to the admin API alone.
+//  4. The token of the admin is sent to the admin API alone. A redirect is a failure: what it
+//     names gets neither a call nor a token.
 package client
 
 import (
@@ -61,6 +62,13 @@ type Goods struct {
 	Fenced   *bool  `json:"fenced"`
 	// MaxQuantity is the most units of one purchase; nil means as configured.
 	MaxQuantity *int64 `json:"max_quantity"`
+}
+
+func (g *Goods) id() string {
+	if g.ID == 0 {
+		return ""
+	}
+	return strconv.FormatInt(g.ID, 10)
 }
 
 // Goods reads an item. It may return ErrUnknownGoods.

@@ -341,7 +341,7 @@ func TestTheAdminTokenIsSentToTheAdminAPIAlone(t *testing.T) {
 	note := func(name string) *stub {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
 			said.Store(name+" "+r.Header.Get("Authorization"), true)
-			_, _ = io.WriteString(w, `{"order_id": "o"}`)
+			_, _ = io.WriteString(w, `{"order_id": "o", "goods_id": 1, "name": "naive"}`)
 		})
 	}
 	c := client.Client{URL: note("buyers").URL, AdminURL: note("owner").URL, Token: "secret"}

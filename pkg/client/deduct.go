@@ -97,8 +97,11 @@ func (p Purchase) body(ttl time.Duration) any {
 		Group *bool `json:"group,omitempty"`
 		Fence *bool `json:"fence,omitempty"`
 		TTL   int64 `json:"ttl,omitempty"`
-	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced), int64(ttl / time.Second)}
+	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced), wholeSeconds(ttl)}
 }
+
+// wholeSeconds rounds up: a part of one must not become 0, which is as stockd has it.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func modifier(on, off bool) *bool {
 	if !on && !off {

@@ -41,7 +41,7 @@ const (
 	Expired   = "expired"
 )
 
-// Reserve holds the units of a purchase for ttl, in whole seconds; 0 is as stockd has it. The
+// Reserve holds the units of a purchase for ttl, rounded up to seconds; 0 is as stockd has it. The
 // purchase's Durable must be empty. Failures are those of Deduct.
 func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (held Reservation, err error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
@@ -73,10 +73,10 @@ func (c Client) Release(ctx context.Context, id string) (Reservation, error) {
 	return c.step(ctx, c.URL+reservationPath(id)+"/release", c.BuyerToken, c.Header, nil)
 }
 
-// Extend holds a reservation for ttl from now on, in whole seconds, as far as stockd allows it.
+// Extend holds a reservation for ttl from now on, rounded up to seconds, as far as stockd allows it.
 // ErrReservationExpired, ErrReservationReleased, ErrReservationConfirmed: nothing was changed.
 func (c Client) Extend(ctx context.Context, id string, ttl time.Duration) (Reservation, error) {
-	return c.step(ctx, c.URL+reservationPath(id)+"/extend", c.BuyerToken, c.Header, map[string]int64{"ttl": int64(ttl / time.Second)})
+	return c.step(ctx, c.URL+reservationPath(id)+"/extend", c.BuyerToken, c.Header, map[string]int64{"ttl": wholeSeconds(ttl)})
 }
 
 func (c Client) step(ctx context.Context, to, token string, more http.Header, body any) (held Reservation, err error) {
@@ -87,22 +87,28 @@ func (c Client) step(ctx context.Context, to, token string, more http.Header, bo
 	return held, err
 }
 
+// returned is the answer to a return.
+type returned struct {
+	OrderID  string `json:"order_id"`
+	Quantity int64  `json:"quantity"`
+}
+
+func (r *returned) id() string { return r.OrderID }
+
 // Return gives units of an order back, all that are left of it where units is 0, on the admin
 // API, and returns how many. Under a requestID it happens once; if it is empty, one is generated.
 // ErrUnknownOrder, ErrOrderReturned: nothing came back.
-func (c Client) Return(ctx context.Context, orderID string, units int64, requestID string) (back int64, err error) {
-	var returned struct {
-		Quantity int64 `json:"quantity"`
-	}
+func (c Client) Return(ctx context.Context, orderID string, units int64, requestID string) (came int64, err error) {
+	var back returned
 	body := make(map[string]int64)
 	if units != 0 {
 		body["quantity"] = units
 	}
 	err = c.do(ctx, call{
 		method: http.MethodPost, url: c.AdminURL + "/orders/" + url.PathEscape(orderID) + "/return", token: c.Token,
-		requestID: cmp.Or(requestID, rand.Text()), body: body, into: &returned,
+		requestID: cmp.Or(requestID, rand.Text()), body: body, into: &back,
 	})
-	return returned.Quantity, err
+	return back.Quantity, err
 }
 
 func reservationPath(id string) string { return "/reservations/" + url.PathEscape(id) }

@@ -22,7 +22,7 @@ type call struct {
 	more        http.Header
 	body        any // nil: none
 	requestID   string
-	into        any   // nil: the answer is ignored
+	into        any
 	replayed    *bool // set where the answer is that of an earlier request; nil: ignored
 }
 
@@ -96,7 +96,9 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 		request.GetBody = nil // net/http would send a call with a key again after its connection broke, by itself
 	}
 	call.prepare(request)
-	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
+	sender := *cmp.Or(c.HTTP, http.DefaultClient)
+	sender.CheckRedirect = stay
+	response, err := sender.Do(request)
 	switch {
 	case err != nil && !connected:
 		return fmt.Errorf("stockd: %w: %w", errUnsent, err)
@@ -110,6 +112,9 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 	}
 	return call.read(response, answer)
 }
+
+// stay follows no redirect: net/http would make a GET of a PATCH, and send tokens to another port.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (k call) prepare(request *http.Request) {
 	maps.Copy(request.Header, k.more)
@@ -144,14 +149,12 @@ func (k call) read(response *http.Response, answer []byte) error {
 		}
 		return problem
 	}
-	if k.into != nil {
-		err := json.Unmarshal(answer, k.into)
-		if named, ok := k.into.(interface{ id() string }); err == nil && ok && named.id() == "" {
-			err = errors.New("it has no id: is it a stockd's?")
-		}
-		if err != nil {
-			return k.lost(fmt.Errorf("read the answer: %w", err))
-		}
+	err := json.Unmarshal(answer, k.into)
+	if named, ok := k.into.(interface{ id() string }); err == nil && ok && named.id() == "" {
+		err = errors.New("it has no id: is it a stockd's?")
+	}
+	if err != nil {
+		return k.lost(fmt.Errorf("read the answer: %w", err))
 	}
 	if k.replayed != nil {
 		*k.replayed = response.Header.Get("Idempotency-Replayed") == "true"

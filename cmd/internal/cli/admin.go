@@ -14,9 +14,9 @@ import (
 	"github.com/stockd/stockd/pkg/client"
 )
 
-// longestCall ends a call of the admin API that is not answered, such as by a server that is
-// stopped. A full audit takes up to audit.timeout.
-const longestCall = 2 * time.Minute
+// LongestCall ends a call that is not answered, such as by a server that is stopped. A full audit
+// takes up to audit.timeout.
+const LongestCall = 2 * time.Minute
 
 // Admin is the admin API of a running stockd, as flags give it.
 type Admin struct{ URL, TokenFile, caFile string }
@@ -48,12 +48,9 @@ func (a *Admin) Client() (client.Client, error) {
 			return client.Client{}, fmt.Errorf("--ca-file: %w", err)
 		}
 	}
-	sender := &http.Client{Transport: bearer{transport, token}, CheckRedirect: stay, Timeout: longestCall}
+	sender := &http.Client{Transport: bearer{transport, token}, Timeout: LongestCall}
 	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: sender}, nil
 }
-
-// stay follows no redirect: another host must not get the token.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // bearer sends the token with every request.
 type bearer struct {

@@ -47,7 +47,7 @@ func TestEveryCallOfTheAdminAPIHasTheToken(t *testing.T) {
 	var asked []string
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
-		_, _ = fmt.Fprint(w, `{}`)
+		_, _ = fmt.Fprint(w, `{"goods_id": 7}`)
 	})
 	plain, encrypted := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
 	encrypted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)

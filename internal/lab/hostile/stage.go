@@ -70,7 +70,7 @@ func environment(config string) []string {
 	}
 }
 
-// limits are those that docs/compose.md gives a shop for one address.
+// limits are those that docs/production.md gives a shop for one address.
 func limits() nginx.Limits {
 	return nginx.Limits{
 		Rate: 50, Burst: 100, Connections: 50, ConnectionRate: 20, AllConnections: 2000, AllConnectionRate: 1000, HideUpstream: true,
