@@ -165,7 +165,7 @@ func TestABenchBuysAsTheBuyerOfAToken(t *testing.T) {
 		t.Errorf("%+v, want 20 sold", run)
 	}
 	for _, args := range [][]string{{}, {"--buyer-token-file", token + ".gone"}} {
-		status, _, errOut := stockd(append([]string{"bench", "--url", r.URL, "--requests", "5"}, args...)...)
+		status, _, errOut := stockd(append([]string{"bench", "--url", r.URL + "/", "--requests", "5"}, args...)...)
 		if want := map[int]string{0: "none of 5 requests was sold: 5 × unauthorized", 2: "--buyer-token-file"}[len(args)]; status == cli.OK || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit status %d and %q, want %q", args, status, errOut, want)
 		}

@@ -97,6 +97,9 @@ func clientFinds(t *testing.T, c client.Client) {
 func clientOwns(t *testing.T, c client.Client) {
 	t.Helper()
 	for range 2 { // each happens once
+		if goods, err := c.Create(t.Context(), 11, 0, "create-11"); err != nil || goods.ID != 11 || goods.Stock != 0 {
+			t.Errorf("created without units: %+v (%v)", goods, err)
+		}
 		if goods, err := c.Create(t.Context(), 7, 5, "create-7"); err != nil || goods.ID != 7 || goods.Stock < 5 {
 			t.Errorf("created %+v (%v)", goods, err)
 		}

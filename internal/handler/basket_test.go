@@ -61,7 +61,8 @@ func (a api) left(t *testing.T, want map[int64]int64) {
 func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveItems(t, d, map[int64]int64{2: 5, 3: 1})
-		sold := a.order(t, "", `{"lines": [{"goods_id": 3}, {"goods_id": 1, "quantity": 2}, {"goods_id": 2, "quantity": 1}, {"goods_id": 1}], "user_id": "ann"}`)
+		sold := a.order(t, "", `{"lines": [{"goods_id": 3}, {"goods_id": 1, "quantity": 2}, {"goods_id": 2, "quantity": 1}, {"goods_id": 1}], "user_id": "ann"}`,
+			"Idempotency-Key", "basket")
 		lines, _ := sold.body["lines"].([]any)
 		if sold.status != http.StatusCreated || len(lines) != 3 || !strings.Contains(fmt.Sprint(lines[0]), "goods_id:1") || !strings.Contains(fmt.Sprint(lines[0]), "quantity:3") {
 			t.Fatalf("a basket of three items is answered with %d %s", sold.status, sold.text)
@@ -80,6 +81,19 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 		number := fmt.Sprint(sold.body["order_id"])
 		if order := a.get(t, "/orders/"+number+"-2-3"); order.status != http.StatusOK || order.body["goods_id"] != 2.0 {
 			t.Errorf("its second line is the order %s", order.text)
+		}
+		for what, answer := range map[string]answer{
+			"without its user":  a.get(t, "/orders?request_id=basket"),
+			"of another user":   a.get(t, "/orders?request_id=basket&user_id=bob"),
+			"by another key":    a.get(t, "/orders?request_id=bask&user_id=ann"),
+			"of all, the admin": a.asAdmin(t, http.MethodGet, "/orders?request_id=basket", "", http.StatusNotFound),
+		} {
+			if answer.problem() != "unknown-order" {
+				t.Errorf("the basket under a key is found %s: %s", what, answer.text)
+			}
+		}
+		if found := a.get(t, "/orders?request_id=basket&user_id=ann"); found.text != sold.text {
+			t.Errorf("the basket under its key is answered with %d %s", found.status, found.text)
 		}
 		if whole := a.get(t, "/orders/"+number); whole.status != http.StatusOK || whole.text != sold.text {
 			t.Errorf("the basket is found as %d %s, want %s", whole.status, whole.text, sold.text)
@@ -127,6 +141,9 @@ func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
 			if got := a.order(t, "", other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
 				t.Errorf("%s under the key is answered with %d %s", other, got.status, got.text)
 			}
+		}
+		if found := a.get(t, "/orders?request_id=k"); found.text != first.text {
+			t.Errorf("what was rejected three times and is sold now is found as %d %s", found.status, found.text)
 		}
 		a.left(t, map[int64]int64{1: 9, 2: 0})
 	})

@@ -117,11 +117,22 @@ func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	if got := a.post(t, "/reservations?goods_id=1", "Idempotency-Key", "bought"); got.problem() != "key-reused" {
 		t.Errorf("a reservation under the key of a purchase is answered with %s", got.text)
 	}
+	held := a.get(t, "/orders?request_id=k&user_id=u-1")
 	a.post(t, "/reservations/"+number+"/release")
+	if released := a.get(t, "/orders?request_id=k&user_id=u-1"); held.problem() != "unknown-order" || released.problem() != "unknown-order" {
+		t.Errorf("what was never sold is found as %s and %s", held.text, released.text)
+	}
+	_, paid := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated, "Idempotency-Key", "paid")
+	a.post(t, "/reservations/"+paid+"/confirm?payment_reference=p")
+	for _, found := range []answer{a.get(t, "/orders?request_id=paid"), a.asAdmin(t, http.MethodGet, "/orders?request_id=paid", "", http.StatusOK)} {
+		if found.body["order_id"] != paid {
+			t.Errorf("what was reserved under a key and paid is found as %d %s", found.status, found.text)
+		}
+	}
 	if after, _ := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k"); after.body["state"] != "released" {
 		t.Errorf("a repeated one that was released is answered with %s", after.text)
 	}
-	a.audit(t, map[string]float64{"stock": 9, "held": 0, "sold": 1})
+	a.audit(t, map[string]float64{"stock": 8, "held": 0, "sold": 2})
 }
 
 //contract:api.returnOrder Without quantity

@@ -184,8 +184,14 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 		if err := s.CreateGoods(t.Context(), 3, 0, "none"); err != nil {
 			t.Fatal(err)
 		}
-		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 0 {
-			t.Errorf("of an item without units the ledger has %+v (%v)", rows, err)
+		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 1 || rows["none"].GoodsID != 3 || rows["none"].Quantity != 0 {
+			t.Errorf("of an item without units the ledger has %+v (%v), want its key", rows, err)
+		}
+		if err := s.CreateGoods(t.Context(), 4, 0, "none"); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("another one without units under the same request id: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		if audit, err := s.AuditInFull(t.Context(), 3); err != nil || !audit.Clean || audit.Initial != 0 {
+			t.Errorf("audit of an item without units is %+v (%v)", audit, err)
 		}
 		if _, err := s.Audit(t.Context(), 2); !errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("audit of an unknown item: %v, want %v", err, stock.ErrUnknownGoods)

@@ -60,7 +60,8 @@ func (c Client) OrderByRequest(ctx context.Context, requestID string) (Order, er
 	return c.OrderOf(ctx, Purchase{RequestID: requestID})
 }
 
-// OrderOf finds the order of a purchase by its RequestID and its UserID. It never buys.
+// OrderOf finds the order of a purchase by its RequestID and its UserID. It never buys. Of a basket
+// it has OrderID and CreatedAt alone.
 // ErrUnknownOrder: there is none, but a recent purchase may still be accepted until its time limit.
 // ErrUnavailable: it is unknown whether the order exists.
 func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error) {
