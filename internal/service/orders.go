@@ -38,10 +38,13 @@ func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrd
 func (c *Catalogue) written(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
 	orders, err := c.requests.get(ctx, stock.StoredIDs(stock.BuyerKey(key, buyer))...)
 	order, ok := under(orders, key, buyer)
-	if ok && order.Kind == stock.Hold {
-		return c.store.Order(ctx, order.ID)
+	if !ok || order.Kind != stock.Hold {
+		return order, ok, err
 	}
-	return order, ok, err
+	final := stock.FinalKey(order.ID)
+	orders, err = c.requests.get(ctx, final)
+	order = orders[final]
+	return order, order.Kind == stock.Confirmation, err
 }
 
 // under finds what a buyer's key has bought or reserved.

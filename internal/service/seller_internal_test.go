@@ -479,7 +479,10 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 // pending has no buyer.
 func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
-	c := &Catalogue{store: store, outbox: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}}}
+	c := &Catalogue{
+		store: store, requests: sharedIn(store.Orders, 100),
+		outbox: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}},
+	}
 	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
 		t.Fatal(err)
 	}
