@@ -35,7 +35,7 @@ const (
 // sqlPool is what the locks of one replica have on a database.
 func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
-	pool, dialect, err := d.Pool(connections, time.Second)
+	pool, dialect, err := d.Pool(connections, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
