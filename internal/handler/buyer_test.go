@@ -168,6 +168,11 @@ func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
 			}
 		}
 	}
+	for _, asked := range []string{path, "/reservations/none"} { // which of them exists is not said
+		if got := a.as(t, http.MethodGet, asked, "Authorization", mine+"x"); got.problem() != "unauthorized" {
+			t.Errorf("with a forged token %s is answered with %d %s", asked, got.status, got.text)
+		}
+	}
 	if got := a.bought(t, path+"/release", "Authorization", mine); got.status != http.StatusOK {
 		t.Errorf("its buyer is answered with %d %s", got.status, got.text)
 	}

@@ -99,11 +99,14 @@ func (o reservations) read(c *gin.Context) (any, error) {
 // find finds the reservation of a request. A verified buyer finds its own alone. Where buyers
 // are not verified, the number, which cannot be guessed, is all that is asked for.
 func (o reservations) find(c *gin.Context) (stock.Reservation, error) {
-	r, err := o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
-	if err != nil || o.isForAll() {
-		return r, err
+	if o.isForAll() {
+		return o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
 	}
-	verified, err := o.options.buyerOf(c.Request, "")
+	verified, err := o.options.buyerOf(c.Request, "") // first: who may not ask learns nothing
+	if err != nil {
+		return stock.Reservation{}, err
+	}
+	r, err := o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
 	if err == nil && r.UserID != verified.ID {
 		err = fmt.Errorf("%w: %q", stock.ErrUnknownReservation, c.Param("id"))
 	}
