@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -48,5 +49,44 @@ func TestALatencyWithoutBoundIsCounted(t *testing.T) {
 	r := merge([]*tally{of}, time.Hour)
 	if r.Latency.TotalCount() != 2 || r.Latency.Max() < (4*time.Minute).Microseconds() || r.Latency.Min() > 1 || r.SaleLatency.TotalCount() != 1 {
 		t.Errorf("%d latencies of %d to %d us, and %d of sales", r.Latency.TotalCount(), r.Latency.Min(), r.Latency.Max(), r.SaleLatency.TotalCount())
+	}
+}
+
+// The status of a reservation without its number is none, and an order that names one is an order.
+func TestASaleIsAnAnswerWithItsNumber(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   Answer
+	}{
+		{fasthttp.StatusCreated, `{"reservation_id": "r", "order_id": "o"}`, Answer{Kind: Sold, Order: "r"}},
+		{fasthttp.StatusCreated, `{"order_id": "o"}`, Answer{Kind: Failed, Problem: "http-201"}},
+		{fasthttp.StatusOK, `{"reservation_id": "r", "order_id": "o"}`, Answer{Kind: Sold, Order: "o"}},
+		{fasthttp.StatusOK, `{"reservation_id": "r"}`, Answer{Kind: Failed, Problem: "http-200"}},
+	} {
+		if got := read(c.status, []byte(c.body)); got != c.want {
+			t.Errorf("%d %s is %+v, want %+v", c.status, c.body, got, c.want)
+		}
+	}
+}
+
+// A run that ends sends none of the requests that wait, and leaves nothing locked.
+func TestARequestThatWaitsIsNotSentAfterTheEnd(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	s := schedule{plan: Plan{Rate: 1e-3}, start: time.Now()}
+	if _, ok := s.next(ctx); !ok {
+		t.Error("the first request is not due at once")
+	}
+	time.AfterFunc(10*time.Millisecond, end)
+	if due, ok := s.next(ctx); ok {
+		t.Errorf("the second request is sent, due at %s", due)
+	}
+	var g gate
+	g.pass(ctx, func() Kind {
+		t.Error("a request is sent after the end")
+		return Sold
+	})
+	if !g.mu.TryLock() {
+		t.Error("the gate is locked after the end")
 	}
 }

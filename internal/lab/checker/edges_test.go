@@ -131,6 +131,9 @@ func TestASaleThatRejectedWhatWasLeftIsNotSoldOut(t *testing.T) {
 	h := of(sold(0, 1, quantity(3)), rejected(1, 2, quantity(4)), audit(2, 5, 3, 1))
 	judge(t, []row{{"rejected while left", checker.SoldOut(3), h, false, map[string]float64{"undersold_units": 2}}})
 	says(t, checker.SoldOut(3), h, "; 2 units rejected while they were in stock")
+	if f := checker.SoldOut(11)(of(audit(1, 10, 9, 9))); strings.Contains(f.Says, "rejected") {
+		t.Errorf("where none was rejected it says %q", f.Says)
+	}
 	judge(t, []row{{"rejected once it was sold out", checker.SoldOut(3), of(sold(0, 1, quantity(3)), rejected(1, 2, quantity(2)), history.Audit{At: at(9), Audit: stock.Audit{GoodsID: 7, Initial: 3, Sold: 3, Orders: 1}}), true, nil}})
 	// The row agrees, and the ledger does not.
 	hidden := of(rejected(0, 1), history.Audit{At: at(9), Audit: stock.Audit{GoodsID: 7, Stock: 0, Initial: 5, Sold: 5, Orders: 5}})
