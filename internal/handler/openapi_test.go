@@ -42,8 +42,8 @@ func serveAll(t *testing.T) api {
 	}
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
-	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
 	a.ownerKeyed(t, usedKey, "/orders/3/return?quantity=2")
 	a.reserveAll(t)
