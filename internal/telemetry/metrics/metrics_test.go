@@ -118,6 +118,21 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
 
+// The alert about long waits compares with the last bucket: it knows where the buckets end.
+func TestTheAlertAboutWaitsKnowsTheLastBucket(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Strategy("redis-lua").Waited(45 * time.Second)
+	buckets := about(scrape(t, m), "stockd_lock_wait_seconds_bucket")
+	if len(buckets) < 3 || !strings.Contains(buckets[len(buckets)-3], `le="30"} 0`) {
+		t.Fatalf("a wait of 45s is counted in %q", buckets)
+	}
+	last := regexp.MustCompile(`le="(.*)"`).FindStringSubmatch(buckets[len(buckets)-2])[1]
+	rules, err := os.ReadFile("../../../deploy/stockd.rules.yml")
+	if want := "clamp_max(min(stockd_config_lock_wait_seconds), " + last + ")"; err != nil || !strings.Contains(string(rules), want) {
+		t.Errorf("no rule has %q (%v)", want, err)
+	}
+}
+
 // An alert compares with a series from the start: what has not happened yet is 0.
 func TestWhatHasNotHappenedIsZero(t *testing.T) {
 	m := metrics.New(metrics.Build{Replica: "r", Version: "v", Commit: "c", GoVersion: "g"})

@@ -18,7 +18,7 @@ func (m *Metrics) strategies() {
 	m.deductions = m.counters("stockd_deductions_total", "Purchases by outcome.", "strategy", "outcome")
 	m.duration = m.histograms("stockd_deduction_duration_seconds", "Duration of purchases, including all waits.", seconds(), "strategy")
 	m.backendFailures = m.counters("stockd_backend_failures_total", "Purchases that failed, or whose outcome is unknown, because of a backend.", "backend")
-	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", seconds(), "lock")
+	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", waits(), "lock")
 	m.lockHold = m.histograms("stockd_lock_hold_seconds", "Time that locks were held.", seconds(), "lock")
 	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while held.", "lock")
 	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Attempts of polling locks that found the lock taken.", "lock")
