@@ -136,6 +136,7 @@ func TestTheAlertAboutWaitsKnowsTheLastBucket(t *testing.T) {
 // An alert compares with a series from the start: what has not happened yet is 0.
 func TestWhatHasNotHappenedIsZero(t *testing.T) {
 	m := metrics.New(metrics.Build{Replica: "r", Version: "v", Commit: "c", GoVersion: "g"})
+	lua, locked, weak := m.Strategy("redis-lua"), m.Strategy("redis-get-set-locked"), m.Strategy("redis-setnx")
 	for line, happens := range map[string]func(){
 		`stockd_http_requests_rate_limited_total{by="user"}`:                   func() { m.RateLimited("user") },
 		`stockd_http_requests_rate_limited_total{by="address"}`:                func() { m.RateLimited("address") },
@@ -150,6 +151,10 @@ func TestWhatHasNotHappenedIsZero(t *testing.T) {
 		`stockd_redis_stock_orders_written_total`:                              func() { m.Strategy("redis-decr").Written(1) },
 		`stockd_redis_stock_drift_units`:                                       func() { m.Strategy("mutex").Compared(1) },
 		`stockd_panics_total`:                                                  m.Panicked,
+		`stockd_locks_lost_total{lock="redis-lua"}`:                            func() { lua.Held(time.Second, true) },
+		`stockd_locks_lost_total{lock="redis-get-set-locked"}`:                 func() { locked.Held(time.Second, true) },
+		`stockd_fenced_writes_total{lock="redis-lua"}`:                         lua.Fenced,
+		`stockd_fenced_writes_total{lock="redis-setnx"}`:                       weak.Fenced,
 	} {
 		wants(t, scrape(t, m), line+" 0")
 		happens()
