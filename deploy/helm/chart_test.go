@@ -404,6 +404,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"image", `{repository: stockd, digest: "sha256:1"}`, "digest"},
 		{"config", `{deduct_strategy: sql-bucket}`, "deduct_strategy"},
 		{"config", `{limit.user_rate: 5}`, "config"},
+		{"config", `{admin.tls.cert_file: /run/secrets/stockd/admin.pem}`, "admin.tls.cert_file is set, but the probes"},
 		{"replica", "3", "replica"},
 		{"service", "{type: ExternalName}", "type"},
 	} {

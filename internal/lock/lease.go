@@ -58,7 +58,8 @@ func (h *Held) Token() uint64 { return h.token }
 // Context ends with the lease.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// Release gives the name back, once.
+// Release gives the name back, once. A ctx that has ended is replaced: a client that sends
+// nothing under it would leave the name taken for the TTL.
 func (h *Held) Release(ctx context.Context) error {
 	h.releasing.Lock()
 	defer h.releasing.Unlock()
@@ -69,6 +70,11 @@ func (h *Held) Release(ctx context.Context) error {
 	h.leaving.Store(true)
 	if errors.Is(context.Cause(h.ctx), ErrLost) {
 		return ErrLost
+	}
+	if ctx.Err() != nil {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
+		defer cancel()
+		ctx = own
 	}
 	err := h.giveUp(ctx)
 	if errors.Is(err, ErrLost) {
@@ -93,7 +99,7 @@ func Granted(ctx context.Context, lease Lease) (Lease, error) {
 
 const (
 	// takeBackWithin bounds the taking back of what an Acquire that failed may have
-	// left in the backend.
+	// left in the backend, and a Release whose context has ended.
 	takeBackWithin = 2 * time.Second
 	// takeBackWait is how long the Acquire itself waits for that: its caller's time
 	// is over.

@@ -113,7 +113,7 @@ func breaches() []breach {
 		},
 		{
 			name: "a master that did not answer has nothing to give back",
-			file: "internal/lock/redis/redsync.go", old: "c.node.rejected = err == nil && !won", new: "c.node.rejected = !won",
+			file: "internal/lock/redis/redsync.go", old: "c.node.rejected = !won && !c.node.unsure", new: "c.node.rejected = !won",
 			experiment: "redlock-quorum", remedies: []string{"lost-reply-redlock"},
 		},
 		{

@@ -11,7 +11,8 @@ import (
 )
 
 // outlivesItsRequest ends the context that Acquire was given: the work may go on
-// after it, and the name has to be given back in any case.
+// after it, and the name has to be given back in any case, also where the release is
+// given a context that has ended.
 //
 //contract:lock.Lease The lease does not end
 func outlivesItsRequest(t *testing.T, s *subject) {
@@ -27,6 +28,10 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 	}
 	assertHeld(t, lease, other, name)
 	release(t, lease)
+	s.assertClean(t, name)
+	if err := acquire(t, l, name).Release(ctx); err != nil {
+		t.Errorf("released under a context that has ended with %v", err)
+	}
 	s.assertClean(t, name)
 }
 

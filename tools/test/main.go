@@ -102,19 +102,83 @@ func run() error {
 	return cmd.Run()
 }
 
-// matches makes sure that a pattern names a test: one that is misspelled would pass.
+// matches makes sure that each alternative of a pattern names a test: one that is misspelled, or whose test
+// has been renamed, would pass. What is behind a slash is not looked at.
 func matches(ctx context.Context, pattern string, build, packages []string) error {
-	top, _, _ := strings.Cut(pattern, "/")
-	args := slices.Concat([]string{"test", "-list", top}, build, packages)
+	var tops []string
+	for _, one := range alternatives(pattern) {
+		top, _, _ := strings.Cut(one, "/")
+		tops = append(tops, top)
+	}
+	args := slices.Concat([]string{"test", "-list", strings.Join(tops, "|")}, build, packages)
 	list, err := exec.CommandContext(ctx, "go", args...).Output()
 	if err != nil {
 		return nil // what does not build is reported by the run itself
 	}
-	isTest := regexp.MustCompile(`^(Test|Fuzz|Example)`)
-	for line := range strings.Lines(string(list)) {
-		if isTest.MatchString(line) {
-			return nil
+	tests := regexp.MustCompile(`(?m)^(Test|Fuzz|Example).*$`).FindAllString(string(list), -1)
+	if top, err := unmatched(tops, tests); top != "" || err != nil {
+		return errors.Join(fmt.Errorf("-run %s: %s matches no test of %s", pattern, top, strings.Join(packages, " ")), err)
+	}
+	return nil
+}
+
+// unmatched is the first pattern that matches no test, or nothing.
+func unmatched(patterns, tests []string) (string, error) {
+	for _, pattern := range patterns {
+		name, err := regexp.Compile(pattern)
+		if err != nil || !slices.ContainsFunc(tests, name.MatchString) {
+			return pattern, err
 		}
 	}
-	return fmt.Errorf("-run %s matches no test of %s", pattern, strings.Join(packages, " "))
+	return "", nil
+}
+
+// alternatives takes a pattern apart: A|B into A and B, and A(B|C)D into A(B)D and A(C)D.
+func alternatives(pattern string) (all []string) {
+	bars, groups := outermost(pattern)
+	if len(bars) > 0 {
+		start := 0
+		for _, bar := range append(bars, len(pattern)) {
+			all = append(all, alternatives(pattern[start:bar])...)
+			start = bar + 1
+		}
+		return all
+	}
+	for _, g := range groups {
+		if parts := alternatives(pattern[g.start:g.end]); len(parts) > 1 {
+			for _, part := range parts {
+				all = append(all, alternatives(pattern[:g.start]+part+pattern[g.end:])...)
+			}
+			return all
+		}
+	}
+	return []string{pattern}
+}
+
+// group is where the inside of a pair of parentheses starts and ends.
+type group struct{ start, end int }
+
+// outermost finds what is in no group: bars, and groups. In brackets and behind a backslash each of these
+// is a character.
+func outermost(pattern string) (bars []int, groups []group) {
+	depth, start, inBrackets := 0, 0, false
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '\\':
+			i++
+		case inBrackets || c == '[':
+			inBrackets = c != ']'
+		case c == '|' && depth == 0:
+			bars = append(bars, i)
+		case c == '(':
+			if depth++; depth == 1 {
+				start = i + 1
+			}
+		case c == ')':
+			if depth--; depth == 0 {
+				groups = append(groups, group{start, i})
+			}
+		}
+	}
+	return bars, groups
 }

@@ -46,9 +46,42 @@ func TestWhatTestsNeedHasTheNameThatIsRequired(t *testing.T) {
 
 // go test passes where -run matches nothing.
 func TestAPatternThatMatchesNothingIsNoSuccess(t *testing.T) {
-	for pattern, want := range map[string]bool{"TestGoroutines": true, "TestGoroutines/part": true, "FuzzRead": true, "TestHope": false, "Hope/TestGoroutines": false} {
+	for pattern, want := range map[string]bool{
+		"TestGoroutines": true, "TestGoroutines/part": true, "FuzzRead": true, "TestHope": false, "Hope/TestGoroutines": false, "TestGoroutines|FuzzHope": false,
+	} {
 		if err := matches(t.Context(), pattern, nil, []string{root + "/internal/lab/history"}); (err == nil) != want {
 			t.Errorf("-run %s: %v", pattern, err)
+		}
+	}
+}
+
+// A renamed test is no part of a run any more, even where the others of its pattern are.
+func TestEachAlternativeMatchesATest(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"TestA": "", "TestA|TestB": "", "^Test(A|B)$": "", "TestA|TestC": "TestC", "^Test(A|C|B)$": "^Test(C)$",
+	} {
+		if got, err := unmatched(alternatives(pattern), []string{"TestA", "TestB"}); got != want || err != nil {
+			t.Errorf("of %s %q matches no test (%v), want %q", pattern, got, err, want)
+		}
+	}
+	if _, err := unmatched([]string{"Test["}, nil); err == nil {
+		t.Error("a pattern that is none matches")
+	}
+}
+
+func TestAPatternIsTakenApart(t *testing.T) {
+	for pattern, want := range map[string][]string{
+		"A":              {"A"},
+		"A|B|C":          {"A", "B", "C"},
+		"^P(A|B)Q$":      {"^P(A)Q$", "^P(B)Q$"},
+		"A(B|C(D|E))|F":  {"A(B)", "A(C(D))", "A(C(E))", "F"},
+		"A/(b|c)|B":      {"A/(b)", "A/(c)", "B"},
+		`A[|(]|B\|C|(D)`: {"A[|(]", `B\|C`, "(D)"},
+		"(A|B)(C|D)":     {"(A)(C)", "(A)(D)", "(B)(C)", "(B)(D)"},
+		"P(A|B|C)Q":      {"P(A)Q", "P(B)Q", "P(C)Q"},
+	} {
+		if got := alternatives(pattern); !slices.Equal(got, want) {
+			t.Errorf("%s is taken apart into %q, want %q", pattern, got, want)
 		}
 	}
 }

@@ -433,6 +433,35 @@ func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 	}
 }
 
+// A session of ZooKeeper ends up to a tick after its time, and a name is free within lock.ttl and a second. The server
+// grants lock.ttl, and no less.
+func TestASessionOfZooKeeperEndsInTime(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "zookeeper", "zoo.cfg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(key string) time.Duration {
+		for line := range strings.Lines(string(content)) {
+			if value, ok := strings.CutPrefix(line, key+"="); ok {
+				d, err := time.ParseDuration(strings.TrimSpace(value) + "ms")
+				if err != nil {
+					t.Error(err)
+				}
+				return d
+			}
+		}
+		t.Errorf("there is no %s", key)
+		return 0
+	}
+	if tick, longest := of("tickTime"), of("maxSessionTimeout"); tick > time.Second/2 || longest < c.Lock.TTL {
+		t.Errorf("a tick is %s and a session lasts for up to %s, with lock.ttl %s", tick, longest, c.Lock.TTL)
+	}
+}
+
 // The admin API rejects a name that it does not know.
 func TestTheAdminAPIIsCalledByNamesThatItKnows(t *testing.T) {
 	services := read(t).Services

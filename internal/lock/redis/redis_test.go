@@ -118,6 +118,63 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	}
 }
 
+// A request is held up on its way until its Acquire has given up, and reaches Redis then: the grant
+// is taken back, and does not stay for a TTL.
+//
+//contract:lock.Locker An Acquire that fails
+func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
+	server := lab.OwnRedis(t)
+	direct := clientAt(server, server.Address)
+	defer direct.Close() //nolint:errcheck // the test is over
+	if err := direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"redis-lua", "redsync", "redlock"} {
+		t.Run(name, func(t *testing.T) {
+			onServer := func(address string) lock.Locker {
+				deps := redisDeps(clientAt(server, address))
+				deps.TTL, deps.Redlock = time.Hour, []redis.UniversalClient{deps.Redis}
+				return madeOf(t, name, deps)
+			}
+			way, held := labtest.NewProxy(t, server.Address), "late-"+name
+			l := onServer(way.Address)
+			labtest.HoldAndRelease(t, l, held) // connects, and has Redis know the scripts
+			events := direct.Subscribe(t.Context(), "__keyspace@0__:"+keyOf(held, name))
+			defer events.Close() //nolint:errcheck // the test is over
+			if _, err := events.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			way.Freeze()
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := l.Acquire(ctx, held); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Fatalf("%v, want %v", err, lock.ErrNotAcquired)
+			}
+			way.Thaw()
+			for _, want := range []string{"set", "del"} {
+				awaitEvent(t, events, want)
+			}
+			labtest.HoldAndRelease(t, onServer(server.Address), held)
+		})
+	}
+}
+
+// awaitEvent waits until Redis tells that a command changed a key.
+func awaitEvent(t *testing.T, events *redis.PubSub, command string) {
+	t.Helper()
+	late := time.After(5 * time.Second)
+	for {
+		select {
+		case event := <-events.Channel():
+			if event.Payload == command {
+				return
+			}
+		case <-late:
+			t.Fatalf("there is no %s of the key", command)
+		}
+	}
+}
+
 // A release wakes a waiter: none of them polls for it.
 //
 //contract:lock.Locker Waiting is by notification

@@ -94,11 +94,13 @@ var errUnanswered = errors.New("no answer in time")
 // lua/token.lua.
 const leastToken = 1e15
 
-// redsyncNode is a node of one mutex. It remembers whether it rejected the name.
+// redsyncNode is a node of one mutex. It remembers whether it has nothing of this mutex.
 type redsyncNode struct {
 	redsyncredis.Pool
-	setNX    setNXFunc
-	rejected bool // redsync asks a node one thing at a time
+	setNX setNXFunc
+	// A node that failed once may have granted the name, or may do so yet. What it rejects
+	// the name for later may be that grant. redsync asks a node one thing at a time.
+	unsure, rejected bool
 }
 
 type setNXFunc func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
@@ -130,7 +132,8 @@ type redsyncConn struct {
 // SetNX takes the name for an owner.
 func (c redsyncConn) SetNX(key, owner string, ttl time.Duration) (bool, error) {
 	won, err := c.node.setNX(c.ctx, key, owner, ttl)
-	c.node.rejected = err == nil && !won
+	c.node.unsure = c.node.unsure || err != nil
+	c.node.rejected = !won && !c.node.unsure
 	return won, err
 }
 
@@ -143,11 +146,13 @@ func (c redsyncConn) Eval(s *redsyncredis.Script, keysAndArgs ...any) (any, erro
 	return c.Conn.Eval(s, keysAndArgs...)
 }
 
-// newMutex is a mutex of redsync over some nodes.
+// newMutex is a mutex of redsync over some nodes. It has its value from the start: what it
+// may have left is taken back also where it was never locked.
 func newMutex(key string, ttl time.Duration, nodes ...redsyncredis.Pool) *redsync.Mutex {
 	owner := lock.NewOwner()
 	return redsync.New(nodes...).NewMutex(key,
 		redsync.WithExpiry(ttl),
+		redsync.WithValue(owner),
 		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
 		redsync.WithTimeoutFactor(nodeTimeout(ttl, len(nodes))))
 }
@@ -174,9 +179,14 @@ const retryMultiplier = 3
 // lockMutex tries until the mutex is ours, with pauses that differ, so that
 // contenders who split the vote do not split it again. redsync's own loop drops
 // the cause when ctx ends, and does not tell a name that is taken from nodes
-// that are down.
+// that are down. What redsync takes back ends with the try, and a grant may reach
+// a node later: a failure takes it back once more, by its value.
 func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int) (asked time.Time, err error) {
 	defer waiter.End()
+	takeBack := func(ctx context.Context) error {
+		_, err := m.UnlockContext(ctx)
+		return err
+	}
 	for {
 		asked = time.Now()
 		asking, answered := backend.Uncut(ctx)
@@ -187,8 +197,10 @@ func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *l
 			lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: m.Name()})
 			return asked, nil
 		case noQuorum(err, nodes):
+			go lock.TakeBack(ctx, takeBack) // the caller need not wait for an unresponsive server
 			return asked, lock.Unreachable(string(on), err)
 		case !waiter.Pause(ctx):
+			go lock.TakeBack(ctx, takeBack) // a node that rejected the name is not asked
 			return asked, lock.NotAcquired(ctx, string(on), nil)
 		}
 	}

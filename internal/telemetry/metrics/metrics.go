@@ -98,6 +98,10 @@ func seconds() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
+// waits are the buckets of waiting, which lock.wait may let last for longer. StockdLockWaitNearLimit
+// of deploy/stockd.rules.yml knows the last of them.
+func waits() []float64 { return append(seconds(), 20, 30, 60) }
+
 // auditGauges are the results of the last audit of all items.
 type auditGauges struct {
 	goods, oversold, lost, vanished, at prometheus.Gauge

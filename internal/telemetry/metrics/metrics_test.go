@@ -118,9 +118,25 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
 
+// The alert about long waits compares with the last bucket: it knows where the buckets end.
+func TestTheAlertAboutWaitsKnowsTheLastBucket(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Strategy("redis-lua").Waited(45 * time.Second)
+	buckets := about(scrape(t, m), "stockd_lock_wait_seconds_bucket")
+	if len(buckets) < 3 || !strings.Contains(buckets[len(buckets)-3], `le="30"} 0`) {
+		t.Fatalf("a wait of 45s is counted in %q", buckets)
+	}
+	last := regexp.MustCompile(`le="(.*)"`).FindStringSubmatch(buckets[len(buckets)-2])[1]
+	rules, err := os.ReadFile("../../../deploy/stockd.rules.yml")
+	if want := "clamp_max(min(stockd_config_lock_wait_seconds), " + last + ")"; err != nil || !strings.Contains(string(rules), want) {
+		t.Errorf("no rule has %q (%v)", want, err)
+	}
+}
+
 // An alert compares with a series from the start: what has not happened yet is 0.
 func TestWhatHasNotHappenedIsZero(t *testing.T) {
 	m := metrics.New(metrics.Build{Replica: "r", Version: "v", Commit: "c", GoVersion: "g"})
+	lua, locked, weak := m.Strategy("redis-lua"), m.Strategy("redis-get-set-locked"), m.Strategy("redis-setnx")
 	for line, happens := range map[string]func(){
 		`stockd_http_requests_rate_limited_total{by="user"}`:                   func() { m.RateLimited("user") },
 		`stockd_http_requests_rate_limited_total{by="address"}`:                func() { m.RateLimited("address") },
@@ -135,6 +151,10 @@ func TestWhatHasNotHappenedIsZero(t *testing.T) {
 		`stockd_redis_stock_orders_written_total`:                              func() { m.Strategy("redis-decr").Written(1) },
 		`stockd_redis_stock_drift_units`:                                       func() { m.Strategy("mutex").Compared(1) },
 		`stockd_panics_total`:                                                  m.Panicked,
+		`stockd_locks_lost_total{lock="redis-lua"}`:                            func() { lua.Held(time.Second, true) },
+		`stockd_locks_lost_total{lock="redis-get-set-locked"}`:                 func() { locked.Held(time.Second, true) },
+		`stockd_fenced_writes_total{lock="redis-lua"}`:                         lua.Fenced,
+		`stockd_fenced_writes_total{lock="redis-setnx"}`:                       weak.Fenced,
 	} {
 		wants(t, scrape(t, m), line+" 0")
 		happens()

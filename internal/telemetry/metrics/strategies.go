@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ func (m *Metrics) strategies() {
 	m.deductions = m.counters("stockd_deductions_total", "Purchases by outcome.", "strategy", "outcome")
 	m.duration = m.histograms("stockd_deduction_duration_seconds", "Duration of purchases, including all waits.", seconds(), "strategy")
 	m.backendFailures = m.counters("stockd_backend_failures_total", "Purchases that failed, or whose outcome is unknown, because of a backend.", "backend")
-	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", seconds(), "lock")
+	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", waits(), "lock")
 	m.lockHold = m.histograms("stockd_lock_hold_seconds", "Time that locks were held.", seconds(), "lock")
 	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while held.", "lock")
 	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Attempts of polling locks that found the lock taken.", "lock")
@@ -32,8 +33,8 @@ func (m *Metrics) strategies() {
 	}
 }
 
-// Strategy observes one strategy. The series of all its outcomes, and of its retries, start at 0:
-// rate() does not see the event with which a series begins.
+// Strategy observes one strategy. The series of all its outcomes, of its retries, and of what a lock can
+// lose start at 0: rate() does not see the event with which a series begins.
 func (m *Metrics) Strategy(name string) strategy.Observer {
 	o := &observer{
 		metrics:  m,
@@ -48,7 +49,18 @@ func (m *Metrics) Strategy(name string) strategy.Observer {
 	}
 	o.accepted = o.outcomes[accepted]
 	m.retries.WithLabelValues(name)
+	if canBeLate(name) {
+		m.lockLost.WithLabelValues(name)
+		m.fenced.WithLabelValues(name)
+	}
 	return o
+}
+
+// canBeLate reports whether a strategy has a lock that ends before its holder may notice.
+func canBeLate(name string) bool {
+	return slices.ContainsFunc(strategy.Registry(), func(e strategy.Entry) bool {
+		return e.Name == name && (e.Guarantees.SignalsLoss || e.Guarantees.Fenceable)
+	})
 }
 
 // Retried counts a transaction that is retried; outside of sales the strategy is empty.
