@@ -96,8 +96,11 @@ func TestTheLimitsOfAChart(t *testing.T) {
 }
 
 func TestThereIsNoChartOfNothing(t *testing.T) {
-	if err := (&Result{}).Chart(io.Discard); !errors.Is(err, errNotMeasured) {
-		t.Errorf("%v, want %v", err, errNotMeasured)
+	alone := Figure{Name: "sql-conditional, 8 clients", Setting: Setting{Strategy: "sql-conditional", Clients: 8, Replicas: 1}, Median: 1}
+	for _, r := range []*Result{{}, {Subjects: []Figure{alone}}} { // the picture is of another number of clients
+		if err := r.Chart(io.Discard); !errors.Is(err, errNotMeasured) {
+			t.Errorf("%v, want %v", err, errNotMeasured)
+		}
 	}
 }
 

@@ -212,6 +212,9 @@ func TestThePartsOfARun(t *testing.T) {
 			shares += left * p.share()
 			left -= left * p.share()
 		}
+		if hurried := b.parts()[1].share() == 1; hurried != c.quick || b.parts()[0].share() >= 0.5 {
+			t.Errorf("%s: one replica has %.2f of the time, and several %.2f of the rest", name, b.parts()[0].share(), b.parts()[1].share())
+		}
 		if got := len(b.parts()); got != c.want || left < 0 || shares < 0.9 {
 			t.Errorf("%s: %d parts with %.2f of the time, want %d with nearly all of it", name, got, shares, c.want)
 		}
