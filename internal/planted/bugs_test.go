@@ -1112,7 +1112,7 @@ func defects() []defect {
 		},
 		{
 			name: "a basket that is short keeps the lines before it",
-			file: "internal/service/basket.go", old: "\t\t\tr.letGo(ctx, numbers)\n\t\t\treturn SoldBasket{}, lineFault", new: "\t\t\treturn SoldBasket{}, lineFault",
+			file: "internal/service/basket.go", old: "\t\t\tr.letGo(ctx, own)\n\t\t\treturn SoldBasket{}, lineFault", new: "\t\t\treturn SoldBasket{}, lineFault",
 			pkg: "./internal/handler", test: "TestABasketIsSoldWholeOrNotAtAll/sqlite",
 		},
 		{
