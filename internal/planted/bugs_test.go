@@ -997,7 +997,7 @@ func defects() []defect {
 		},
 		{
 			name: "the connection of a call that was killed stays in the pool",
-			file: "internal/repo/procedure.go", old: "\t// A statement that was killed has left its transaction open.\n\t_ = conn.Raw(func(any) error { return driver.ErrBadConn })\n", new: "",
+			file: "internal/repo/procedure.go", old: "\t\t// A statement that was killed has left its transaction open.\n\t\t_ = conn.Raw(func(any) error { return driver.ErrBadConn })\n", new: "",
 			pkg: "./internal/repo", test: "TestAKilledCallLeavesNothing/mariadb", needs: "mariadb",
 		},
 		{
