@@ -9,7 +9,7 @@ import (
 // The bounds of a key are those that its description names.
 func TestTheBoundsOfAKeyAreThoseOfItsDescription(t *testing.T) {
 	elsewhere := []string{ // by check
-		"limit.user_rate", "limit.address_rate", "group.queue", "audit.every", "buyer.secret", "admin.token", "redlock.addresses",
+		"limit.user_rate", "limit.address_rate", "group.queue", "audit.every", "buyer.secret", "admin.token", "redlock.addresses", "replica",
 	}
 	between, least, most := regexp.MustCompile(`\b(\d\w*) to (\d\w*)\b`), regexp.MustCompile(`at least (\d\w*)`), regexp.MustCompile(`up to (\d\w*)`)
 	for _, f := range fields(new(Config)) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -33,6 +34,7 @@ func (l *Loaded) check() error {
 		}
 	}
 	errs = append(errs,
+		l.replica(),
 		l.address("http.listen", l.HTTP.Listen),
 		l.proxies(),
 		l.buyer(),
@@ -53,6 +55,17 @@ func (l *Loaded) check() error {
 		l.withoutEffect("lab", l.Lab.Enabled),
 	)
 	return errors.Join(errs...)
+}
+
+// longestReplica is what the ledger's column has room for. A longer name would fail every row: orders
+// that are accepted elsewhere and pending would stay so.
+const longestReplica = 128
+
+func (l *Loaded) replica() error {
+	if n := utf8.RuneCountInString(l.Replica); n > longestReplica {
+		return l.wrong("replica", "must be up to %d characters, not %d", longestReplica, n)
+	}
+	return nil
 }
 
 // reserve requires that what a request asks for by default is allowed.

@@ -8,7 +8,7 @@ import "time"
 // Config is everything that can be set. The tags of a field are its key, default, bounds (min,
 // max, oneof) and meaning; configs/stockd.yaml, the flags and the variables are made from them.
 type Config struct {
-	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host name where it is empty"`
+	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger, up to 128 characters; the host name where it is empty"`
 	Prefix     string     `key:"prefix" default:"stockd" doc:"prefix of every key in Redis, ZooKeeper and etcd, of letters, digits and . _ -; the same on all replicas, and another one for another installation on the same servers"`
 	HTTP       HTTP       `key:"http" doc:"the public API"`
 	Buyer      Buyer      `key:"buyer" doc:"how buyers are identified"`

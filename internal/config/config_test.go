@@ -113,6 +113,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a token that is short", file: "admin:\n  token: short\n", want: []string{"stockd.yaml:2", "admin.token", "16"}},
 		{name: "a DSN that is none", file: "database:\n  driver: mysql\n  dsn: secret@nowhere\n", want: []string{"stockd.yaml:3", "database.dsn"}},
 		{name: "what is no text", env: map[string]string{"STOCKD_REPLICA": "\xff"}, want: []string{"STOCKD_REPLICA", "replica", "UTF-8"}},
+		{name: "a name that no row of the ledger has room for", args: []string{"--replica=" + strings.Repeat("r", 129)}, want: []string{"--replica: replica must be up to 128 characters, not 129"}},
 		{name: "a list of what is no text", args: []string{"--etcd-endpoints=\xff"}, want: []string{"--etcd-endpoints", "UTF-8"}},
 		{name: "a file that is not there", file: "admin:\n  token_file: /nonexistent\n", want: []string{"stockd.yaml:2", "admin.token_file"}},
 		{name: "an unreachable wait", file: "lock:\n  wait: 20s\n", want: []string{"stockd.yaml:2", "lock.wait must be below deduct.timeout (10s, from default), not 20s"}},

@@ -20,6 +20,7 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		also              []string
 		allowed, rejected []string
 	}{
+		{"replica", nil, []string{"", "shop-1", strings.Repeat("é", 128)}, []string{strings.Repeat("é", 129)}},
 		{"audit-every", nil, strings.Fields("0 1s 24h"), strings.Fields("999ms 1ns")},
 		{"limit-user-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5 -0.001 NaN Inf")},
 		{"limit-address-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5")},

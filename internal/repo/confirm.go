@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stockd/stockd/internal/stock"
@@ -29,11 +30,16 @@ type Confirmation struct {
 // Confirm makes orders of reservations that are held and whose time is not over, in one
 // transaction. Each payment is answered as if it had come alone, in the order of the arguments.
 // An error is that of all of them; after stock.ErrUnknownOutcome the same again finds out.
+//
+// Several wait for no reservation that another transaction has locked: its payments have no answer, and are
+// to be confirmed alone, each of which waits.
 func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment]Confirmation, error) {
 	together, alone := firstOfEach(payments)
 	answers, err := s.confirm(ctx, false, together)
 	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which
 		answers, alone, err = make(map[*Payment]Confirmation, len(payments)), payments, nil
+	} else {
+		alone = slices.DeleteFunc(alone, func(p *Payment) bool { return !isAnswered(p.Number, answers) })
 	}
 	if err != nil {
 		return nil, err
@@ -46,6 +52,15 @@ func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment
 		answers[p] = answer[p]
 	}
 	return answers, nil
+}
+
+func isAnswered(number string, answers map[*Payment]Confirmation) bool {
+	for p := range answers {
+		if p.Number == number {
+			return true
+		}
+	}
+	return false
 }
 
 // firstOfEach parts the first payment for each reservation from later ones.
@@ -100,7 +115,7 @@ func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stoc
 // of them, and nothing was written.
 func (s *Store) confirm(ctx context.Context, all bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) (err error) {
-		answers, err = tx.confirm(ctx, payments)
+		answers, err = tx.confirm(ctx, payments, all || len(payments) == 1)
 		for _, p := range payments {
 			if all && err == nil {
 				err = answers[p].Rejected
@@ -114,9 +129,17 @@ func (s *Store) confirm(ctx context.Context, all bool, payments []*Payment) (ans
 	return answers, err
 }
 
-// confirm takes the step of those reservations that are held.
-func (t *Tx) confirm(ctx context.Context, payments []*Payment) (map[*Payment]Confirmation, error) {
-	found, err := t.lockReservations(ctx, payments)
+// confirm takes the step of those reservations that are held. It waits for those that are locked, or does
+// not answer their payments.
+func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[*Payment]Confirmation, error) {
+	lock, locked := t.store.dialect.forUpdate, map[string]heldRow(nil)
+	if !waits {
+		lock = t.store.dialect.skipLocked
+	}
+	found, err := t.readReservations(ctx, payments, lock)
+	if err == nil && !waits {
+		locked, err = t.readReservations(ctx, slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { return found[p.Number].Number != "" }), "")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +149,7 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment) (map[*Payment]Con
 	for _, p := range payments {
 		r, ok := found[p.Number]
 		switch {
+		case locked[p.Number].Number != "":
 		case !ok:
 			answers[p] = Confirmation{Rejected: unknownReservation(p.Number)}
 		case r.State == stock.Confirmed && r.PaymentReference == p.Reference:
@@ -147,10 +171,10 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment) (map[*Payment]Con
 	return answers, t.appendNumbered(ctx, "append confirmations", t.store.stepsOf(stock.Confirmation, confirmed...))
 }
 
-// lockReservations is lockReservation for several, in the order of their numbers, which must be that
-// of every caller. Those that are not there are not in the answer. What is no number is not asked for: a
+// readReservations reads several reservations, and locks them as the end of its statement says, in the order
+// of their numbers, which must be that of every caller. Those that are not there are not in the answer. What is no number is not asked for: a
 // server may reject the statement for it, which has the payments of other buyers as well.
-func (t *Tx) lockReservations(ctx context.Context, payments []*Payment) (map[string]heldRow, error) {
+func (t *Tx) readReservations(ctx context.Context, payments []*Payment, lock string) (map[string]heldRow, error) {
 	found, numbers := make(map[string]heldRow, len(payments)), make([]any, 0, len(payments))
 	for _, p := range payments {
 		if isNumber(p.Number) {
@@ -160,8 +184,8 @@ func (t *Tx) lockReservations(ctx context.Context, payments []*Payment) (map[str
 	if len(numbers) == 0 {
 		return found, nil
 	}
-	statement := t.store.selectHeld() + whereNumbers + listOf(len(numbers), `?`) + inOrder + t.store.dialect.forUpdate
-	err := t.store.each(ctx, t.conn(), "lock reservations", func(scan scanRow) error {
+	statement := t.store.selectHeld() + whereNumbers + listOf(len(numbers), `?`) + inOrder + lock
+	err := t.store.each(ctx, t.conn(), "read reservations", func(scan scanRow) error {
 		r, err := scanReservation(scan)
 		found[r.Number] = r
 		return err

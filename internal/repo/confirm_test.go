@@ -93,6 +93,38 @@ func TestPaymentsThatComeTogetherAreAnsweredAsAlone(t *testing.T) {
 	})
 }
 
+// A reservation is locked, as by a sweeper that is paused: payments for others wait for it no longer than it
+// takes to see that, and those for it are answered alone.
+func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
+		step := proxy.Arm(servers.Rule{Sent: "SET state = 'released'", Do: servers.Hold})
+		released := make(chan error, 1)
+		go func() {
+			_, _, err := through.Release(t.Context(), locked)
+			released <- err
+		}()
+		labtest.AwaitReached(t, step)
+		waits, other := &repo.Payment{Number: locked, Reference: "a"}, &repo.Payment{Number: free, Reference: "b"}
+		unknown := &repo.Payment{Number: uuid.NewString(), Reference: "c"}
+		answers, err := s.Confirm(t.Context(), waits, other, unknown, &repo.Payment{Number: locked, Reference: "again"})
+		if err != nil || len(answers) != 2 || answers[other].Rejected != nil || !errors.Is(answers[unknown].Rejected, stock.ErrUnknownReservation) {
+			t.Errorf("the payments are answered with %+v (%v)", answers, err)
+		}
+		step.Pass()
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := confirm(t, s, locked, "a"); !errors.Is(err, stock.ErrReleased) {
+			t.Errorf("alone it is answered with %v, want %v", err, stock.ErrReleased)
+		}
+		wantSums(t, s, 8, 0, 2, 0)
+	})
+}
+
 // The time of one is over while the transaction waits for the row of the other.
 func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {

@@ -35,6 +35,11 @@ const (
 	bought = `CASE WHEN kind IN ('deduct', 'hold') THEN quantity
 		WHEN kind IN ('release', 'expire', 'return') THEN -quantity ELSE 0 END`
 
+	// A limit that is set halfway has the row of a buyer without a name, which no purchase counts.
+	beginAllowing  = countUsers + `(?, '', 0, 0)`
+	isAllowing     = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
+	finishAllowing = `DELETE FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
+
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`
 )
 
@@ -50,9 +55,13 @@ const RecountWithin = 10 * time.Minute
 // set; setting it again completes it.
 func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	// It writes no row of the ledger, so that the running totals need not wait for it.
+	halfway := false
 	err := s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
-		if err != nil || goods.PerUser == perUser {
+		if err != nil {
+			return err
+		}
+		if halfway, err = tx.isAllowing(ctx, goodsID); err != nil || goods.PerUser == perUser {
 			return err
 		}
 		if _, err := tx.write(ctx, "set limit", setLimit, perUser, goodsID); err != nil {
@@ -61,25 +70,40 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 		if _, err := tx.write(ctx, "set limit of places", setLimitOfPlaces, perUser, goodsID); err != nil {
 			return err
 		}
-		if goods.PerUser > 0 {
+		switch {
+		case goods.PerUser == 0:
+			return tx.recount(ctx, goodsID)
+		case halfway || perUser == 0 || perUser > goods.PerUser:
 			return nil // buyers were counted all the while
 		}
-		return tx.recount(ctx, goodsID)
-	})
-	if err != nil || perUser == 0 {
+		halfway = true
+		_, err = tx.write(ctx, "begin to allow what buyers have", beginAllowing, goodsID)
 		return err
+	})
+	if err != nil || perUser == 0 || !halfway {
+		return err // where it is not due, it would allow what a buyer has beyond the limit
 	}
 	// A buyer with more than the new, lower limit was allowed to have it. This is another
 	// transaction: in the same one it would hold the row and wait for buyers, whose
 	// transactions wait for the row.
 	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
-		_, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser)
+		if _, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser); err != nil {
+			return err
+		}
+		_, err := tx.write(ctx, "finish to allow what buyers have", finishAllowing, goodsID)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
 	}
 	return nil
+}
+
+// isAllowing reports whether a lower limit was set halfway: what buyers have is not allowed yet.
+func (t *Tx) isAllowing(ctx context.Context, goodsID int64) (bool, error) {
+	var n int64
+	err := t.conn().QueryRowContext(ctx, isAllowing, goodsID).Scan(&n)
+	return n > 0, t.store.fault(ctx, "read a limit that is set halfway", err)
 }
 
 // recount counts the units of each buyer in the ledger and its archive. It holds the locks of the row and the
@@ -136,7 +160,7 @@ const (
 
 	readAllUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id > ? ORDER BY user_id LIMIT ?`
 
-	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ?`
+	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id > ''`
 )
 
 // userUnits are units that a buyer has of an item, or buys.

@@ -59,6 +59,13 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 		}
 		sell("b", 2, 5)
 		audit(stock.Buyers{Miscounted: 1, BeyondLimit: 1})
+		sell("c", 5, 5)
+		for _, limit := range []int64{3, 4} { // the same again allows nothing, nor does a higher one
+			if err := s.SetLimit(t.Context(), 1, limit); err != nil {
+				t.Fatal(err)
+			}
+			audit(stock.Buyers{Miscounted: 1, BeyondLimit: 2})
+		}
 	})
 }
 

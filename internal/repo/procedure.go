@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
@@ -86,17 +87,28 @@ func (s *Store) callSellOn(ctx context.Context, conn *sql.Conn, args ...any) (an
 	defer end()
 	err = conn.QueryRowContext(calling, callSell, args...).Scan(
 		&answer.outcome, &answer.left, &answer.perUser, &answer.allocated, &answer.version, &answer.verdicts)
-	switch {
-	case err == nil:
+	if err == nil {
 		return answer, nil
-	case errors.Is(err, driver.ErrBadConn):
-		return answer, errNotCalled
-	case s.rolledBack(err):
-		return answer, s.fault(ctx, "call the procedure", err)
 	}
-	// A statement that was killed has left its transaction open.
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	return answer, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
+	if err = s.callFault(ctx, conn, err); errors.Is(err, stock.ErrUnknownOutcome) {
+		// A statement that was killed has left its transaction open.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return answer, err
+}
+
+// callFault distinguishes a call that was not sent, or that the database has rolled back, from one that
+// was sent and not answered. It asks on the connection of the call: others may not be free.
+func (s *Store) callFault(ctx context.Context, conn gorm.ConnPool, err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		return errNotCalled
+	}
+	if s.rolledBack(err) {
+		if err = s.leftBehind(ctx, conn, err); !errors.Is(err, backend.ErrUnanswered) {
+			return s.fault(ctx, "call the procedure", err)
+		}
+	}
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
 		&stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("call the procedure: %w", err)})
 }
 

@@ -3,6 +3,7 @@ package repo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -513,6 +514,20 @@ func TestMigratingDownGivesBackOnlyWhatIsHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := s.CreateLimited(t.Context(), 3, 40, 3, "limited"); err != nil {
+			t.Fatal(err)
+		}
+		hold(t, s, 3, 1, "ann ")                 // of another buyer than ann
+		for i, units := range []int64{1, 2, 2} { // ann returns the first 2, and may buy 2 more
+			number := hold(t, s, 3, units, "ann")
+			all[stock.Confirmed](t, s, number)
+			if i != 1 {
+				continue
+			}
+			if _, err := s.Return(t.Context(), number, 2, stock.ReturnKey("limited")); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := settleNow(t, s); err != nil {
 			t.Fatal(err)
 		}
@@ -529,6 +544,9 @@ func TestMigratingDownGivesBackOnlyWhatIsHeld(t *testing.T) {
 			if _, err := s.MigrateUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			if c.without == "reservations" {
+				wantLimited(t, s)
+			}
 			quick, full := bothAudits(t, s, 1)
 			if quick != full || !full.Clean || full.Stock != 99 || full.Initial != 101 || full.Sold != 2 || full.Held != 0 || full.Returned != 0 {
 				t.Errorf("without %s and with them again, the audits are %+v and %+v, want 99 in stock and 2 of 101 sold", c.without, quick, full)
@@ -541,6 +559,17 @@ func TestMigratingDownGivesBackOnlyWhatIsHeld(t *testing.T) {
 			}
 		}
 	})
+}
+
+// wantLimited wants the item with a limit to have the buyers that its ledger has without reservations.
+func wantLimited(t *testing.T, s *repo.Store) {
+	t.Helper()
+	if users, err := s.UsersAfter(t.Context(), 3, ""); err != nil || fmt.Sprint(users) != "[{ann 5} {ann  0}]" {
+		t.Errorf("the buyers have %v (%v), want what ann has bought", users, err)
+	}
+	if a, err := s.AuditInFull(t.Context(), 3); err != nil || !a.Clean || a.Stock != 37 || a.Sold != 5 || a.Buyers == nil || *a.Buyers != (stock.Buyers{}) {
+		t.Errorf("the audit of the item with a limit is %+v, of buyers %+v (%v)", a, a.Buyers, err)
+	}
 }
 
 // downTo reverts migrations until one is reverted.

@@ -227,7 +227,11 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
 	if err := t.appendNumbered(ctx, "append to ledger what comes back", rows); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(units)) {
+	ids := slices.Sorted(maps.Keys(units))
+	if err := t.lockTogether(ctx, ids); err != nil {
+		return err
+	}
+	for _, id := range ids {
 		written, err := t.write(ctx, "give units back", addUnderLimit, units[id], id, limits[id])
 		if err != nil {
 			return err
@@ -237,6 +241,19 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
 		}
 	}
 	return nil
+}
+
+// lockTogether locks the rows of several items, and waits for none: meanwhile it would keep the sales of the
+// others waiting. stock.ErrBusy: one is locked, or was deleted.
+func (t *Tx) lockTogether(ctx context.Context, ids []int64) error {
+	if len(ids) < 2 {
+		return nil
+	}
+	free, err := t.FreeGoods(ctx, ids)
+	if err == nil && len(free) < len(ids) {
+		err = fmt.Errorf("%w: of %d items %d are locked", stock.ErrBusy, len(ids), len(ids)-len(free))
+	}
+	return err
 }
 
 // countBack counts units out of the buyers of those items that have a limit.
@@ -266,8 +283,8 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
-// the longest, and returns what each item has got back. Where the row of an item is locked for too long, it
-// ends up to most of every other item, each by itself. Any number of replicas may call it: each takes
+// the longest, and returns what each item has got back. Where the row of one of several items is locked, it
+// ends up to most of every item, each by itself, but for those that are locked for too long. Any number of replicas may call it: each takes
 // others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
 	ended, units, err = s.expire(ctx, most, "")

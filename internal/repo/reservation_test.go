@@ -555,6 +555,44 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	})
 }
 
+// The row of one item is locked, and its reservations expire with those of others: these are sold meanwhile.
+func TestAnItemThatIsLockedKeepsNoOthersFromBeingSold(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		locking, s, seller := labtest.Open(t, d, "locking"), labtest.Open(t, d, "patient"), impatient(t, d)
+		for id := range int64(3) {
+			if err := s.CreateGoods(t.Context(), id+1, 1000, fmt.Sprint("item ", id)); err != nil {
+				t.Fatal(err)
+			}
+			over(t, s, hold(t, s, id+1, 1, ""))
+		}
+		ended, failed := 0, make(chan error, 1)
+		err := locking.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 3); err != nil {
+				return err
+			}
+			go func() {
+				var err error
+				ended, _, err = s.Expire(t.Context(), 10)
+				failed <- err
+			}()
+			for {
+				if err := sell(t.Context(), seller, 1, rand.Text()); err != nil {
+					return err
+				}
+				if left, err := seller.Reservations(t.Context()); err != nil || left.Overdue == 1 {
+					return err
+				}
+			}
+		})
+		if err != nil {
+			t.Errorf("while item 3 is locked, item 1 is sold with %v", err)
+		}
+		if err := <-failed; err != nil || ended < 2 {
+			t.Errorf("%d are ended (%v), want those of items 1 and 2", ended, err)
+		}
+	})
+}
+
 // Reservations of several items end together: each item, and each buyer of one with a limit, gets its own units back.
 func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")

@@ -280,7 +280,7 @@ func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) erro
 		return err
 	}
 	if err := db.Commit().Error; err != nil {
-		return s.commitFault(ctx, s.leftBehind(ctx, err))
+		return s.commitFault(ctx, s.leftBehind(ctx, s.pool, err))
 	}
 	return nil
 }
@@ -288,12 +288,12 @@ func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) erro
 // leftBehind is what came of a commit that Group Replication has rolled back. A member that is put out of
 // its group rolls back what it has sent, with the error of a conflict, and the others may have committed it:
 // then the commit counts as not answered.
-func (s *Store) leftBehind(ctx context.Context, err error) error {
+func (s *Store) leftBehind(ctx context.Context, conn gorm.ConnPool, err error) error {
 	if s.dialect.conflicted == nil || !s.dialect.conflicted(err) {
 		return err
 	}
 	var member string
-	if asked := s.pool.QueryRowContext(ctx, s.dialect.member).Scan(&member); asked != nil {
+	if asked := conn.QueryRowContext(ctx, s.dialect.member).Scan(&member); asked != nil {
 		return fmt.Errorf("%w: %w (%w)", backend.ErrUnanswered, err, asked)
 	}
 	return err

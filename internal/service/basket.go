@@ -99,11 +99,13 @@ func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBas
 	return SoldBasket{}, stock.ErrUnknownOrder
 }
 
-func lineKey(number string, line int) string { return stock.LineKey(number + "-" + strconv.Itoa(line+1)) }
+func lineKey(number string, line int) string {
+	return stock.LineKey(number + "-" + strconv.Itoa(line+1))
+}
 
 // sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.
 func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
-	numbers := make([]string, 0, len(lines))
+	numbers, own := make([]string, 0, len(lines)), make([]string, 0, len(lines))
 	for i, line := range lines {
 		p := stock.Purchase{
 			RequestID: lineKey(number, i), Keyed: true, Number: fmt.Sprintf("%s-%d-%d", number, i+1, len(lines)),
@@ -114,17 +116,21 @@ func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stoc
 			err = stock.ErrKeyReused // of a basket with more lines, or fewer
 		}
 		if err != nil {
-			r.letGo(ctx, numbers)
+			r.letGo(ctx, own)
 			return SoldBasket{}, lineFault(line.GoodsID, err)
 		}
-		numbers = append(numbers, p.Number)
+		if numbers = append(numbers, p.Number); !outcome.Replayed { // or a copy holds it, which may be about to confirm
+			own = append(own, p.Number)
+		}
 	}
 	confirmed, again, err := r.store.ConfirmAll(ctx, numbers)
 	switch {
 	case err == nil && !again:
 		r.observer.ReservationsEnded(stock.Confirmed, len(confirmed))
-	case err != nil && !errors.Is(err, stock.ErrUnknownOutcome): // nothing was written
+	case stock.IsOver(err): // for every copy: under the next number all lines are held anew
 		r.letGo(ctx, numbers)
+	case err != nil && !errors.Is(err, stock.ErrUnknownOutcome): // nothing was written
+		r.letGo(ctx, own)
 	}
 	if errors.Is(err, stock.ErrConfirmed) {
 		err = fmt.Errorf("%w: a line of its basket was confirmed alone", stock.ErrKeyReused)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -51,4 +52,24 @@ func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A payment that has no answer among others, because its reservation was locked, is made alone.
+func TestAPaymentWithoutAnAnswerIsMadeAlone(t *testing.T) {
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	defer store.Close() //nolint:errcheck // the test is over
+	r := NewReservations(store, &Catalogue{
+		requests: &shared[string, stock.Order]{}, log: slog.New(slog.DiscardHandler), timeout: time.Minute,
+	}, time.Hour, uncounted{})
+	r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+		return map[*repo.Payment]repo.Confirmation{}, nil
+	}
+	const number = "018bcfe5-6800-7000-8000-000000000000"
+	p := stock.Purchase{RequestID: "key", Number: number, Quantity: 1, TTL: time.Minute}
+	if _, err := hold(t.Context(), store, 1, p); err != nil {
+		t.Fatal(err)
+	}
+	if paid, again, err := r.Confirm(t.Context(), number, "paid"); err != nil || again || paid.State != stock.Confirmed {
+		t.Errorf("it is answered with %+v, %t (%v)", paid, again, err)
+	}
 }

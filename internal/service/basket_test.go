@@ -143,6 +143,47 @@ func TestCopiesOfABasketAreOneOrder(t *testing.T) {
 	})
 }
 
+// A copy of a basket that fails gives back only what it has held itself: what it has from the first copy,
+// that one is still selling.
+//
+//contract:service.Reservations A basket is sold whole
+func TestACopyOfABasketThatFailsLeavesTheFirstItsLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		second error // of the copy, for its second line
+		want   error
+	}{
+		"at a line":           {stock.ErrBusy, stock.ErrBusy},
+		"at the confirmation": {nil, stock.ErrUnknownReservation}, // of a line that is not there
+	} {
+		d := lab.Database(t, servers.SQLite)
+		s := open(t, d, 1)
+		all, _ := s.reservations(t, d)
+		s.create(t, 1, 1)
+		s.create(t, 2, 1)
+		hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
+		sold, err := all[0].Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			if goodsID == 1 {
+				return hold(ctx, goodsID, p)
+			}
+			if _, err := all[0].Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+				if goodsID == 1 {
+					return hold(ctx, goodsID, p)
+				}
+				return stock.Outcome{Order: stock.Order{ID: p.Number}}, c.second
+			}); !errors.Is(err, c.want) {
+				t.Errorf("%s: the copy is answered with %v, want %v", name, err, c.want)
+			}
+			if _, err := all[0].Sell(ctx, basketOf(1), hold); !errors.Is(err, stock.ErrInsufficientStock) {
+				t.Errorf("%s: another basket is answered with %v, want %v", name, err, stock.ErrInsufficientStock)
+			}
+			return hold(ctx, goodsID, p)
+		})
+		if err != nil || sold.Replayed || sold.Number != service.BasketNumber(b.RequestID, 0) {
+			t.Errorf("%s: the first copy is answered with %+v (%v)", name, sold, err)
+		}
+	}
+}
+
 // A replica that dies between two lines leaves what it held to the sweepers, and the basket can be
 // sold under the same key.
 //

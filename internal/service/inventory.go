@@ -256,8 +256,8 @@ func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key 
 type Audit struct {
 	stock.Audit
 	// Pending is how many units are accepted and not in the ledger yet: they still count
-	// as stock. It is nil where that is unknown, because the server that has accepted
-	// them does not answer.
+	// as stock. It is nil where that is unknown: the server that has accepted them does not
+	// answer, has lost its count, or is not one of this replica's.
 	Pending *int64 `json:"pending,omitempty"`
 }
 
@@ -279,13 +279,17 @@ func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Co
 }
 
 func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
-	var sum int64
-	if outbox := i.catalogue.outbox; outbox != nil {
-		units, err := outbox.Pending(ctx, goodsID)
-		if err != nil {
+	outbox := i.catalogue.outbox
+	if outbox == nil { // another replica may have one
+		place, err := i.store.Allocation(ctx, goodsID, hot.Allocation)
+		if err != nil || place.Units > 0 {
 			return nil
 		}
-		sum = units
+		return new(int64)
 	}
-	return &sum
+	units, err := outbox.Pending(ctx, goodsID)
+	if err != nil {
+		return nil
+	}
+	return &units
 }

@@ -49,12 +49,16 @@ func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 	if _, err := without.inventory.Recall(t.Context(), 1); !errors.Is(err, stock.ErrBackendUnavailable) {
 		t.Errorf("the recall is answered with %v", err)
 	}
+	if audit, err := without.inventory.Audit(t.Context(), 1); err != nil || audit.Pending != nil {
+		t.Errorf("without Redis the audit is %+v (%v), want it unknown what is pending", audit, err)
+	}
 	recalled, err := with.inventory.Recall(t.Context(), 1)
 	if err != nil || recalled.Returned+recalled.Pending < 4 || len(recalled.Allocations) != 1 || recalled.Allocations[0].Strategy != "redis-stock" {
 		t.Errorf("recalled %+v, %v", recalled, err)
 	}
 	with.sells(t, "sql-conditional", 1, 4)
 	with.settles(t, 1, 5)
+	without.settles(t, 1, 5)
 }
 
 // One backend that holds units does not answer, and another one has returned its own: the

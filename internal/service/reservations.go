@@ -32,8 +32,10 @@ type Reservations struct {
 	jobs      *background.Jobs
 	// confirming confirms together what is paid while others are being confirmed.
 	confirming *shared[*repo.Payment, repo.Confirmation]
-	longest    time.Duration
-	observer   ReservationObserver
+	// waiting confirms one at a time what others had locked then: it waits for that, and has one connection.
+	waiting  *shared[*repo.Payment, repo.Confirmation]
+	longest  time.Duration
+	observer ReservationObserver
 }
 
 // ReservationObserver records what becomes of reservations. It may be called at the same time.
@@ -46,12 +48,15 @@ type ReservationObserver interface {
 
 // NewReservations keeps reservations no longer than longest, with all that they are extended by.
 func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration, observer ReservationObserver) *Reservations {
+	confirming := func(most int) *shared[*repo.Payment, repo.Confirmation] {
+		return &shared[*repo.Payment, repo.Confirmation]{
+			query: store.Confirm, doing: "confirm reservations", most: most, within: catalogue.timeout,
+			writes: true, log: catalogue.log,
+		}
+	}
 	return &Reservations{
 		store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer,
-		confirming: &shared[*repo.Payment, repo.Confirmation]{
-			query: store.Confirm, doing: "confirm reservations", most: catalogue.requests.most, within: catalogue.timeout,
-			writes: true, log: catalogue.log,
-		},
+		confirming: confirming(catalogue.requests.most), waiting: confirming(1),
 	}
 }
 
@@ -83,6 +88,9 @@ func (r *Reservations) Accepted(ctx context.Context, asked time.Duration, outcom
 func (r *Reservations) Confirm(ctx context.Context, number, reference string) (confirmed stock.Reservation, again bool, err error) {
 	paid := &repo.Payment{Number: number, Reference: reference}
 	answers, err := r.confirming.get(ctx, paid)
+	if _, ok := answers[paid]; err == nil && !ok {
+		answers, err = r.waiting.get(ctx, paid)
+	}
 	if err != nil {
 		return confirmed, false, err
 	}

@@ -684,6 +684,8 @@ func TestEveryStrategyIsNotifiedAndClosed(t *testing.T) {
 // What is pending is the outbox's to say, nothing where there is none, and unknown where it
 // does not answer.
 func TestAnAuditSaysWhatIsPending(t *testing.T) {
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	defer store.Close() //nolint:errcheck // the test is over
 	for name, c := range map[string]struct {
 		outbox strategy.Outbox
 		want   *int64
@@ -693,7 +695,7 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 		"it is down":  {&box{err: errors.New("down")}, nil},
 		"none of any": {&box{}, new(int64(0))},
 	} {
-		got := (&Inventory{catalogue: &Catalogue{outbox: c.outbox}}).pending(t.Context(), 1)
+		got := (&Inventory{store: store, catalogue: &Catalogue{outbox: c.outbox}}).pending(t.Context(), 1)
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

@@ -33,6 +33,19 @@ ALTER TABLE tb_ledger_total
 -- returned was restocked.
 UPDATE tb_goods_stock SET stock = stock + (
     SELECT COALESCE(SUM(quantity), 0) FROM tb_reservation AS r WHERE r.goods_id = tb_goods_stock.goods_id AND r.state = 'held');
+-- What a buyer has of an item with a limit is without what is held, and with what was returned: it
+-- was allowed beyond the limit.
+UPDATE tb_stock_user AS u
+    JOIN (SELECT goods_id, CAST(user_id AS BINARY) AS buyer, SUM(quantity) AS units
+        FROM tb_reservation WHERE state = 'held' AND user_id <> '' GROUP BY goods_id, buyer) AS b
+        ON b.goods_id = u.goods_id AND b.buyer = u.user_id
+    SET u.units = u.units - b.units;
+UPDATE tb_stock_user AS u
+    JOIN tb_goods_stock AS g ON g.goods_id = u.goods_id
+    JOIN (SELECT goods_id, CAST(user_id AS BINARY) AS buyer, SUM(quantity) AS units
+        FROM tb_stock_ledger WHERE kind = 'return' AND user_id IS NOT NULL GROUP BY goods_id, buyer) AS b
+        ON b.goods_id = u.goods_id AND b.buyer = u.user_id
+    SET u.units = u.units + b.units, u.allowed = GREATEST(u.allowed, g.per_user) + b.units;
 UPDATE tb_ledger_total SET restocked = restocked + returned;
 DELETE FROM tb_stock_ledger WHERE kind IN ('hold', 'release', 'expire');
 UPDATE tb_stock_ledger SET kind = 'deduct' WHERE kind = 'confirm';

@@ -29,6 +29,16 @@ ALTER TABLE tb_ledger_total ADD COLUMN returned INTEGER NOT NULL DEFAULT 0;
 -- returned was restocked.
 UPDATE tb_goods_stock SET stock = stock + (
     SELECT COALESCE(SUM(quantity), 0) FROM tb_reservation AS r WHERE r.goods_id = tb_goods_stock.goods_id AND r.state = 'held');
+-- What a buyer has of an item with a limit is without what is held, and with what was returned: it
+-- was allowed beyond the limit.
+UPDATE tb_stock_user SET units = tb_stock_user.units - b.units
+    FROM (SELECT goods_id, user_id, SUM(quantity) AS units
+        FROM tb_reservation WHERE state = 'held' AND user_id <> '' GROUP BY goods_id, user_id) AS b
+    WHERE b.goods_id = tb_stock_user.goods_id AND b.user_id = tb_stock_user.user_id;
+UPDATE tb_stock_user SET units = tb_stock_user.units + b.units, allowed = MAX(allowed, g.per_user) + b.units
+    FROM tb_goods_stock AS g, (SELECT goods_id, user_id, SUM(quantity) AS units
+        FROM tb_stock_ledger WHERE kind = 'return' AND user_id IS NOT NULL GROUP BY goods_id, user_id) AS b
+    WHERE g.goods_id = tb_stock_user.goods_id AND b.goods_id = tb_stock_user.goods_id AND b.user_id = tb_stock_user.user_id;
 UPDATE tb_ledger_total SET restocked = restocked + returned;
 DELETE FROM tb_stock_ledger WHERE kind IN ('hold', 'release', 'expire');
 UPDATE tb_stock_ledger SET kind = 'deduct' WHERE kind = 'confirm';

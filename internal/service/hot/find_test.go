@@ -57,6 +57,31 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 	}
 }
 
+// Without a counter it is unknown what is pending, but where the ledger has all that was allocated.
+//
+//contract:strategy.Outbox Pending is how many
+func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
+	s := open(t, lab.Redis(t), 3)
+	forget := func() {
+		if err := s.client.Del(t.Context(), s.key("goods:1")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := s.replica(t, "a", idle)
+	sell(t, a, buy(1))
+	forget()
+	if pending, err := a.Pending(t.Context(), goods); !errors.Is(err, stock.ErrBackendUnavailable) || pending != 0 {
+		t.Errorf("of a sale that is not in the ledger, %d units are pending (%v)", pending, err)
+	}
+	b := s.replica(t, "b")
+	sell(t, b, buy(2))
+	settle(t, b)
+	forget()
+	if pending, err := b.Pending(t.Context(), goods); err != nil || pending != 0 {
+		t.Errorf("of sales that are in the ledger, %d units are pending (%v)", pending, err)
+	}
+}
+
 // The time in an order's number is its replica's, and the place on the stream that of Redis: a clock that
 // is up to a minute ahead hides no order.
 func TestAnOrderOfAReplicaWithAFastClockIsFound(t *testing.T) {

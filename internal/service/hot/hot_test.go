@@ -919,3 +919,17 @@ func TestAPurchaseThatIsAskedAgainIsNoReplay(t *testing.T) {
 		}
 	}
 }
+
+// Copies of a basket have the same number for a line: whichever is asked later has held nothing itself.
+func TestALineThatACopyOfItsBasketHoldsIsAReplay(t *testing.T) {
+	s := open(t, lab.Redis(t), 6)
+	r := s.replica(t, "r", idle)
+	sell(t, r, buy(1)) // there is a counter
+	line := buy(2)
+	line.RequestID, line.Keyed, line.TTL, line.Number = stock.LineKey(rand.Text()), true, time.Minute, rand.Text()
+	for i, replayed := range []bool{false, true} {
+		if o, err := deduct(t, r, line); err != nil || o.Rejected != nil || o.Order.ID != line.Number || o.Replayed != replayed {
+			t.Errorf("copy %d is answered with %+v (%v)", i+1, o, err)
+		}
+	}
+}

@@ -55,17 +55,26 @@ func (w *ledgerWatch) await(ctx context.Context, requestID string) (stock.Order,
 	case order := <-found:
 		return order, nil
 	case <-ctx.Done():
-		w.leave(requestID, found)
+		if order, ok := w.leave(requestID, found); ok {
+			return order, nil
+		}
 		return stock.Order{}, context.Cause(ctx)
 	}
 }
 
-func (w *ledgerWatch) leave(requestID string, found chan stock.Order) {
+// leave withdraws a request. Its order may have been found as it gave up: then it has its answer.
+func (w *ledgerWatch) leave(requestID string, found chan stock.Order) (order stock.Order, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rest := slices.DeleteFunc(w.waiting[requestID], func(c chan stock.Order) bool { return c == found })
 	if w.waiting[requestID] = rest; len(rest) == 0 {
 		delete(w.waiting, requestID)
+	}
+	select {
+	case order = <-found:
+		return order, true
+	default:
+		return order, false
 	}
 }
 

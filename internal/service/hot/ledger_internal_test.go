@@ -151,3 +151,21 @@ func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 		waiting.Wait()
 	})
 }
+
+// An order that the ledger is found to have as its request gives up is an answer, and no unknown outcome.
+func TestAnOrderThatIsFoundAsItsRequestGivesUpIsItsAnswer(t *testing.T) {
+	l := &slowLedger{written: map[string]stock.Order{"key": {ID: "number"}}}
+	w := newLedgerWatch(l.find, slog.New(slog.DiscardHandler))
+	found, late := make(chan stock.Order, 1), make(chan stock.Order, 1)
+	w.waiting["key"] = []chan stock.Order{found}
+	if err := w.ask([]string{"key"}); err != nil {
+		t.Fatal(err)
+	}
+	if order, ok := w.leave("key", found); !ok || order.ID != "number" {
+		t.Errorf("it leaves with %+v, %t", order, ok)
+	}
+	w.waiting["key"] = []chan stock.Order{late}
+	if order, ok := w.leave("key", late); ok || len(w.waiting) > 0 {
+		t.Errorf("one that no look has found leaves with %+v, and %d wait", order, len(w.waiting))
+	}
+}

@@ -42,15 +42,21 @@ type Rebuilding struct {
 }
 
 // Pending is how many units of an item are accepted and not in the ledger yet. Redis is
-// not asked about items that were never sold from it.
+// not asked about items that were never sold from it. stock.ErrBackendUnavailable: it is unknown,
+// because Redis does not answer, or has no counter of units that the database has allocated to it.
 func (s *Stock) Pending(ctx context.Context, goodsID int64) (int64, error) {
 	place, err := s.store.Allocation(ctx, goodsID, Allocation)
 	if err != nil || place.Epoch == 0 || isHome(place) {
 		return 0, err
 	}
 	d, err := s.look(ctx, goodsID)
+	if err == nil && !d.Loaded && place.Units > 0 {
+		err = failed("count pending units", errNoCounter)
+	}
 	return d.Pending, err
 }
+
+var errNoCounter = errors.New("there is no counter")
 
 // Drift looks at an item.
 func (s *Stock) Drift(ctx context.Context, goodsID int64) (Drift, error) {

@@ -191,7 +191,8 @@ func readLimited(text string) error {
 }
 
 // known answers a request id that Redis remembers. Where it remembers the number
-// that we have just made, it has been asked twice on our behalf.
+// that we have just made, it has been asked twice on our behalf; but all copies of a basket have
+// the same number for a line.
 func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory string) (stock.Outcome, error) {
 	first, err := s.readRequest(requestID, memory)
 	if err != nil {
@@ -200,7 +201,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory 
 	if !first.Answers(goodsID, p) {
 		return stock.Outcome{Rejected: stock.ErrKeyReused}, nil
 	}
-	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
+	return stock.Outcome{Order: first, Replayed: first.ID != order || stock.IsLine(p.RequestID), Durable: stock.InRedis}, nil
 }
 
 func rejectAll(batch []stock.Purchase) []stock.Outcome {

@@ -146,13 +146,18 @@ func (j *Joint) enter(ctx context.Context, batch ItemBatch) *joining {
 	return m
 }
 
-// leave withdraws a batch whose callers have given up. Without an error its answer is on its way.
+// leave withdraws a batch whose callers have given up. Without an error its answer is there, or on its way.
 func (j *Joint) leave(m *joining, cause error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if m.with == nil {
 		j.waiting = slices.DeleteFunc(j.waiting, func(other *joining) bool { return other == m })
 		return fmt.Errorf("wait for a transaction with item %d: %w", m.GoodsID, cause)
+	}
+	select {
+	case <-m.done:
+		return nil // the select that brought it here may choose either
+	default:
 	}
 	m.left = true
 	if slices.ContainsFunc(m.with.members, func(other *joining) bool { return !other.left }) {
