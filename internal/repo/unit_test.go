@@ -196,7 +196,7 @@ func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
 // plannedRows adds up the rows that a server means to read for a statement.
 func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum int64) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), `EXPLAIN `+statement, args...)
+	rows, err := db.QueryContext(t.Context(), `EXPLAIN FORMAT=TRADITIONAL `+statement, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
