@@ -64,8 +64,7 @@ func benchCommand() *cobra.Command {
 		if err := checkLoad(plan); err != nil {
 			return cli.UsageError{Err: err}
 		}
-		plan.URL = strings.TrimSuffix(plan.URL, "/")
-		c := client.Client{URL: plan.URL, HTTP: &http.Client{Timeout: cli.LongestCall}}
+		c := client.Client{URL: strings.TrimSuffix(plan.URL, "/"), HTTP: &http.Client{Timeout: cli.LongestCall}}
 		var err error
 		if plan.BuyerToken, err = readBuyerToken(buyer); err == nil && (admin.TokenFile != "" || restock) {
 			c, err = admin.Client()

@@ -42,7 +42,7 @@ func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
 		err := s.leftBehind(t.Context(), s.pool, c.err)
 		if errors.Is(c.err, conflict) {
 			err = s.commitFault(t.Context(), err)
-			if called := s.callFault(t.Context(), s.pool, c.err); !errors.Is(called, c.want) || errors.Is(called, errDeadlock) != (c.want == errDeadlock) {
+			if called := s.callFault(t.Context(), s.pool, c.err); !errors.Is(called, c.want) || errors.Is(called, errDeadlock) != errors.Is(c.want, errDeadlock) {
 				t.Errorf("where it answers %q with %v, a call is %v, want %v", c.asked, c.err, called, c.want)
 			}
 		}

@@ -181,7 +181,7 @@ func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
 			}
 		}
 		db, _ := labtest.Connect(t, d)
-		defer db.Close()
+		defer db.Close() //nolint:errcheck // the test is over
 		if _, err := db.ExecContext(t.Context(), `ANALYZE TABLE tb_stock_place, tb_goods_stock`); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum i
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err says what went wrong
 	names, err := rows.Columns()
 	if err != nil {
 		t.Fatal(err)
