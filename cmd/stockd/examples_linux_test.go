@@ -68,6 +68,7 @@ func elsewhere() map[string]string {
 		"docs/live.md":               "a page that runs until it is ended: TestAPageShowsASaleThatOversells runs it",
 		"docs/nginx.md":              "it needs the nginx of the reader: every test through nginx fills in the templates",
 		"docs/production.md":         "it needs the database and the files of the reader",
+		"docs/runbook.md":            "a strategy that is switched off on purpose: TestAnItemWhoseStrategyIsSwitchedOffIsNotSold does it",
 	}
 }
 
