@@ -159,11 +159,12 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
 		`{"lines": [{"goods_id": 2, "goods_id": 1}]}`: 400, `{"lines": [{"Goods_ID": 1}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": null}]}`: 400,
 		`{"lines": [null]}`: 400, `{"lines": [[1]]}`: 400, `{"lines": [{"goods_id": [1]}]}`: 400,
-		fmt.Sprintf(`{"lines": [{"goods_id": 1, "quantity": %d}, {"goods_id": 1}]}`, int64(stock.MaxQuantity)):   400,
-		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                              400,
-		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
-		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`:                                                        404,
-		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32"}`:    404, // as many as there may be
+		fmt.Sprintf(`{"lines": [{"goods_id": 1, "quantity": %d}, {"goods_id": 1}]}`, int64(stock.MaxQuantity)):       400,
+		fmt.Sprintf(`{"lines": [{"goods_id": 404, "quantity": %d}, {"goods_id": 404}]}`, int64(stock.MaxQuantity)-1): 404, // as much as there may be
+		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                                  400,
+		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`:     400,
+		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`:                                                            404,
+		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32"}`:        404, // as many as there may be
 	} {
 		if got := a.order(t, "", body); got.status != status || status == 400 && got.field() != "lines" {
 			t.Errorf("%s is answered with %d %s", body, got.status, got.text)
