@@ -997,7 +997,7 @@ func defects() []defect {
 		},
 		{
 			name: "a payment waits for the reservation of another one",
-			file: "internal/repo/confirm.go", old: "lock = t.store.dialect.skipLocked", new: "lock = t.store.dialect.forUpdate",
+			file: "internal/repo/confirm.go", old: "payments, t.store.dialect.skipLocked)", new: "payments, t.store.dialect.forUpdate)",
 			pkg: "./internal/repo", test: "TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting/mariadb", needs: "mariadb",
 		},
 		{

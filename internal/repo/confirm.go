@@ -39,7 +39,7 @@ func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment
 	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which
 		answers, alone, err = make(map[*Payment]Confirmation, len(payments)), payments, nil
 	} else {
-		alone = slices.DeleteFunc(alone, func(p *Payment) bool { return !isAnswered(p.Number, answers) })
+		alone = ofAnswered(alone, answers)
 	}
 	if err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment
 	return answers, nil
 }
 
-func isAnswered(number string, answers map[*Payment]Confirmation) bool {
+// ofAnswered leaves out the payments for reservations that have no answer: alone they would wait for them.
+func ofAnswered(payments []*Payment, answers map[*Payment]Confirmation) []*Payment {
+	answered := make(map[string]bool, len(answers))
 	for p := range answers {
-		if p.Number == number {
-			return true
-		}
+		answered[p.Number] = true
 	}
-	return false
+	return slices.DeleteFunc(payments, func(p *Payment) bool { return !answered[p.Number] })
 }
 
 // firstOfEach parts the first payment for each reservation from later ones.
@@ -132,14 +132,7 @@ func (s *Store) confirm(ctx context.Context, all bool, payments []*Payment) (ans
 // confirm takes the step of those reservations that are held. It waits for those that are locked, or does
 // not answer their payments.
 func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[*Payment]Confirmation, error) {
-	lock, locked := t.store.dialect.forUpdate, map[string]heldRow(nil)
-	if !waits {
-		lock = t.store.dialect.skipLocked
-	}
-	found, err := t.readReservations(ctx, payments, lock)
-	if err == nil && !waits {
-		locked, err = t.readReservations(ctx, slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { return found[p.Number].Number != "" }), "")
-	}
+	found, locked, err := t.lockReservations(ctx, payments, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +141,9 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 	var confirmed []stock.Reservation
 	for _, p := range payments {
 		r, ok := found[p.Number]
+		_, skipped := locked[p.Number]
 		switch {
-		case locked[p.Number].Number != "":
+		case skipped:
 		case !ok:
 			answers[p] = Confirmation{Rejected: unknownReservation(p.Number)}
 		case r.State == stock.Confirmed && r.PaymentReference == p.Reference:
@@ -171,9 +165,25 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 	return answers, t.appendNumbered(ctx, "append confirmations", t.store.stepsOf(stock.Confirmation, confirmed...))
 }
 
+// lockReservations locks several reservations. Where it does not wait, locked are those that another
+// transaction has locked.
+func (t *Tx) lockReservations(ctx context.Context, payments []*Payment, waits bool) (found, locked map[string]heldRow, err error) {
+	if waits {
+		found, err = t.readReservations(ctx, payments, t.store.dialect.forUpdate)
+		return found, nil, err
+	}
+	if found, err = t.readReservations(ctx, payments, t.store.dialect.skipLocked); err != nil {
+		return nil, nil, err
+	}
+	rest := slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { _, ok := found[p.Number]; return ok })
+	locked, err = t.readReservations(ctx, rest, "")
+	return found, locked, err
+}
+
 // readReservations reads several reservations, and locks them as the end of its statement says, in the order
-// of their numbers, which must be that of every caller. Those that are not there are not in the answer. What is no number is not asked for: a
-// server may reject the statement for it, which has the payments of other buyers as well.
+// of their numbers, which must be that of every caller. Those that are not there are not in the answer.
+// What is no number is not asked for: a server may reject the statement for it, which has the payments of
+// other buyers as well.
 func (t *Tx) readReservations(ctx context.Context, payments []*Payment, lock string) (map[string]heldRow, error) {
 	found, numbers := make(map[string]heldRow, len(payments)), make([]any, 0, len(payments))
 	for _, p := range payments {

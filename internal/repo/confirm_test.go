@@ -101,13 +101,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
-		step := proxy.Arm(servers.Rule{Sent: "SET state = 'released'", Do: servers.Hold})
-		released := make(chan error, 1)
-		go func() {
-			_, _, err := through.Release(t.Context(), locked)
-			released <- err
-		}()
-		labtest.AwaitReached(t, step)
+		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
 		waits, other := &repo.Payment{Number: locked, Reference: "a"}, &repo.Payment{Number: free, Reference: "b"}
 		unknown := &repo.Payment{Number: uuid.NewString(), Reference: "c"}
 		answers, err := s.Confirm(t.Context(), waits, other, unknown, &repo.Payment{Number: locked, Reference: "again"})

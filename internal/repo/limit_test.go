@@ -383,13 +383,7 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 2, "ann")
 		hold(t, s, 1, 1, "ann")
-		write := proxy.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Hold})
-		released := make(chan error, 1)
-		go func() {
-			_, _, err := through.Release(t.Context(), number)
-			released <- err
-		}()
-		labtest.AwaitReached(t, write)
+		write, released := releaseHeld(t, through, proxy, number, "INSERT INTO tb_stock_ledger")
 		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
 			t.Fatal(err)
 		}

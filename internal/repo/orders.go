@@ -111,9 +111,3 @@ func (s *Store) final(ctx context.Context, after int64) (id int64, err error) {
 	err = s.pool.QueryRowContext(ctx, readRun, start, runRows, start).Scan(&id)
 	return max(start, id), s.fault(ctx, "read what follows what is settled", err)
 }
-
-// HasAllocations reports whether units of any item were ever moved into an allocation of this name.
-func (s *Store) HasAllocations(ctx context.Context, allocation string) (has bool, err error) {
-	err = s.pool.QueryRowContext(ctx, hasPlaces, allocation).Scan(&has)
-	return has, s.fault(ctx, "look for places", err)
-}

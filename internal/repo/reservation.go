@@ -283,9 +283,9 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
-// the longest, and returns what each item has got back. Where the row of one of several items is locked, it
-// ends up to most of every item, each by itself, but for those that are locked for too long. Any number of replicas may call it: each takes
-// others, where the server can skip rows that are locked.
+// the longest, and returns what each item has got back. Where the row of one of several items is
+// locked, it ends up to most of every item, each by itself, but for those that are locked for too
+// long. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
 	ended, units, err = s.expire(ctx, most, "")
 	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {

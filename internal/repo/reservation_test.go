@@ -19,6 +19,18 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
+// releaseHeld has a release stop at a statement on its way, until the step passes.
+func releaseHeld(t *testing.T, s *repo.Store, proxy *servers.Proxy, number, statement string) (step *servers.Trigger, released chan error) {
+	t.Helper()
+	step, released = proxy.Arm(servers.Rule{Sent: statement, Do: servers.Hold}), make(chan error, 1)
+	go func() {
+		_, _, err := s.Release(t.Context(), number)
+		released <- err
+	}()
+	labtest.AwaitReached(t, step)
+	return step, released
+}
+
 // hold reserves units for an hour, as a strategy does whose database compares.
 func hold(t *testing.T, s *repo.Store, goodsID, units int64, user string) (number string) {
 	t.Helper()

@@ -376,3 +376,9 @@ func (s *Store) ItemsIn(ctx context.Context, allocation string) (map[int64]bool,
 	}
 	return setOf(ids), nil
 }
+
+// HasAllocations reports whether units of any item were ever moved into an allocation of this name.
+func (s *Store) HasAllocations(ctx context.Context, allocation string) (has bool, err error) {
+	err = s.pool.QueryRowContext(ctx, hasPlaces, allocation).Scan(&has)
+	return has, s.fault(ctx, "look for places", err)
+}

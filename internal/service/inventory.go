@@ -118,8 +118,7 @@ func (i *Inventory) restockOnce(ctx context.Context, goodsID, units int64, key s
 // but for those of pending orders. A strategy that keeps an allocation takes units again
 // with its next purchase. stock.ErrBackendUnavailable: a backend that holds units does not
 // answer, and the others' units are back. Where ctx ends, the recall goes on, and the error is
-// stock.ErrUnknownOutcome. Recalling
-// again is safe in every case.
+// stock.ErrUnknownOutcome. Recalling again is safe in every case.
 func (i *Inventory) Recall(ctx context.Context, goodsID int64) (RecalledItem, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return RecalledItem{}, err
