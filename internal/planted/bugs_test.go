@@ -1227,7 +1227,7 @@ func defects() []defect {
 		},
 		{
 			name: "a purchase that is asked again on its own behalf is a replay",
-			file: "internal/service/hot/sell.go", old: "Replayed: first.ID != order ||", new: "Replayed: true ||",
+			file: "internal/service/hot/verify.go", old: "answers = stillSold(answers, latest)", new: "answers = latest",
 			pkg: "./internal/service/hot", test: "TestAPurchaseThatIsAskedAgainIsNoReplay", needs: "redis",
 		},
 		{

@@ -906,7 +906,9 @@ func TestAPurchaseThatIsAskedAgainIsNoReplay(t *testing.T) {
 	if _, err := s.store.Restock(t.Context(), goods, 4, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	batch := []stock.Purchase{buy(2), buy(6)}
+	line := buy(2)
+	line.RequestID, line.Keyed, line.TTL, line.Number = stock.LineKey(rand.Text()), true, time.Minute, rand.Text()
+	batch := []stock.Purchase{buy(2), line, buy(4)}
 	for i, replayed := range []bool{false, true} {
 		outcomes, err := r.Deduct(t.Context(), goods, batch)
 		if err != nil {

@@ -165,7 +165,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 			if v.answer == answerEarlier {
 				requestID = stock.KeyOf(requestID)
 			}
-			known, err := s.known(goodsID, p, requestID, orders[i], v.text)
+			known, err := s.known(goodsID, p, requestID, v.text)
 			if err != nil {
 				return nil, s.fault(err)
 			}
@@ -190,10 +190,8 @@ func readLimited(text string) error {
 	return limited
 }
 
-// known answers a request id that Redis remembers. Where it remembers the number
-// that we have just made, it has been asked twice on our behalf; but all copies of a basket have
-// the same number for a line.
-func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory string) (stock.Outcome, error) {
+// known answers a request id that Redis remembered before this purchase.
+func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, memory string) (stock.Outcome, error) {
 	first, err := s.readRequest(requestID, memory)
 	if err != nil {
 		return stock.Outcome{}, err
@@ -201,7 +199,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory 
 	if !first.Answers(goodsID, p) {
 		return stock.Outcome{Rejected: stock.ErrKeyReused}, nil
 	}
-	return stock.Outcome{Order: first, Replayed: first.ID != order || stock.IsLine(p.RequestID), Durable: stock.InRedis}, nil
+	return stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}, nil
 }
 
 func rejectAll(batch []stock.Purchase) []stock.Outcome {

@@ -29,7 +29,7 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 		}
 		next := &counterWanted{wanted: wanted{goodsID: goodsID}}
 		if installed {
-			answers = latest
+			answers = stillSold(answers, latest)
 			next, err = s.verify(ctx, goodsID, batch, answers, mark)
 		}
 		if err == nil && next == nil {
@@ -42,6 +42,17 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 			return unlessSold(answers, err)
 		}
 	}
+}
+
+// stillSold are the latest answers, where what was sold before, and Redis knows now, is sold to this
+// very purchase and to no copy of it.
+func stillSold(before, latest []verdict) []verdict {
+	for i, v := range before {
+		if v.answer == answerSold && latest[i].answer == answerKnown {
+			latest[i] = v
+		}
+	}
+	return latest
 }
 
 // unlessSold is the error for the whole batch, or where something of it is sold, for the
