@@ -122,6 +122,20 @@ func (s *suiteFlags) checkAlone() error {
 	case s.chart != "" && (s.items != 0 || s.ledger != 0):
 		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
 	}
+	return s.checkMeaning()
+}
+
+// checkMeaning rejects flags that would be ignored.
+func (s *suiteFlags) checkMeaning() error {
+	alone := s.growth || s.items != 0 || s.ledger != 0
+	switch {
+	case s.quick && alone:
+		return errors.New("--quick is for the suite, not for --items, --ledger or --growth")
+	case s.within != 0 && (alone || s.each != 0):
+		return errors.New("--within is for the suite where --each is not given")
+	case s.only != "" && (s.ledger != 0 || s.growth && s.chart != ""):
+		return errors.New("--only has no meaning with --ledger, nor with --growth and --chart, which draws all of it")
+	}
 	return nil
 }
 

@@ -65,6 +65,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	}
 	b.Keep(t, "body", "live-experiment-zh")
 	click(t, b, "#back")
+	b.Until(t, within, "[...document.querySelectorAll('#form input[type=number]')].every((i) => i.checkValidity()) && document.getElementById('form').elements.namedItem('clients').value > 0")
 	assertSellsAfterAnExperiment(t, b)
 	assertQuiet(t, b, url)
 }

@@ -89,27 +89,47 @@ func clientName(replica string) string {
 var ErrNotConnected = errors.New("no connection")
 
 // dialHook marks failures before a connection is made: no listener, a certificate that is not
-// trusted, no Sentinel that knows the master. The errors of the last two do not differ from those
-// of a connection that broke.
+// trusted, no Sentinel that knows the master, no answer to what the library itself asks first. Their errors
+// may not differ from those of a connection that broke.
 type dialHook struct{}
 
 // DialHook marks the error.
 func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
-		}
-		return conn, nil
+		return conn, notConnected(err)
 	}
 }
 
-// ProcessHook lets every command pass.
-func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+// ProcessHook marks the error of HELLO, with which the library begins a connection.
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "hello" {
+			return notConnected(err)
+		}
+		return err
+	}
+}
 
-// ProcessPipelineHook lets every pipeline pass.
+// ProcessPipelineHook marks the error of what follows HELLO.
 func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if name := cmds[0].Name(); name == "select" || name == "client" {
+			return notConnected(err)
+		}
+		return err
+	}
+}
+
+// notConnected marks an error that no server has answered with.
+func notConnected(err error) error {
+	var answer redis.Error
+	if err == nil || errors.As(err, &answer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotConnected, err)
 }
 
 const (

@@ -138,6 +138,15 @@ func TestAConnectionThatIsNotMadeIsToldFromOneThatBreaks(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); !errors.Is(err, backend.ErrNotConnected) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v, want %v and why", err, backend.ErrNotConnected)
 	}
+	for _, first := range []string{"hello", "client", "select"} {
+		server := newScripted(t)
+		client := backend.NewRedis(backend.RedisOptions{Addresses: []string{server.address}, DB: 3, Timeout: answerWithin, PoolSize: 1})
+		defer hangUp(t, client)
+		server.hangUpAt(first)
+		if err := client.Eval(t.Context(), "return 1", nil).Err(); !errors.Is(err, backend.ErrNotConnected) || server.count("eval") != 0 {
+			t.Errorf("broken at %s: %v, and the script was sent %d times; want %v", first, err, server.count("eval"), backend.ErrNotConnected)
+		}
+	}
 }
 
 func TestTheVersionOfRedisIsReadFromTheServer(t *testing.T) {

@@ -55,8 +55,12 @@ func (s sale) order(c *gin.Context) {
 	basket.RequestID = stock.BuyerKey(cmp.Or(key, rand.Text()), basket.UserID)
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
-	sold, err := s.options.Reservations.Sell(ctx, basket, s.holdFor(asked))
+	counted := &once{rate: s.users}
+	sold, err := s.options.Reservations.Sell(ctx, basket, sale{s.options, s.slots, counted}.holdFor(asked))
 	if err != nil {
+		if _, ok := errors.AsType[*shedError](err); ok {
+			counted.giveBack(basket.UserID)
+		}
 		s.reject(c, basket.RequestID, err)
 		return
 	}
@@ -66,12 +70,10 @@ func (s sale) order(c *gin.Context) {
 	c.JSON(http.StatusCreated, basketBody(sold))
 }
 
-// holdFor holds the lines of a basket. The basket counts once for the rate of its buyer.
+// holdFor holds the lines of a basket.
 func (s sale) holdFor(asked stock.Choice) service.Hold {
 	return func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		outcome, err := s.buy(ctx, goodsID, p, asked)
-		s.users = nil
-		return outcome, err
+		return s.buy(ctx, goodsID, p, asked)
 	}
 }
 

@@ -286,3 +286,29 @@ func TestABasketCountsOnceForTheRateOfItsBuyer(t *testing.T) {
 	}
 	a.left(t, map[int64]int64{1: 8, 2: 3, 3: 3})
 }
+
+// A line that was held before costs nothing, and so does a line that finds no slot: but each try of another line
+// counts.
+func TestABasketThatIsNotSoldCountsForTheRateOfItsBuyer(t *testing.T) {
+	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 1}).with(t, func(o *handler.Options) {
+		o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 1}
+	})
+	for i, want := range []string{"insufficient-stock", "rate-limited", "rate-limited"} {
+		if got := a.order(t, "", `{"lines": "1,2:2", "user_id": "ann"}`, "Idempotency-Key", "k"); got.problem() != want {
+			t.Errorf("sent %d times it is answered with %d %s, want %s", i+1, got.status, got.text, want)
+		}
+	}
+	a.left(t, map[int64]int64{1: 10, 2: 1})
+}
+
+func TestABasketThatIsShedDoesNotCountForTheRateOfItsBuyer(t *testing.T) {
+	a, _, release := serveFlooded(t, 3, func(o *handler.Options) {
+		o.MaxDeductions, o.Limits.User = 24, handler.Rate{PerSecond: onceOnly, Burst: 1}
+	})
+	defer release()
+	for i := range 3 {
+		if got := a.order(t, "", `{"lines": "1,3", "user_id": "ann"}`); got.problem() != "busy" || got.body["goods_id"] != 3.0 {
+			t.Errorf("beyond the slots of its second item basket %d is answered with %d %s", i+1, got.status, got.text)
+		}
+	}
+}

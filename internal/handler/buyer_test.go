@@ -90,10 +90,13 @@ func TestATokenIdentifiesTheBuyer(t *testing.T) {
 		{"/orders?request_id=k", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/orders/1", "", "unauthorized", "", "the buyer is missing"},
 		{"/orders/1", "Bearer x", "unauthorized", "", "no JWT"},
+		{"/reservations/1", "", "unauthorized", "", "the buyer is missing"},
+		{"/reservations/1", "Bearer x", "unauthorized", "", "no JWT"},
+		{"/reservations/1", good, "unknown-reservation", "", ""},
 		{"/orders?request_id=k&user_id=u-2", good, "invalid-request", "user_id", ""},
 	} {
 		method, headers := http.MethodPost, []string(nil)
-		if strings.HasPrefix(c.path, "/orders") {
+		if !strings.HasPrefix(c.path, "/deduct") {
 			method = http.MethodGet
 		}
 		if c.token != "" {

@@ -21,7 +21,13 @@ import (
 type sale struct {
 	options Options
 	slots   *slots
-	users   *limiter
+	users   rate
+}
+
+// rate is how often buyers may buy: see limiter.
+type rate interface {
+	take(buyer string, now time.Time) (wait time.Duration)
+	giveBack(buyer string)
 }
 
 // sold is the answer to an accepted purchase. Pointers and the replica are set only where
@@ -81,7 +87,7 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept ac
 		if outcome.Replayed {
 			c.Header("Idempotency-Replayed", "true")
 		}
-		err = accept(ctx, c, purchase, outcome)
+		err = accept(ctx, c, outcome)
 	}
 	if err != nil {
 		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
@@ -98,7 +104,7 @@ func (s sale) buy(ctx context.Context, goodsID int64, p stock.Purchase, asked st
 }
 
 // acceptance answers a purchase that was sold now or earlier, or returns why it cannot.
-type acceptance func(context.Context, *gin.Context, stock.Purchase, stock.Outcome) error
+type acceptance func(context.Context, *gin.Context, stock.Outcome) error
 
 // sell sells, or rejects with the reason as its error. A rejected purchase may repeat one that
 // is pending in the ledger: then it gets the answer of that one.
@@ -146,7 +152,7 @@ func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) 
 }
 
 // accept answers a purchase that is an order at once.
-func (s sale) accept(_ context.Context, c *gin.Context, _ stock.Purchase, outcome stock.Outcome) error {
+func (s sale) accept(_ context.Context, c *gin.Context, outcome stock.Outcome) error {
 	c.JSON(http.StatusOK, s.answerTo(outcome))
 	return nil
 }
@@ -282,6 +288,15 @@ func (o Options) buyerOf(r *http.Request, userID string) (buyer.Buyer, error) {
 		return buyer.Buyer{}, invalid(fieldError{"user_id", "must be left out, or be that of the verified buyer"})
 	}
 	return verified, nil
+}
+
+// ownBuyer is buyerOf for what a buyer has, which another one must not see.
+func (o Options) ownBuyer(r *http.Request, userID string) (string, error) {
+	verified, err := o.buyerOf(r, userID)
+	if err == nil && verified.ID == "" && o.needsBuyer() {
+		err = o.unnamed("is missing; a client sees its own orders and reservations only")
+	}
+	return verified.ID, err
 }
 
 // purchaser is buyerOf for a purchase of items.

@@ -49,8 +49,8 @@ const (
 	jsonList // with its text as it was sent
 )
 
-// readForm reads the query and the body of a request; known are the fields that it may
-// have. An error is a problem. Without one, fields may still be wrong: see form.err.
+// readForm reads the query and the body of a request, where it is one that may have a body; known
+// are the fields that it may have. An error is a problem. Without one, fields may still be wrong: see form.err.
 func readForm(r *http.Request, known ...string) (*form, error) {
 	f := &form{values: make(map[string]value, len(known))}
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -62,7 +62,7 @@ func readForm(r *http.Request, known ...string) (*form, error) {
 }
 
 func (f *form) readBody(r *http.Request, known []string) error {
-	if r.Body == http.NoBody {
+	if r.Body == http.NoBody || r.Method == http.MethodGet {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)

@@ -586,3 +586,13 @@ func ExampleTypePrefix() {
 	fmt.Println(handler.TypePrefix + "insufficient-stock")
 	// Output: urn:stockd:problem:insufficient-stock
 }
+
+// What is sent with a GET is no part of it, whatever its type and its size.
+func TestTheBodyOfAGetIsNotRead(t *testing.T) {
+	a := serveSQLite(t)
+	for path, want := range map[string]int{"/goods/1": http.StatusOK, "/orders?request_id=k": http.StatusNotFound} {
+		if got := send(t, request(t, http.MethodGet, a.public.URL+path, "text/plain", strings.Repeat("x", 20_000))); got.status != want {
+			t.Errorf("%s with a body is answered with %d %s, want %d", path, got.status, got.text, want)
+		}
+	}
+}

@@ -211,11 +211,35 @@ func (l *limiter) take(client string, now time.Time) (wait time.Duration) {
 
 // giveBack returns a token that was taken.
 func (l *limiter) giveBack(client string) {
+	if l == nil {
+		return
+	}
 	key := maphash.String(l.seed, client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if full, ok := l.full[key]; ok {
 		l.full[key] = full.Add(-l.every)
+	}
+}
+
+// once takes one token for all lines of a basket, and for those that were sold before none.
+type once struct {
+	rate
+
+	taken bool
+}
+
+func (o *once) take(client string, now time.Time) (wait time.Duration) {
+	if !o.taken {
+		wait = o.rate.take(client, now)
+		o.taken = wait == 0
+	}
+	return wait
+}
+
+func (o *once) giveBack(client string) {
+	if o.taken {
+		o.rate.giveBack(client)
 	}
 }
 

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -161,6 +162,8 @@ func TestWhatARequestWasAnsweredWithIsLoggedAndObserved(t *testing.T) {
 		{public, errors.New("broken"), http.StatusInternalServerError, `msg="request failed"`},
 		{admin, &stock.BackendError{Backend: "mysql", Err: io.EOF}, http.StatusServiceUnavailable, "backend=mysql"},
 		{public, stock.ErrBusy, http.StatusServiceUnavailable, ""},
+		{public, context.DeadlineExceeded, http.StatusServiceUnavailable, ""},
+		{public, newProblem(http.StatusServiceUnavailable, "stopping", "This replica is about to stop"), http.StatusServiceUnavailable, ""},
 		{admin, stock.ErrUnknownGoods, http.StatusNotFound, ""},
 	} {
 		var log bytes.Buffer

@@ -173,11 +173,11 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"rate-limited": {listener: publicAPI, before: 10, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
 		}},
-		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: func(r *http.Request) {
-			send := strings.NewReader("more than one byte")
-			r.Body, r.ContentLength = io.NopCloser(send), int64(send.Len())
+		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: withBody},
+		"unsupported-media-type": {request: func(r *http.Request) {
+			withBody(r)
+			r.Header.Set("Content-Type", "text/plain")
 		}},
-		"unsupported-media-type": {request: func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }},
 		"request-timeout": {server: func(s *http.Server) { s.ReadTimeout = 100 * time.Millisecond }, request: func(r *http.Request) {
 			never, _ := io.Pipe()
 			r.Body, r.ContentLength = never, 100
@@ -191,6 +191,11 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"outcome-unknown":     {server: endedBy(stock.ErrUnknownOutcome)},
 		"backend-unavailable": {down: true},
 	}
+}
+
+func withBody(r *http.Request) {
+	send := strings.NewReader("more than one byte")
+	r.Body, r.ContentLength = io.NopCloser(send), int64(send.Len())
 }
 
 // verified has every request come from one buyer, or, where there is none, rejects it.

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // operation is a route: it returns the body of its answer, or an error that becomes a problem.
@@ -61,7 +59,8 @@ func hasNoFields(c *gin.Context) error {
 
 // logFailure logs what needs an operator: a backend that fails or an internal error.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
-	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
+	_, meant := errors.AsType[problem](err) // such as that this replica is about to stop
+	if p.Status >= http.StatusInternalServerError && !meant && p.Type != TypePrefix+busy {
 		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "backend", p.Backend, "error", err)...)
 	}
 }

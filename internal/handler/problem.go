@@ -19,6 +19,9 @@ import (
 // TypePrefix begins the type of every problem.
 const TypePrefix = "urn:stockd:problem:"
 
+// busy is the problem of a request that found no room in time.
+const busy = "busy"
+
 // instancePrefix begins the request id in a problem.
 const instancePrefix = "urn:stockd:request:"
 
@@ -93,9 +96,9 @@ func problems() []struct {
 		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "The outcome is unknown"},
 		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock wrote first"},
 		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},
-		{stock.ErrBusy, unavailable, "busy", "Too busy, try again"},
+		{stock.ErrBusy, unavailable, busy, "Too busy, try again"},
 		{stock.ErrBackendUnavailable, unavailable, "backend-unavailable", "A backend is unavailable"},
-		{context.DeadlineExceeded, unavailable, "busy", "Too busy, try again"},
+		{context.DeadlineExceeded, unavailable, busy, "Too busy, try again"},
 		{context.Canceled, statusClientGone, "client-gone", "The client disconnected"},
 	}
 }
@@ -169,6 +172,7 @@ func answer(c *gin.Context, err error) {
 	if p.authenticate != "" {
 		c.Header("WWW-Authenticate", p.authenticate)
 	}
+	c.Header("Idempotency-Replayed", "")          // what was sold before is not the answer
 	c.Header("X-Content-Type-Options", "nosniff") // a problem quotes the request
 	body, err := json.Marshal(p)
 	if err != nil { // impossible: strings and numbers

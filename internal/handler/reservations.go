@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -65,7 +64,7 @@ func (s sale) reserve(c *gin.Context) {
 			asked = p.TTL
 		}
 		p.Durable = stock.InSQL // it can be confirmed from then on
-	}, func(ctx context.Context, c *gin.Context, _ stock.Purchase, o stock.Outcome) error {
+	}, func(ctx context.Context, c *gin.Context, o stock.Outcome) error {
 		return s.acceptReservation(ctx, c, asked, o)
 	}, "ttl")
 }
@@ -102,13 +101,13 @@ func (o reservations) find(c *gin.Context) (stock.Reservation, error) {
 	if o.isForAll() {
 		return o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
 	}
-	verified, err := o.options.buyerOf(c.Request, "") // first: who may not ask learns nothing
+	own, err := o.options.ownBuyer(c.Request, "") // first: who may not ask learns nothing
 	if err != nil {
 		return stock.Reservation{}, err
 	}
 	r, err := o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
-	if err == nil && r.UserID != verified.ID {
-		err = fmt.Errorf("%w: %q", stock.ErrUnknownReservation, c.Param("id"))
+	if err == nil && r.UserID != own {
+		err = stock.ErrUnknownReservation
 	}
 	return r, err
 }
@@ -203,10 +202,7 @@ func (o orders) giveBack(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var units int64 // all that are left
-	if f.given("quantity") {
-		units = f.whole("quantity", 1, math.MaxInt64)
-	}
+	units := f.wholeOr("quantity", 0, 1, math.MaxInt64) // 0: all that are left
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 		t.Errorf("without a time of its own it is answered with %s", got.text)
 	}
 	for _, other := range []string{"/reservations?goods_id=1&user_id=u-1&ttl=61", "/deduct?goods_id=1&user_id=u-1"} {
-		if got := a.post(t, other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
+		if got := a.post(t, other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" || got.header.Get("Idempotency-Replayed") != "" {
 			t.Errorf("%s under its key is answered with %d %s", other, got.status, got.text)
 		}
 	}

@@ -66,6 +66,8 @@ type Answer struct {
 	Kind       Kind
 	// Problem is the last part of the problem's type where Kind is Failed.
 	Problem string
+	// Why is what is known of an answer that is Unknown, for people.
+	Why string
 	// The rest is as the answer to a sale has it.
 	Order, Replica, Strategy string
 	Remaining                int64

@@ -311,9 +311,10 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 			http.StatusOK, `{}`, "goods_id=7&user_id=u+1", "key-0",
 			load.Answer{Key: "key-0", Kind: load.Failed, Problem: "http-200"},
 		},
-		"an item of its own":        {load.Plan{Goods: func() int64 { return 9 }}, http.StatusConflict, `{}`, "goods_id=9", "", load.Answer{Kind: load.Failed, Problem: "http-409"}},
-		"no more":                   {load.Plan{}, http.StatusConflict, `{"type": "urn:stockd:problem:insufficient-stock"}`, "goods_id=7", "", load.Answer{Kind: load.Rejected}},
-		"a balancer that timed out": {load.Plan{}, http.StatusGatewayTimeout, "<html>", "goods_id=7", "", load.Answer{Kind: load.Unknown}},
+		"an item of its own":         {load.Plan{Goods: func() int64 { return 9 }}, http.StatusConflict, `{}`, "goods_id=9", "", load.Answer{Kind: load.Failed, Problem: "http-409"}},
+		"no more":                    {load.Plan{}, http.StatusConflict, `{"type": "urn:stockd:problem:insufficient-stock"}`, "goods_id=7", "", load.Answer{Kind: load.Rejected}},
+		"a balancer that timed out":  {load.Plan{}, http.StatusGatewayTimeout, "<html>", "goods_id=7", "", load.Answer{Kind: load.Unknown, Why: "HTTP 504"}},
+		"an outcome that is unknown": {load.Plan{}, http.StatusServiceUnavailable, `{"type": "urn:stockd:problem:outcome-unknown", "detail": "lost"}`, "goods_id=7", "", load.Answer{Kind: load.Unknown, Why: "lost"}},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost || r.URL.Path != "/deduct" || r.URL.RawQuery != c.query || r.Header.Get("Idempotency-Key") != c.key {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -144,7 +145,7 @@ func failed(err error) Answer {
 	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, fasthttp.ErrDialTimeout) || errors.Is(err, fasthttp.ErrNoFreeConns) {
 		return Answer{Kind: Failed, Problem: "no-connection"}
 	}
-	return Answer{Kind: Unknown}
+	return Answer{Kind: Unknown, Why: err.Error()}
 }
 
 // read interprets an answer.
@@ -159,6 +160,7 @@ func read(status int, body []byte) Answer {
 		WaitMS    float64 `json:"wait_ms"`
 		HoldMS    float64 `json:"hold_ms"`
 		Type      string  `json:"type"`
+		Detail    string  `json:"detail"`
 	}
 	// What is no JSON has no type, and is judged by its status alone.
 	_ = json.Unmarshal(body, &said)
@@ -174,11 +176,11 @@ func read(status int, body []byte) Answer {
 	case problem == "insufficient-stock":
 		return Answer{Kind: Rejected}
 	case problem == "outcome-unknown":
-		return Answer{Kind: Unknown}
+		return Answer{Kind: Unknown, Why: said.Detail}
 	case problem != "":
 		return Answer{Kind: Failed, Problem: problem}
 	case status == fasthttp.StatusBadGateway, status == fasthttp.StatusGatewayTimeout:
-		return Answer{Kind: Unknown} // the balancer lost the replica that had it
+		return Answer{Kind: Unknown, Why: fmt.Sprint("HTTP ", status)} // the balancer lost the replica that had it
 	default:
 		return Answer{Kind: Failed, Problem: "http-" + strconv.Itoa(status)}
 	}

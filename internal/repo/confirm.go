@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,8 +35,9 @@ type Confirmation struct {
 // Several wait for no reservation that another transaction has locked: its payments have no answer, and are
 // to be confirmed alone, each of which waits.
 func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment]Confirmation, error) {
+	waits := len(payments) == 1
 	together, alone := firstOfEach(payments)
-	answers, err := s.confirm(ctx, false, together)
+	answers, err := s.confirm(ctx, false, waits, together)
 	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which
 		answers, alone, err = make(map[*Payment]Confirmation, len(payments)), payments, nil
 	} else {
@@ -45,11 +47,11 @@ func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment
 		return nil, err
 	}
 	for _, p := range alone {
-		answer, err := s.confirm(ctx, false, []*Payment{p})
+		answer, err := s.confirm(ctx, false, waits, []*Payment{p})
 		if err != nil {
 			answer = map[*Payment]Confirmation{p: {Rejected: err}}
 		}
-		answers[p] = answer[p]
+		maps.Copy(answers, answer)
 	}
 	return answers, nil
 }
@@ -85,7 +87,7 @@ func (s *Store) ConfirmAll(ctx context.Context, numbers []string) (confirmed []s
 	for i, number := range numbers {
 		payments[i] = &Payment{Number: number, Reference: number}
 	}
-	answers, err := s.confirm(ctx, true, payments)
+	answers, err := s.confirm(ctx, true, true, payments)
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,9 +115,9 @@ func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stoc
 // confirm answers payments for different reservations in one transaction. Where all must be
 // confirmed, the error is the first of their rejections. stock.ErrReferenceUsed: the reference of one
 // of them, and nothing was written.
-func (s *Store) confirm(ctx context.Context, all bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
+func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) (err error) {
-		answers, err = tx.confirm(ctx, payments, all || len(payments) == 1)
+		answers, err = tx.confirm(ctx, payments, waits)
 		for _, p := range payments {
 			if all && err == nil {
 				err = answers[p].Rejected
@@ -145,7 +147,7 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 		switch {
 		case skipped:
 		case !ok:
-			answers[p] = Confirmation{Rejected: unknownReservation(p.Number)}
+			answers[p] = Confirmation{Rejected: stock.ErrUnknownReservation}
 		case r.State == stock.Confirmed && r.PaymentReference == p.Reference:
 			answers[p] = Confirmation{Reservation: r.Reservation, Again: true}
 		case r.State != stock.Held || r.isOver():

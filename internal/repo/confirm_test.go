@@ -101,12 +101,21 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
+		paid, reuses, third := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
+		if _, _, err := confirm(t, s, paid, "taken"); err != nil {
+			t.Fatal(err)
+		}
 		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
 		waits, other := &repo.Payment{Number: locked, Reference: "a"}, &repo.Payment{Number: free, Reference: "b"}
 		unknown := &repo.Payment{Number: uuid.NewString(), Reference: "c"}
 		answers, err := s.Confirm(t.Context(), waits, other, unknown, &repo.Payment{Number: locked, Reference: "again"})
 		if err != nil || len(answers) != 2 || answers[other].Rejected != nil || !errors.Is(answers[unknown].Rejected, stock.ErrUnknownReservation) {
 			t.Errorf("the payments are answered with %+v (%v)", answers, err)
+		}
+		taken, last := &repo.Payment{Number: reuses, Reference: "taken"}, &repo.Payment{Number: third, Reference: "d"}
+		answers, err = s.Confirm(t.Context(), waits, taken, last)
+		if err != nil || len(answers) != 2 || !errors.Is(answers[taken].Rejected, stock.ErrReferenceUsed) || answers[last].Rejected != nil {
+			t.Errorf("beside a reference that is used they are answered with %+v (%v)", answers, err)
 		}
 		step.Pass()
 		if err := <-released; err != nil {
@@ -115,7 +124,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 		if _, _, err := confirm(t, s, locked, "a"); !errors.Is(err, stock.ErrReleased) {
 			t.Errorf("alone it is answered with %v, want %v", err, stock.ErrReleased)
 		}
-		wantSums(t, s, 8, 0, 2, 0)
+		wantSums(t, s, 5, 1, 4, 0)
 	})
 }
 

@@ -93,7 +93,7 @@ func (r heldRow) isOver() bool { return r.State == stock.Held && !r.ExpiresAt.Af
 // there is none.
 func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservation, error) {
 	if !isNumber(number) {
-		return stock.Reservation{}, unknownReservation(number)
+		return stock.Reservation{}, stock.ErrUnknownReservation
 	}
 	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
 	if err == nil && r.isOver() {
@@ -106,25 +106,21 @@ func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservati
 		}
 		return r.Reservation, err
 	}
-	return r.Reservation, s.reservationFault(ctx, number, err)
+	return r.Reservation, s.reservationFault(ctx, err)
 }
 
 // lockReservation keeps every other writer from a reservation until the transaction ends.
 func (t *Tx) lockReservation(ctx context.Context, number string) (heldRow, error) {
 	statement := t.store.selectHeld() + whereNumber + t.store.dialect.forUpdate
 	r, err := scanReservation(t.conn().QueryRowContext(ctx, statement, number).Scan)
-	return r, t.store.reservationFault(ctx, number, err)
+	return r, t.store.reservationFault(ctx, err)
 }
 
-func (s *Store) reservationFault(ctx context.Context, number string, err error) error {
+func (s *Store) reservationFault(ctx context.Context, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return unknownReservation(number)
+		return stock.ErrUnknownReservation
 	}
 	return s.fault(ctx, "read reservation", err)
-}
-
-func unknownReservation(number string) error {
-	return fmt.Errorf("%w: %q", stock.ErrUnknownReservation, number)
 }
 
 // Release gives the units of a reservation back, which is held and whose time is not over. again: it
@@ -154,7 +150,7 @@ func (s *Store) Extend(ctx context.Context, number string, ttl, longest time.Dur
 // as it is.
 func (s *Store) step(ctx context.Context, number string, to stock.State, take func(*Tx, *heldRow) error) (after stock.Reservation, again bool, err error) {
 	if !isNumber(number) {
-		return after, false, unknownReservation(number)
+		return after, false, stock.ErrUnknownReservation
 	}
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		r, err := tx.lockReservation(ctx, number)

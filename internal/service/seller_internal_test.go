@@ -29,6 +29,7 @@ type counter struct {
 
 	ledger   map[string]stock.Order // by request id
 	searches int
+	broken   error // what a search ends with
 	observed []stock.Outcome
 	failures []error
 	took     time.Duration // of the last
@@ -40,6 +41,9 @@ func (c *counter) Deducted(o stock.Outcome, err error, took time.Duration) {
 
 func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order, error) {
 	c.searches++
+	if c.broken != nil {
+		return nil, c.broken
+	}
 	found := map[string]stock.Order{}
 	for _, id := range ids {
 		if o, ok := c.ledger[id]; ok {
@@ -105,6 +109,14 @@ func TestACopyGetsTheAnswerOfTheFirst(t *testing.T) {
 			c.ledger["k"] = soldAs("7")
 			return out, nil
 		}, "", stock.ErrInsufficientStock, nil, 1},
+		"a rejection that may be none, and the ledger does not answer": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
+			c.broken = &stock.BackendError{Backend: "database", Err: errors.New("cut")}
+			return stock.Outcome{Rejected: stock.ErrUnknownOutcome}, nil
+		}, "", stock.ErrUnknownOutcome, nil, 1},
+		"a rejection, and the ledger does not answer": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
+			c.broken = stock.ErrBackendUnavailable
+			return out, nil
+		}, "", nil, stock.ErrBackendUnavailable, 1},
 		"a failure": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.ledger["k"] = soldAs("7")
 			return stock.Outcome{}, stock.ErrLeaseLost

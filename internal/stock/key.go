@@ -49,6 +49,9 @@ func FinalKey(number string) string { return number + tagSeparator + finalTag }
 // LineKey is the stored request id of a line of a basket, by its number.
 func LineKey(number string) string { return number + tagSeparator + lineTag }
 
+// IsLine reports whether a stored request id is that of a line of a basket.
+func IsLine(requestID string) bool { return requestID == LineKey(KeyOf(requestID)) }
+
 // KeyOf is the client's key of a stored request id, and all that a client is shown of it.
 func KeyOf(requestID string) string {
 	key, _, _ := strings.Cut(requestID, tagSeparator)

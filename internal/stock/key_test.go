@@ -109,6 +109,9 @@ func TestAStoredIDSaysWhoseKeyItIs(t *testing.T) {
 		"no buyer": stock.BuyerKey("k", ""), "a buyer": stock.BuyerKey("k", "ann"), "another": stock.BuyerKey("k", "bob"),
 		"a restock": stock.RestockKey("k"), "a return": stock.ReturnKey("k"), "an end": stock.FinalKey("k"), "a line": stock.LineKey("k"),
 	} {
+		if stock.IsLine(id) != (name == "a line") {
+			t.Errorf("the key of %s is that of a line: %t", name, stock.IsLine(id))
+		}
 		if other, ok := seen[id]; ok || stock.KeyOf(id) != "k" {
 			t.Errorf("the key of %s is stored as %q, and so is that of %q", name, id, other)
 		}

@@ -31,9 +31,12 @@ func openAdmin(ctx context.Context, c config.Admin) (net.Listener, *admintoken.F
 	return listener, tokens, nil
 }
 
-// warn logs what of the configuration is a risk.
+// warn logs what of the configuration is a risk, and what buyers may not do.
 func warn(ctx context.Context, c config.Config, log *slog.Logger) {
 	for _, w := range c.Warnings() {
 		log.WarnContext(ctx, "insecure configuration", "key", w.Key, "problem", w.Problem)
+	}
+	if !c.MayChoose() {
+		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
 }

@@ -20,8 +20,11 @@ var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 // answers to their commits, and to release their locks.
 const lastMoment = 800 * time.Millisecond
 
-// silence is the time without requests after which idle connections are closed.
-const silence = 2 * time.Second
+// silence is the time without requests after which idle connections are closed, which is looked at so often.
+const (
+	silence = 2 * time.Second
+	look    = 10 * time.Millisecond
+)
 
 // drainer stops a server so that no request is lost on its way.
 type drainer struct {
@@ -94,16 +97,20 @@ func (d *drainer) drain(ctx context.Context) error {
 // nothing more: one that is closed while it is idle may carry the next purchase already, which would
 // get no answer, and which the balancer must not repeat. Every answer now closes its connection, so
 // that a crowd uses them up in no time.
+//
+// Silence is counted in looks: a process that the machine has stopped for a while has requests on its
+// connections that it has not read.
 func (d *drainer) useUp(end time.Time) {
 	if d.config.DrainDelay == 0 {
 		return // there is no balancer
 	}
-	closed := time.Now()
-	for d.open.Load() > 0 && time.Now().Before(end) {
-		if since := max(closed.UnixNano(), d.last.Load()); time.Since(time.Unix(0, since)) > silence {
-			return
+	last, quiet := int64(0), 0
+	for d.open.Load() > 0 && quiet <= int(silence/look) && time.Now().Before(end) {
+		if began := d.last.Load(); began != last {
+			last, quiet = began, 0
 		}
-		time.Sleep(10 * time.Millisecond)
+		quiet++
+		time.Sleep(look)
 	}
 }
 

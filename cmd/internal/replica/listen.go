@@ -36,7 +36,7 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
-	defer inBackground(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
+	defer inBackground(context.WithoutCancel(ctx), func(ctx context.Context) { tokens.Keep(ctx, log) })()
 	serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
 	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens), rejected)
 	scheme := "http://"

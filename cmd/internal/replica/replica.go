@@ -93,11 +93,13 @@ func prepareProcess() {
 // serve opens the parts of a replica and serves.
 func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
 	log := watch.log
+	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
+	defer end()
 	if err := errors.Join(verifyLock(c, ""), verifyNames(c)); err != nil {
 		return UsageError{err}
 	}
 	warn(ctx, c, log)
-	buyers, err := verifiedBuyers(ctx, c, log)
+	buyers, err := verifiedBuyers(serving, c, log)
 	if err != nil {
 		return err
 	}
@@ -131,13 +133,10 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest, watch.metrics)
 	open.add("changes of items", inventory.Close)
 	open.add("reservations", reservations.Close)
-	open.add("background jobs", quietly(keepUp(ctx, c, catalogue, inventory, reservations, watch)))
+	open.add("background jobs", quietly(keepUp(serving, c, catalogue, inventory, reservations, watch)))
 	options.Feed = service.NewFeed(store)
 	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, options.Feed, locks.Clients))
 	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers
-	if !options.Choose {
-		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
-	}
 	open.add("requests", func() error { return nil }) // listen ends them
 	return listen(ctx, c, log, options, o.Listening, watch.metrics.ConnectionRejected)
 }

@@ -336,12 +336,14 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	}
 }
 
-// While a replica drains, a balancer sees that it is not ready, and every purchase is served still.
+// While a replica drains, a balancer sees that it is not ready, and every purchase is served still, as the
+// switches say by then.
 //
 //contract:replica.drainer.drain For drain_delay
 func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	t.Parallel()
-	r := runs(t, Options{}, "STOCKD_HTTP_DRAIN_DELAY=1s")
+	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
+	r, other := runs(t, Options{}, dsn, "STOCKD_HTTP_DRAIN_DELAY=6s"), runs(t, Options{}, dsn)
 	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -358,6 +360,13 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	if !strings.Contains(r.scrape(t), "stockd_stopping 1\n") {
 		t.Error("the metrics do not say that it stops")
 	}
+	if err := other.SwitchOff(t.Context(), "mutex", "for a test"); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Await(t, "the switch", 5*time.Second, func() bool {
+		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
+		return errors.Is(err, client.ErrRefused)
+	})
 	if err := <-stopped; err != nil {
 		t.Errorf("it ends with %v", err)
 	}

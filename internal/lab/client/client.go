@@ -77,7 +77,7 @@ func (c Client) Replica(ctx context.Context) (string, error) {
 	}
 	name := header.Get(handler.ReplicaHeader)
 	if name == "" {
-		return "", fmt.Errorf("GET %s: no header %s: is it a stockd?", url, handler.ReplicaHeader)
+		return "", fmt.Errorf("GET %s: no header %s: is it a stockd? One with http.reveal off does not name itself", url, handler.ReplicaHeader)
 	}
 	return name, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Options say what to run.
@@ -223,7 +224,13 @@ func (s *Session) Pause() error {
 	if s.sale.Phase != Selling {
 		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
 	}
-	s.run.endLeg()
+	r := s.run
+	r.endLeg()
+	s.jobs.Go(func() {
+		if pause.For(r.ctx, time.Until(r.until)) == nil {
+			s.finish(r)
+		}
+	})
 	s.sale.Phase = Halted
 	s.hub.publish(s.sale)
 	s.hub.publish(Mark{At: millis(time.Now()), What: "halt"})

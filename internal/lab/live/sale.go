@@ -261,6 +261,7 @@ func (r *run) judge(ctx context.Context, s ground, known []service.Description) 
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
+	c.URL = cmp.Or(c.AdminURL, c.URL) // of a replica that runs: the balancer may choose one that is paused
 	audit, err := c.Audit(ctx, r.item)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)

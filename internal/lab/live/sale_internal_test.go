@@ -1,12 +1,14 @@
 package live
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -55,6 +57,48 @@ func TestASettingOutOfRangeIsNamed(t *testing.T) {
 	}
 }
 
+func TestReplicasWithoutAFailpointAtAStrategyDoNoWorkThere(t *testing.T) {
+	for name, want := range map[string]bool{"redis-stock": true, "sql-procedure": true, "naive": false} {
+		s := defaults()
+		s.Strategy, s.WorkMillis = name, 5
+		if err := new(stage).check(s); errors.Is(err, errInput) != want {
+			t.Errorf("%s with work: %v, want it rejected: %t", name, err, want)
+		}
+		s.WorkMillis = 0
+		if err := new(stage).check(s); err != nil {
+			t.Errorf("%s without work: %v", name, err)
+		}
+	}
+}
+
+// The time of a sale is over while it is paused.
+func TestASaleThatStaysPausedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Session{hub: newHub(), ground: &stage{}, sampler: &sampler{}, sale: Sale{Phase: Selling}}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.run = &run{ctx: ctx, cancel: cancel, until: time.Now().Add(longest), endLeg: func() {}}
+		if err := s.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(longest - time.Second)
+		if s.phase() != Halted {
+			t.Errorf("before its time is over it is %s", s.phase())
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s.phase() != Ended {
+			t.Errorf("when its time is over it is %s", s.phase())
+		}
+		s.jobs.Wait()
+	})
+}
+
+func (s *Session) phase() Phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sale.Phase
+}
+
 func TestASaleInTwoModesIsOneResult(t *testing.T) {
 	r := &run{}
 	latency := func() *hdrhistogram.Histogram {
@@ -86,7 +130,9 @@ type audited struct {
 	url string
 }
 
-func (g audited) client() (client.Client, error) { return client.Client{URL: g.url}, nil }
+func (g audited) client() (client.Client, error) {
+	return client.Client{URL: g.url + "/balancer", AdminURL: g.url}, nil
+}
 
 // Each row is a sale of ten units, by its answers and its audit.
 func TestASaleIsJudgedByItsModesAndItsAudit(t *testing.T) {

@@ -157,8 +157,13 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	return err
 }
 
-// check allows all that the replicas can be started with.
-func (*stage) check(Settings) error { return nil }
+// check rejects work for a sale that has no failpoint to wait at.
+func (*stage) check(s Settings) error {
+	if s.WorkMillis != 0 && slices.Contains([]string{"redis-stock", "sql-procedure"}, s.Strategy) {
+		return fmt.Errorf("%w: work_ms: %s has no failpoint, so that it can be 0 alone", errInput, s.Strategy)
+	}
+	return nil
+}
 
 func (s *stage) lenses() map[string]*lens { return lensesOf(s.backends) }
 
@@ -399,12 +404,10 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	s.mu.Unlock()
 
 	at := time.Now()
-	err := do(ctx, run, what)
+	done, err := s.change(ctx, c, run, what)
 	to := change.to
-	if err != nil {
+	if !done {
 		to = change.from
-	} else if replica, ok := run.(replicaRunner); ok && what == Start {
-		err = s.rejoin(ctx, c, replica.Replica)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -417,6 +420,31 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	}
 	s.publishLocked()
 	return err
+}
+
+// change does something to a machine of a cluster, which ends before or after a replica of it is started again.
+func (s *stage) change(ctx context.Context, c *cluster.Cluster, run runner, what string) (done bool, err error) {
+	replica, ok := run.(replicaRunner)
+	if !ok || what != Start {
+		err = do(ctx, run, what)
+		return err == nil, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if !s.has(c) {
+		return false, fmt.Errorf("%w: %s %s", errConflict, what, replica.Name)
+	}
+	if err := do(ctx, run, what); err != nil {
+		return false, err
+	}
+	return true, s.rejoin(ctx, c, replica.Replica)
+}
+
+// has reports that the replicas are those of a cluster.
+func (s *stage) has(c *cluster.Cluster) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cluster == c
 }
 
 func do(ctx context.Context, run runner, what string) error {

@@ -454,6 +454,33 @@ func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
 	}
 }
 
+// A copy of a basket has sold the same line, under the same number, from the row: the units in Redis are sold to
+// another buyer.
+//
+//contract:hot What can never be written
+func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	line := buy(2)
+	line.Number = rand.Text()
+	sell(t, a, line)
+	s.addToRow(t, 2)
+	if !s.sellFromRow(t, line) {
+		t.Fatal("the copy is not sold")
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	s.assertDeadLettered(t, 1)
+	reported = append(reported, sell(t, b, buy(4)))
+	settle(t, b)
+	s.assertInLedger(t, reported)
+	if audit := s.audit(t); !audit.Clean || audit.Sold != 7 {
+		t.Errorf("the audit is %+v, want 7 units sold", audit)
+	}
+}
+
 // A request id on the stream stands for another order in the ledger by now: it can
 // never be written, and its units are sold to another buyer.
 //

@@ -94,7 +94,7 @@ func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []ent
 	for _, e := range entries {
 		first, found := known[e.RequestID]
 		switch {
-		case found && first.ID == e.ID:
+		case found && e.is(first):
 			settled = append(settled, e)
 		case found || ours[e.RequestID]:
 			if _, err := c.bury(ctx, e, "the request id stands for another order"); err != nil {
@@ -136,11 +136,12 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	if err != nil {
 		return nil, err
 	}
-	if entries, err = c.settleKnown(ctx, entries); err != nil {
-		return nil, err
-	}
+	// Before the ledger: what another consumer writes in between is no order of these, and has units of these.
 	place, err := c.store.Allocation(ctx, stale.GoodsID, Allocation)
 	if err != nil {
+		return nil, err
+	}
+	if entries, err = c.settleKnown(ctx, entries); err != nil {
 		return nil, err
 	}
 	offered := make([]entry, 0, len(entries))
@@ -347,7 +348,7 @@ func (s *Stock) written(ctx context.Context, goodsID int64, page []redis.XMessag
 	if err != nil {
 		return nil, fmt.Errorf("look for orders in hand: %w", err)
 	}
-	return slices.DeleteFunc(entries, func(e entry) bool { return known[e.RequestID].ID != e.ID }), nil
+	return slices.DeleteFunc(entries, func(e entry) bool { return !e.is(known[e.RequestID]) }), nil
 }
 
 func requestIDs(entries []entry) []string {

@@ -129,6 +129,41 @@ func TestALimitKeepsOrdersAcceptedBefore(t *testing.T) {
 	assertHas(t, b, "first", 3)
 }
 
+// Units were given back, and the message of it was lost: their buyer may have as much again within a second.
+//
+//contract:hot The limit of a buyer
+func TestAMessageThatIsLostKeepsNoBuyerAtTheLimit(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaThrough(t, "a")
+	s.limit(t, a, 3)
+	first := sell(t, a, by("小明", 3))
+	settle(t, a)
+	assertHas(t, a, "小明", 3)
+	reads := way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Nth: 1000, Do: servers.Count})
+	began := time.Now()
+	for range 20 {
+		assertHas(t, a, "小明", 3)
+	}
+	if n := reads.Seen(); n > 1+int(time.Since(began).Seconds()) {
+		t.Errorf("20 purchases of a buyer at the limit cost %d reads", n)
+	}
+	reads.Disarm()
+	if _, err := s.store.Return(t.Context(), first.ID, 0, stock.ReturnKey(rand.Text())); err != nil {
+		t.Fatal(err)
+	}
+	var again stock.Outcome
+	await(t, "the units that were given back", func() bool {
+		again, _ = deduct(t, a, by("小明", 3))
+		return again.Rejected == nil && again.Order.ID != ""
+	})
+	assertHas(t, a, "小明", 3)
+	settle(t, a)
+	s.assertBuyers(t, a)
+	if audit := s.audit(t); !audit.Clean || audit.Stock != 7 || audit.Returned != 3 {
+		t.Errorf("the audit is %+v", audit)
+	}
+}
+
 // What is dead-lettered was never bought: its buyer may have as much again.
 //
 //contract:hot What can never be written

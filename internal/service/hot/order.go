@@ -62,6 +62,10 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 	return e, wrong
 }
 
+// is reports that the ledger's order is this one. A copy of a basket may have sold the same line by another
+// strategy, from other units.
+func (e entry) is(o stock.Order) bool { return o.ID == e.ID && o.Strategy == e.Strategy }
+
 func (e entry) text(name string) string {
 	text, _ := e.fields[name].(string)
 	return text

@@ -75,10 +75,14 @@ func numbers(batch []stock.Purchase) ([]string, error) {
 type verdict struct {
 	answer int64
 	// text is what is left, and of a purchase that does not fit the epoch, too; or what is
-	// remembered of a known request, or the limit and what its buyer has.
+	// remembered of a known request; or the limit, what its buyer has, and the epoch.
 	text string
 	// cause is why a purchase that does not fit is rejected; nil: nothing else is left.
 	cause error
+}
+
+func (v verdict) isSold() bool {
+	return v.answer == answerSold || v.answer == answerKnown || v.answer == answerEarlier
 }
 
 // sell asks the script. installed tells whether there is a counter to sell from.
@@ -165,7 +169,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 			if v.answer == answerEarlier {
 				requestID = stock.KeyOf(requestID)
 			}
-			known, err := s.known(goodsID, p, requestID, v.text)
+			known, err := s.known(goodsID, p, requestID, orders[i], v.text)
 			if err != nil {
 				return nil, s.fault(err)
 			}
@@ -190,8 +194,9 @@ func readLimited(text string) error {
 	return limited
 }
 
-// known answers a request id that Redis remembered before this purchase.
-func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, memory string) (stock.Outcome, error) {
+// known answers a request id that Redis remembers. Where it remembers the number that we have just made, the
+// client of a cluster has asked twice; but all copies of a basket have the same number for a line.
+func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory string) (stock.Outcome, error) {
 	first, err := s.readRequest(requestID, memory)
 	if err != nil {
 		return stock.Outcome{}, err
@@ -199,7 +204,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, memory string)
 	if !first.Answers(goodsID, p) {
 		return stock.Outcome{Rejected: stock.ErrKeyReused}, nil
 	}
-	return stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}, nil
+	return stock.Outcome{Order: first, Replayed: first.ID != order || stock.IsLine(p.RequestID), Durable: stock.InRedis}, nil
 }
 
 func rejectAll(batch []stock.Purchase) []stock.Outcome {

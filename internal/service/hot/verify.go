@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -44,11 +45,10 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 	}
 }
 
-// stillSold are the latest answers, where what was sold before, and Redis knows now, is sold to this
-// very purchase and to no copy of it.
+// stillSold are the latest answers, where what was sold before is sold, also to a Redis that has lost it since.
 func stillSold(before, latest []verdict) []verdict {
 	for i, v := range before {
-		if v.answer == answerSold && latest[i].answer == answerKnown {
+		if v.isSold() {
 			latest[i] = v
 		}
 	}
@@ -58,15 +58,12 @@ func stillSold(before, latest []verdict) []verdict {
 // unlessSold is the error for the whole batch, or where something of it is sold, for the
 // purchases that do not fit alone. Where the last answer was lost it may have sold any other.
 func unlessSold(answers []verdict, err error) ([]verdict, error) {
-	isSold := func(v verdict) bool {
-		return v.answer == answerSold || v.answer == answerKnown || v.answer == answerEarlier
-	}
-	if !slices.ContainsFunc(answers, isSold) {
+	if !slices.ContainsFunc(answers, verdict.isSold) {
 		return nil, err
 	}
 	lost := errors.Is(err, stock.ErrUnknownOutcome)
 	for i, v := range answers {
-		if v.answer == answerShort || lost && !isSold(v) {
+		if v.answer == answerShort || lost && !v.isSold() {
 			answers[i] = verdict{answer: answerShort, cause: err}
 		}
 	}
@@ -76,37 +73,58 @@ func unlessSold(answers []verdict, err error) ([]verdict, error) {
 // verify looks into the database on behalf of the purchases that do not fit into the
 // counter: once a rejection, and not while the item is known to be sold out. Where one of
 // them fits with the units of the row, or another epoch has begun, it returns the counter
-// that the batch is to be offered to next. Otherwise those that would fit with the units of
+// that the batch is to be offered to next. So it does now and then for buyers at their limit: what was given
+// back is in the row, and the message of it may be lost. Otherwise those that would fit with the units of
 // other allocations get stock.ErrAllocated as their cause.
 func (s *Stock) verify(ctx context.Context, goodsID int64, batch []stock.Purchase, answers []verdict, mark int64) (*counterWanted, error) {
-	left, epoch, short, err := shortOf(answers)
-	if err != nil || !short || left == 0 && s.soldOut.verified(goodsID) {
+	no, err := rejectedOf(answers)
+	if err != nil {
 		return nil, s.fault(err)
 	}
-	goods, place, err := s.reach(ctx, goodsID, epoch)
+	no.limited = no.limited && s.doubtsLimit(goodsID)
+	if !no.limited && (!no.short || no.left == 0 && s.soldOut.verified(goodsID)) {
+		return nil, nil //nolint:nilnil // there is nothing to offer it to
+	}
+	return s.verifyBeside(ctx, goodsID, batch, answers, no, mark)
+}
+
+// verifyBeside is verify for what a counter has rejected.
+func (s *Stock) verifyBeside(
+	ctx context.Context, goodsID int64, batch []stock.Purchase, answers []verdict, no rejected, mark int64,
+) (*counterWanted, error) {
+	goods, place, err := s.reach(ctx, goodsID, no.epoch)
 	if err != nil {
 		return nil, fmt.Errorf("see what is left beside redis: %w", err)
 	}
 	switch {
 	case isHome(place):
-		left = 0 // whatever a counter of an earlier epoch has
-	case place.Epoch != epoch:
-		return &counterWanted{wanted{goodsID: goodsID}, epoch}, nil
+		no.left = 0 // whatever a counter of an earlier epoch has
+	case place.Epoch != no.epoch:
+		return &counterWanted{wanted{goodsID: goodsID}, no.epoch}, nil
 	}
-	inRow := left + max(0, goods.Stock)
+	inRow := no.left + max(0, goods.Stock)
 	for i, v := range answers {
 		switch {
-		case v.answer != answerShort:
-		case goods.Stock > 0 && batch[i].Quantity <= inRow:
-			return &counterWanted{wanted{goodsID: goodsID, open: true}, epoch}, nil
-		case goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
+		case goods.Stock > 0 && (no.limited && v.answer == answerLimited || v.answer == answerShort && batch[i].Quantity <= inRow):
+			return &counterWanted{wanted{goodsID: goodsID, open: true}, no.epoch}, nil
+		case v.answer == answerShort && goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
 			answers[i].cause = &stock.AllocatedError{Units: goods.Allocated, Version: goods.Version}
 		}
 	}
-	if inRow+goods.Allocated == 0 {
+	if no.short && inRow+goods.Allocated == 0 {
 		s.soldOut.learn(goodsID, mark)
 	}
 	return nil, nil //nolint:nilnil // there is nothing to offer it to
+}
+
+// doubtsLimit reports, once in a while, that a limit is to be held against the database.
+func (s *Stock) doubtsLimit(goodsID int64) bool {
+	last, _ := s.limited.Load(goodsID)
+	if at, ok := last.(time.Time); ok && time.Since(at) <= doubted {
+		return false
+	}
+	s.limited.Store(goodsID, time.Now())
+	return true
 }
 
 // reach reads what an item has beside its counter of an epoch. Units of a recall that did
@@ -122,17 +140,28 @@ func (s *Stock) reach(ctx context.Context, goodsID, epoch int64) (stock.Goods, r
 	return s.store.Reach(ctx, goodsID, Allocation)
 }
 
-// shortOf is what is left according to the last purchase that does not fit, and the epoch.
-// Not short: all fit.
-func shortOf(answers []verdict) (left, epoch int64, short bool, err error) {
+// rejected is what a counter of an epoch says of purchases that it rejects.
+type rejected struct {
+	left, epoch    int64
+	short, limited bool // some do not fit, or have a buyer at the limit
+}
+
+// rejectedOf sums the rejections of a batch up; what is left is that after the last purchase.
+func rejectedOf(answers []verdict) (no rejected, err error) {
 	for _, v := range answers {
-		if v.answer != answerShort {
-			continue
+		switch v.answer {
+		case answerShort:
+			no.short = true
+			_, err = fmt.Sscan(v.text, &no.left, &no.epoch)
+		case answerLimited:
+			no.limited = true
+			var most, has int64
+			_, err = fmt.Sscan(v.text, &most, &has, &no.epoch)
 		}
-		short = true
-		if _, err := fmt.Sscan(v.text, &left, &epoch); err != nil {
-			return 0, 0, false, fmt.Errorf("script answered %q to a purchase that does not fit: %w", v.text, err)
+		if err != nil {
+			return no, fmt.Errorf("script answered %q to a purchase that it rejects: %w", v.text, err)
 		}
 	}
-	return max(0, left), epoch, short, nil
+	no.left = max(0, no.left)
+	return no, nil
 }

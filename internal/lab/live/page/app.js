@@ -39,16 +39,19 @@ async function post(path, body) {
 const form = $('form');
 const charts = new Charts(state, t);
 const lanes = new Lanes(state, t);
-new Trace(t, lanes);
+const trace = new Trace(t, lanes);
 const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);
 const player = new Player(t, showMoment);
 const compare = new Compare(t, element);
 let next; // the settings of the sale that follows this one, to compare
+let starting = false; // until the stream says that it began
+let refill = false; // after a replay the form has the settings of a recording
 const lab = new Lab(state, t, steers, post);
 const story = new Story();
 const field = (name) => form.elements.namedItem(name);
+const replicas = () => state.machines.filter((one) => one.kind === 'replica').length;
 
 function chosen() {
   return { strategy: field('strategy').value, group: field('group').checked, fence: field('fence').checked };
@@ -318,6 +321,7 @@ function backToNow() {
   Object.assign(state, { apart: false, pair: undefined, lasts: undefined, from: undefined });
   for (const id of ['lanes-panel', 'code-panel', 'faults', 'numbers', 'units']) $(id).hidden = false;
   inReplay(false);
+  refill = true;
   listen();
 }
 
@@ -334,8 +338,9 @@ function keepLeases(list) {
 
 const apply = {
   snapshot(s) {
-    const first = !state.sale.settings, settings = { ...s.sale.settings, ...s.sale.modes.at(-1) };
+    const first = refill || !state.sale.settings, settings = { ...s.sale.settings, ...s.sale.modes.at(-1) };
     const missed = s.sale.phase === 'ended' && s.sale.item === state.sale.item && !compare.has(s.sale); // the end of a sale
+    refill = starting = false;
     $('link').classList.remove('bad');
     Object.assign(state, s, { leases: new Map(s.leases.map((l) => [l.id, l])) });
     if (!s.play) $('story').hidden = true;
@@ -343,13 +348,17 @@ const apply = {
     if (first) fill(settings);
     drawAll();
     if (first) fill(settings);
+    if (s.guest) field('replicas').value = replicas();
     if (missed) goOn(Boolean(s.sale.verdict));
   },
   began(sale) {
+    starting = false;
     showCompare(false);
+    $('said').textContent = '';
     Object.assign(state, { sale, points: [], marks: [], lanes: {} });
     state.leases.clear();
     lanes.reset();
+    trace.close();
     if (sale.phase !== 'playing') fill(sale.settings);
     drawSale();
     charts.rebuild();
@@ -380,7 +389,7 @@ const apply = {
     keep(state.marks, 200);
     drawMarks();
     if (['add', 'remove', 'came', 'went'].includes(m.what)) {
-      field('replicas').value = state.machines.filter((one) => one.kind === 'replica').length;
+      field('replicas').value = replicas();
       drawChoice();
     }
   },
@@ -438,10 +447,12 @@ function showCompare(on) {
 
 form.addEventListener('submit', (e) => {
   e.preventDefault();
+  if (starting || active()) return; // Enter in a field would start it once more
+  starting = true;
   const first = settings();
   second = false;
   next = otherwise(first, field('against').value);
-  post('sale/start', first).then((ok) => { if (!ok) next = undefined; });
+  post('sale/start', first).then((ok) => { if (!ok) { starting = false; next = undefined; } });
 });
 $('beside').addEventListener('click', () => showCompare(true));
 form.addEventListener('input', drawChoice);

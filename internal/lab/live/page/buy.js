@@ -33,7 +33,7 @@ function draw() {
   $('join').hidden = Boolean(me);
   $('shop').hidden = !me;
   $('me').textContent = me ? me.name : '';
-  if (!last) return;
+  if (!last) { $('got').textContent = $('mine').textContent = ''; return; }
   $('got').textContent = t(`bought.${last.last}`).replace(/^bought\..*/, t('bought.failed', last.last));
   $('got').className = `verdict ${last.last === 'sold' ? 'good' : last.last === 'unknown' ? 'warn' : 'bad'}`;
   $('mine').textContent = t('bought.mine', number(last.bought || 0));

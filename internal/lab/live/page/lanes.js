@@ -52,7 +52,7 @@ export class Lanes {
     new ResizeObserver(() => (this.frozen ? this.draw() : this.changed())).observe(this.box);
   }
 
-  reset() { this.thaw(); this.chosen = null; }
+  reset() { this.choose(null); this.thaw(); }
 
   freeze() {
     this.frozen = { leases: this.granted(), until: this.state.lanes.until, whole: this.state.lanes.whole || 0 };
@@ -81,7 +81,7 @@ export class Lanes {
 
   key(e) {
     if (e.key === 'Enter' && this.chosen) { e.preventDefault(); this.open(this.chosen); return; }
-    if (e.key === 'Escape') { this.chosen = null; this.thaw(); return; }
+    if (e.key === 'Escape') { this.reset(); return; }
     if (e.key !== 'ArrowLeft' && e.key !== 'ArrowRight') return;
     e.preventDefault();
     if (!this.frozen) this.freeze();
@@ -93,11 +93,11 @@ export class Lanes {
   choose(id) {
     this.chosen = id;
     for (const bar of this.box.querySelectorAll('.hold')) bar.classList.toggle('chosen', bar.dataset.lease === id);
-    const l = this.find(id);
-    if (!l) return;
+    const l = this.find(id), says = document.getElementById('lease');
+    if (!l) { says.textContent = ''; return; }
     const end = endOf(l);
     const held = end === Infinity ? this.t('stillHeld') : span(end - l.granted);
-    document.getElementById('lease').textContent = this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
+    says.textContent = this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
   }
 
   // changed draws once a frame at most, and twice a second for those who want less motion.

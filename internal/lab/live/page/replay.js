@@ -94,9 +94,10 @@ export class Player {
     this.playing = true;
     $('play').textContent = this.t('play-stop');
     if (this.after >= this.end - this.from) this.after = 0;
+    const run = this.run = {}; // what was stopped may have a step to come
     let before = performance.now();
     const step = () => {
-      if (!this.playing) return;
+      if (!this.playing || this.run !== run) return;
       const now = performance.now();
       this.go(this.after + (now - before) * Number($('speed').value));
       before = now;

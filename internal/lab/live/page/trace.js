@@ -28,9 +28,10 @@ export class Trace {
   }
 
   close() {
+    const inside = this.box.contains(document.activeElement);
     this.lease = null;
     this.box.hidden = true;
-    this.lanes.box.focus();
+    if (inside) this.lanes.box.focus();
   }
 
   // refresh draws what was recorded of the lease since, and goes with the sale.

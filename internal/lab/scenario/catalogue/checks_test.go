@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -127,6 +128,38 @@ func TestAFairLockIsHeldByEachContenderByItself(t *testing.T) {
 			judged{"fairness", lock, "one, and the others give up", leases(one...), false},
 		)
 	}
+}
+
+func TestALockThatHardlyAnyWasGrantedIsNoRemedy(t *testing.T) {
+	measured := func(figure string, list ...history.Lease) *history.History {
+		h := leases(list...)
+		h.Figures[figure], h.Figures[step.HoldsPerS], h.Figures[step.CPUMsPerHold] = 0.5, 20, 1
+		return h
+	}
+	inTurn := make([]history.Lease, 48)
+	for i := range inTurn {
+		inTurn[i] = held(0, 2*i, 2*i+2)
+	}
+	two := slices.Concat(inTurn[:2], slices.Repeat([]history.Lease{givenUp(0, 20_000)}, 46))
+	for experiment, parts := range map[string][]string{"herd": {"zk-sequential", sourcelock.PreKey, "etcd-shared"}, "spinning": {sourcelock.SetNXPause}} {
+		figure := map[string]string{"herd": "wakeups_per_release", "spinning": step.TriesPerHold}[experiment]
+		for _, part := range parts {
+			assertJudged(
+				t,
+				judged{experiment, part, "one after the other", measured(figure, inTurn...), true},
+				judged{experiment, part, "two, and the others give up", measured(figure, two...), false},
+			)
+		}
+	}
+	first, second := held(0, 1, 100), held(10, 110, 200)
+	first.Holder, second.Holder = "first", "second"
+	gaveUp := givenUp(10, 1010)
+	gaveUp.Holder = "second"
+	assertJudged(
+		t,
+		judged{"late-watch", "zk-sequential", "the second has it soon", leases(first, second), true},
+		judged{"late-watch", "zk-sequential", "the second gives up soon", leases(first, gaveUp), false},
+	)
 }
 
 func TestAFreedLockThatSellsNothingIsNoRemedy(t *testing.T) {

@@ -45,6 +45,10 @@ func crowd(lock string, need scenario.Need, expect string, seen checker.Check) s
 
 func herd() scenario.Experiment {
 	const few = 1.5
+	// A release that does not come wakes none.
+	atMost := func(most float64) checker.Check {
+		return checker.All(checker.AtMost(wakeUps, most), checker.Granted(herdSize*herdHolds))
+	}
 	return scenario.Experiment{
 		Number: 17, Name: "herd", Title: "The herd: every release wakes all waiters, or just the next one",
 		Claim:  "Where all waiters watch the same node, each release wakes all of them and all but one for nothing; where each watches the one before it, one is woken.",
@@ -53,17 +57,18 @@ func herd() scenario.Experiment {
 		Parts: []scenario.Part{
 			woken("zk-herd", scenario.ZooKeeper, "about half as many wake-ups a release as there are contenders, because the queue shrinks", checker.AtLeast(wakeUps, herdSize/4)),
 			woken("zk-ephemeral", scenario.ZooKeeper, "the same", checker.AtLeast(wakeUps, herdSize/4)),
-			remedy(woken("zk-sequential", scenario.ZooKeeper, "at most one wake-up a release", checker.AtMost(wakeUps, few))),
+			remedy(woken("zk-sequential", scenario.ZooKeeper, "at most one wake-up a release", atMost(few))),
 			woken("etcd", scenario.Etcd, "each contender is a replica, whose one watch of the prefix gets every key that comes or goes: two events a release for each of them", checker.AtLeast(wakeUps, herdSize)),
-			remedy(woken(sourcelock.PreKey, scenario.Etcd, "each watches the key before its own: at most one event a release", checker.AtMost(wakeUps, few))),
-			remedy(sharing("etcd", "they are requests to one replica, which gets two events a release, however many wait, and wakes the one whose turn it is", checker.AtMost(wakeUps, 2+few/2))),
+			remedy(woken(sourcelock.PreKey, scenario.Etcd, "each watches the key before its own: at most one event a release", atMost(few))),
+			remedy(sharing("etcd", "they are requests to one replica, which gets two events a release, however many wait, and wakes the one whose turn it is", atMost(2+few/2))),
 		},
 	}
 }
 
 const (
-	herdSize = 24
-	wakeUps  = "wakeups_per_release"
+	herdSize  = 24
+	herdHolds = 2 // of each
+	wakeUps   = "wakeups_per_release"
 )
 
 // woken has contenders with a session each hold a lock twice, and counts.
@@ -79,7 +84,6 @@ func sharing(lock, expect string, seen checker.Check) scenario.Part {
 }
 
 func wokenOf(lock string, need scenario.Need, shared bool, who, expect string, seen checker.Check) scenario.Part {
-	const holds = 2
 	needs := []scenario.Need{need}
 	counts := map[scenario.Need]string{scenario.ZooKeeper: "how many watches it fired", scenario.Etcd: "how many events it sent to watches"}[need]
 	return scenario.Part{
@@ -87,8 +91,8 @@ func wokenOf(lock string, need scenario.Need, shared bool, who, expect string, s
 		Does:   fmt.Sprintf("%s hold %s twice for 10 ms; the server tells %s", who, lock, counts),
 		Expect: expect,
 		Steps: []scenario.Step{step.Contend(step.Contest{
-			Lock: lock, Needs: needs, Contenders: herdSize, Shared: shared, Holds: holds, Each: 10 * time.Millisecond, Wait: 20 * time.Second,
-			Measure: step.WakeUps(need, herdSize*holds),
+			Lock: lock, Needs: needs, Contenders: herdSize, Shared: shared, Holds: herdHolds, Each: 10 * time.Millisecond, Wait: 20 * time.Second,
+			Measure: step.WakeUps(need, herdSize*herdHolds),
 		})},
 		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Wakes, scenario.Bars, scenario.Timeline},
 	}
@@ -112,7 +116,7 @@ func lateWatch() scenario.Experiment {
 			watched(sourcelock.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
 				"the lock is free, and the second one waits until its limit", checker.Deadlocked(3*time.Second)),
 			remedy(watched("zk-sequential", "the same two contend through zk-sequential",
-				"the second one has the lock as soon as the watch has been answered", checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")))),
+				"the second one has the lock as soon as the watch has been answered", checker.All(checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")), checker.GrantedTo("second")))),
 		},
 	}
 }
@@ -161,7 +165,7 @@ func spinning() scenario.Experiment {
 		Fix:    "stocklab demo --strategies redis-lua,redis-reentrant --replicas 3",
 		Parts: []scenario.Part{
 			retried(sourcelock.SetNXSpin, "again at once", "many requests for each time that the lock is held", checker.AtLeast(step.TriesPerHold, manyTries)),
-			remedy(retried(sourcelock.SetNXPause, "again after 50 ms", "a few requests for each time that the lock is held", checker.AtMost(step.TriesPerHold, fewTries))),
+			remedy(retried(sourcelock.SetNXPause, "again after 50 ms", "a few requests for each time that the lock is held", checker.All(checker.AtMost(step.TriesPerHold, fewTries), checker.Granted(herdSize)))),
 		},
 	}
 }

@@ -15,7 +15,7 @@ end
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
 -- request id, quantity, user, order number, and for how long a reservation holds the units,
 -- or ''.
--- A closed counter is one with nothing left. What is left is answered with the epoch.
+-- A closed counter is one with nothing left. What is left, or what a buyer has, is answered with the epoch.
 function operations.sell()
   local units, promised, epoch, limit, closed = counter(KEYS[1])
   if not units then
@@ -42,7 +42,7 @@ function operations.sell()
     elseif limit > 0 and user == '' then
       answers[i] = {NOBODY, ''}
     elseif limit > 0 and had + n > limit then
-      answers[i] = {LIMITED, digits(limit) .. ' ' .. digits(had)}
+      answers[i] = {LIMITED, digits(limit) .. ' ' .. digits(had) .. ' ' .. epoch}
     elseif n > units then
       answers[i] = {SHORT, digits(units) .. ' ' .. epoch}
     else
