@@ -229,12 +229,12 @@ type once struct {
 	taken bool
 }
 
-func (o *once) take(client string, now time.Time) (wait time.Duration) {
-	if !o.taken {
-		wait = o.rate.take(client, now)
-		o.taken = wait == 0
+func (o *once) take(client string, now time.Time) time.Duration {
+	if o.taken {
+		return 0
 	}
-	return wait
+	o.taken = true
+	return o.rate.take(client, now)
 }
 
 func (o *once) giveBack(client string) {
