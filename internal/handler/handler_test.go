@@ -588,6 +588,8 @@ func ExampleTypePrefix() {
 }
 
 // What is sent with a GET is no part of it, whatever its type and its size.
+//
+//contract:api A GET has its fields
 func TestTheBodyOfAGetIsNotRead(t *testing.T) {
 	a := serveSQLite(t)
 	for path, want := range map[string]int{"/goods/1": http.StatusOK, "/orders?request_id=k": http.StatusNotFound} {

@@ -64,7 +64,7 @@ func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
 	switch backend.Name(kind) {
 	case backend.Redis:
 		server := either(own, lab.OwnRedis, lab.Redis)(t)
-		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, Password: server.Password, TTL: time.Second})
+		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, Password: server.Password, TTL: 2 * time.Second})
 	case backend.Redlock:
 		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t).Nodes)
 	case backend.ZooKeeper:
