@@ -279,8 +279,8 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 		b.Lines = append(b.Lines, stock.Line{GoodsID: 3 - id, Quantity: 4 - id})
 	}
 	sold, err := all[0].Sell(t.Context(), b, hold)
-	if err != nil || sold.Replayed || len(sold.Lines) != 3 {
-		t.Fatalf("it is answered with %+v, %v", sold, err)
+	if err != nil || sold.Replayed || len(sold.Lines) != 3 || counted.confirmed.Load() != 3 {
+		t.Fatalf("it is answered with %+v, %v, and %d reservations are counted as confirmed", sold, err, counted.confirmed.Load())
 	}
 	for i, line := range sold.Lines {
 		id := int64(i + 1)

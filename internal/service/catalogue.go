@@ -173,7 +173,6 @@ func (c *Catalogue) notify(of string, each func(strategy.Strategy) error) error 
 func (c *Catalogue) Waiting() map[string]int {
 	waiting := make(map[string]int, len(c.offers))
 	for _, o := range c.offers {
-		waiting[o.entry.Name] = 0
 		for _, b := range o.batchers {
 			waiting[o.entry.Name] += b.Waiting()
 		}

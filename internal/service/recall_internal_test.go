@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,9 +61,10 @@ func TestARecallThatSparesAStrategyIsNotSharedByOneThatDoesNot(t *testing.T) {
 type counted struct {
 	strategy.Strategy
 	recalled stock.Recalled
+	err      error
 }
 
-func (c counted) Recall(context.Context, int64) (stock.Recalled, error) { return c.recalled, nil }
+func (c counted) Recall(context.Context, int64) (stock.Recalled, error) { return c.recalled, c.err }
 
 // An allocation that cannot be recalled fails the recall, and the others' units are back.
 func TestARecallCountsWhatEachAllocationReturned(t *testing.T) {
@@ -108,4 +110,61 @@ func TestARecallLastsNoLongerThanItsLimit(t *testing.T) {
 			t.Errorf("nothing to recall is shown as %s (%v), want an empty list", text, err)
 		}
 	})
+}
+
+// A purchase that lacks units goes on when some of them are back, whatever else failed, and as long as those that
+// are pending may come back.
+func TestAPurchaseGoesOnWithWhatIsBack(t *testing.T) {
+	short := stock.Outcome{Rejected: &stock.AllocatedError{Units: 1, Version: 3}}
+	broken := &stock.BackendError{Backend: "redis", Err: errors.New("cut")}
+	for name, c := range map[string]struct {
+		returned int64
+		failure  error // of another allocation
+		soldBy   int   // 0: never
+		rejected error
+		err      error
+		calls    int
+	}{
+		"all is back":                         {1, nil, 2, nil, nil, 2},
+		"some is back, and a backend is gone": {1, broken, 2, nil, nil, 2},
+		"a backend is gone":                   {0, broken, 2, nil, stock.ErrBackendUnavailable, 1},
+		"others had moved them":               {0, nil, 2, nil, nil, 2},
+		"nothing comes back":                  {0, nil, 0, stock.ErrInsufficientStock, nil, 3},
+	} {
+		sold, calls := &counter{}, 0
+		s := sold.seller(func(call int, _ stock.Purchase) (stock.Outcome, error) {
+			if calls = call; call == c.soldBy {
+				return stock.Outcome{Order: soldAs("7")}, nil
+			}
+			return short, nil
+		})
+		s.catalogue.recalls = &recaller{
+			holders: func(context.Context, int64) ([]string, error) { return []string{"a", "b"}, nil },
+			offers: map[string]*offer{
+				"a": {strategy: counted{recalled: stock.Recalled{Returned: c.returned, Pending: 1 - c.returned}}}, "b": {strategy: counted{err: c.failure}},
+			},
+			log: slog.New(slog.DiscardHandler),
+		}
+		got, err := s.Deduct(t.Context(), 1, stock.Purchase{RequestID: "k", Quantity: 1})
+		if !errors.Is(err, c.err) || !errors.Is(got.Rejected, c.rejected) || calls != c.calls || (got.Order.ID == "7") != (c.err == nil && c.rejected == nil) {
+			t.Errorf("%s: %+v (%v) after %d tries; want %v (%v) after %d", name, got, err, calls, c.rejected, c.err, c.calls)
+		}
+	}
+}
+
+// A recall that a backend has ended is no unknown outcome.
+func TestTheOutcomeOfARecallIsKnownWhereItHasEnded(t *testing.T) {
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	defer store.Close() //nolint:errcheck // the test is over
+	if err := store.CreateGoods(t.Context(), 1, 1, "item"); err != nil {
+		t.Fatal(err)
+	}
+	cut := &stock.BackendError{Backend: "redis", Err: errors.New("cut")}
+	i := &Inventory{store: store, catalogue: &Catalogue{recalls: &recaller{
+		holders: func(context.Context, int64) ([]string, error) { return []string{"a"}, nil },
+		offers:  map[string]*offer{"a": {strategy: counted{err: cut}}}, log: slog.New(slog.DiscardHandler),
+	}}}
+	if _, err := i.Recall(t.Context(), 1); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("it is answered with %v, want what the backend said", err)
+	}
 }

@@ -384,3 +384,47 @@ func expired(t *testing.T, store *repo.Store, d *servers.Database, count int) {
 		t.Fatal(err)
 	}
 }
+
+// A reservation is an order under its key from its payment on.
+func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	s.create(t, 1, 10)
+	for key, end := range map[string]func(number string) error{
+		"paid":     func(number string) error { _, _, err := all[0].Confirm(t.Context(), number, "p"); return err },
+		"released": func(number string) error { _, _, err := all[0].Release(t.Context(), number); return err },
+	} {
+		p := keyed(stock.BuyerKey(key, "ann"), 2)
+		p.UserID, p.TTL = "ann", time.Hour
+		held, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, p)
+		if err != nil || held.Rejected != nil {
+			t.Fatal(err, held.Rejected)
+		}
+		if found, err := s.replicas[0].OrderOf(t.Context(), key, "ann"); !errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("before it is %s it is found as %+v (%v)", key, found, err)
+		}
+		if err := end(held.Order.ID); err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.replicas[0].OrderOf(t.Context(), key, "ann")
+		if key == "released" {
+			if !errors.Is(err, stock.ErrUnknownOrder) {
+				t.Errorf("released it is found as %+v (%v)", found, err)
+			}
+		} else if err != nil || found.ID != held.Order.ID || found.Quantity != 2 || found.Kind != stock.Confirmation {
+			t.Errorf("paid it is found as %+v (%v), want order %s", found, err, held.Order.ID)
+		}
+	}
+}
+
+// A strategy that no purchase waits for has a queue of none.
+func TestEachStrategyHasAQueueFromTheStart(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	waiting := s.replicas[0].Waiting()
+	for _, d := range s.replicas[0].Describe(t.Context()) {
+		if n, ok := waiting[d.Name]; !ok || n != 0 {
+			t.Errorf("for %s %d purchases wait, known: %t", d.Name, n, ok)
+		}
+	}
+}

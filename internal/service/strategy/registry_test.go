@@ -69,7 +69,7 @@ func TestWhatIsSafe(t *testing.T) {
 
 func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
 	for version, tooOld := range map[string]bool{
-		"6.0.16": true, "6.2": false, "6.2.0": false, "6.10.1": false, "7.0.15": false, "10.11.14-MariaDB": false, "5": true,
+		"6.0.16": true, "6.2": false, "6.2.0": false, "6.9": false, "6.10.1": false, "7.0.15": false, "10.11.14-MariaDB": false, "5": true,
 	} {
 		if got := (strategy.Minimum{Version: "6.2"}).After(version); got != tooOld {
 			t.Errorf("6.2 is after %s: %t, want %t", version, got, tooOld)

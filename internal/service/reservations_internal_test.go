@@ -1,0 +1,163 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// seen is a strategy that keeps a copy of the stock, and an observer of reservations: it has what it was
+// notified of.
+type seen struct {
+	strategy.Strategy
+	fails error
+
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *seen) notef(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, fmt.Sprintf(format, args...))
+}
+
+// take is what came since the last time.
+func (s *seen) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.list
+	s.list = nil
+	return list
+}
+
+func (s *seen) Restocked(_ context.Context, goodsID, units int64) error {
+	s.notef("%d units of item %d", units, goodsID)
+	return s.fails
+}
+
+func (s *seen) ReservationsEnded(state stock.State, n int) { s.notef("%d %s", n, state) }
+func (s *seen) PaidLate()                                  { s.notef("paid late") }
+
+// holder has reservations on SQLite that are seen.
+func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held func(number string)) {
+	t.Helper()
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	of = &seen{}
+	r = NewReservations(store, &Catalogue{
+		offers: []*offer{{strategy: of}}, requests: &shared[string, stock.Order]{most: 100}, log: log, timeout: time.Minute,
+	}, time.Hour, of)
+	t.Cleanup(func() {
+		if err := errors.Join(r.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	items := int64(0)
+	return r, of, func(number string) {
+		t.Helper()
+		items++
+		if _, err := hold(t.Context(), store, items, stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Each end of a reservation is counted once, and its units are announced once.
+func TestTheEndOfAReservationIsCountedAndAnnouncedOnce(t *testing.T) {
+	r, of, held := holder(t, slog.New(slog.DiscardHandler))
+	const paid, released, unknown = "018bcfe5-6800-7000-8000-000000000001", "018bcfe5-6800-7000-8000-000000000002", "018bcfe5-6800-7000-8000-000000000003"
+	held(paid)
+	held(released)
+	for i, c := range []struct {
+		take  func() (stock.Reservation, bool, error)
+		again bool
+		err   error
+		seen  []string
+	}{
+		{func() (stock.Reservation, bool, error) { return r.Confirm(t.Context(), paid, "p") }, false, nil, []string{"1 confirmed"}},
+		{func() (stock.Reservation, bool, error) { return r.Confirm(t.Context(), paid, "p") }, true, nil, nil},
+		{func() (stock.Reservation, bool, error) { return r.Confirm(t.Context(), unknown, "q") }, false, stock.ErrUnknownReservation, nil},
+		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), released) }, false, nil, []string{"1 released", "1 units of item 2"}},
+		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), released) }, true, nil, nil},
+		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), unknown) }, false, stock.ErrUnknownReservation, nil},
+		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), paid) }, false, stock.ErrConfirmed, nil},
+	} {
+		_, again, err := c.take()
+		if got := of.take(); again != c.again || !errors.Is(err, c.err) || !slices.Equal(got, c.seen) {
+			t.Errorf("step %d: again %t (%v), and %q was seen; want %t (%v) and %q", i+1, again, err, got, c.again, c.err, c.seen)
+		}
+	}
+	broken := errors.New("broken")
+	r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+		return nil, broken
+	}
+	if _, again, err := r.Confirm(t.Context(), paid, "p"); again || !errors.Is(err, broken) {
+		t.Errorf("a payment that fails is answered with %t, %v", again, err)
+	}
+}
+
+// Under its key an order gives units back once, and they are announced once.
+func TestAReturnIsAnnouncedOnce(t *testing.T) {
+	r, of, held := holder(t, slog.New(slog.DiscardHandler))
+	const number = "018bcfe5-6800-7000-8000-000000000001"
+	held(number)
+	if _, _, err := r.Confirm(t.Context(), number, "p"); err != nil {
+		t.Fatal(err)
+	}
+	of.take()
+	for _, want := range []bool{false, true} {
+		back, again, err := r.Return(t.Context(), number, 1, "k")
+		if err != nil || again != want || back.Quantity != 1 || back.ID != number {
+			t.Errorf("answered with %+v, %t (%v), want %t", back, again, err, want)
+		}
+		if got := of.take(); (len(got) == 1) == want {
+			t.Errorf("again %t, %q was announced", want, got)
+		}
+	}
+	if _, _, err := r.Return(t.Context(), number, 1, "another"); !errors.Is(err, stock.ErrReturned) {
+		t.Errorf("more than was bought: %v, want %v", err, stock.ErrReturned)
+	}
+}
+
+// A strategy that was not notified is named in the log, and the release is one all the same.
+func TestAStrategyThatWasNotNotifiedIsLogged(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("hangs")} {
+		var log bytes.Buffer
+		r, of, held := holder(t, slog.New(slog.NewTextHandler(&log, nil)))
+		of.fails = fails
+		const number = "018bcfe5-6800-7000-8000-000000000001"
+		held(number)
+		if _, _, err := r.Release(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "was not notified"); got != (fails != nil) {
+			t.Errorf("a notification that ends with %v is logged as %q", fails, &log)
+		}
+	}
+}
+
+// A search that fails when it has found a reservation does not know whether it is an order.
+func TestAReservationThatCannotBeReadIsNoUnknownOrder(t *testing.T) {
+	calls := 0
+	c := &Catalogue{requests: sharedIn(func(_ context.Context, ids ...string) (map[string]stock.Order, error) {
+		if calls++; calls > 1 {
+			return nil, &stock.BackendError{Backend: "database", Err: errors.New("cut")}
+		}
+		return map[string]stock.Order{ids[0]: {ID: "7", Kind: stock.Hold, RequestID: ids[0]}}, nil
+	}, 100)}
+	if found, err := c.OrderOf(t.Context(), "k", ""); !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("it is answered with %+v (%v)", found, err)
+	}
+}
