@@ -56,7 +56,10 @@ func (s sale) order(c *gin.Context) {
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
 	counted := &once{rate: s.users}
-	sold, err := s.options.Reservations.Sell(ctx, basket, sale{s.options, s.slots, counted}.holdFor(asked))
+	s.users = counted // for the lines
+	sold, err := s.options.Reservations.Sell(ctx, basket, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		return s.buy(ctx, goodsID, p, asked)
+	})
 	if err != nil {
 		if _, ok := errors.AsType[*shedError](err); ok {
 			counted.giveBack(basket.UserID)
@@ -68,13 +71,6 @@ func (s sale) order(c *gin.Context) {
 		c.Header("Idempotency-Replayed", "true")
 	}
 	c.JSON(http.StatusCreated, basketBody(sold))
-}
-
-// holdFor holds the lines of a basket.
-func (s sale) holdFor(asked stock.Choice) service.Hold {
-	return func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		return s.buy(ctx, goodsID, p, asked)
-	}
 }
 
 func basketBody(b service.SoldBasket) soldBasket {

@@ -222,7 +222,7 @@ func (l *limiter) giveBack(client string) {
 	}
 }
 
-// once takes one token for all lines of a basket, and for those that were sold before none.
+// once takes one token for all lines of a basket.
 type once struct {
 	rate
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -180,7 +179,7 @@ func read(status int, body []byte) Answer {
 	case problem != "":
 		return Answer{Kind: Failed, Problem: problem}
 	case status == fasthttp.StatusBadGateway, status == fasthttp.StatusGatewayTimeout:
-		return Answer{Kind: Unknown, Why: fmt.Sprint("HTTP ", status)} // the balancer lost the replica that had it
+		return Answer{Kind: Unknown, Why: "HTTP " + strconv.Itoa(status)} // the balancer lost the replica that had it
 	default:
 		return Answer{Kind: Failed, Problem: "http-" + strconv.Itoa(status)}
 	}

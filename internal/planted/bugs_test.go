@@ -852,7 +852,7 @@ func defects() []defect {
 		},
 		{
 			name: "a batch ends with the first of its callers' deadlines",
-			file: "internal/service/strategy/batcher_queue.go", old: "\t\tif c.until.After(last) {", new: "\t\tif last.IsZero() || c.until.Before(last) {",
+			file: "internal/service/strategy/batcher_queue.go", old: "if deadline.After(last) {", new: "if last.IsZero() || deadline.Before(last) {",
 			pkg: "./internal/service/strategy", test: "TestABatchLastsAsLongAsItsLastCallerWaits",
 		},
 		{
@@ -2077,7 +2077,7 @@ func defects() []defect {
 		},
 		{
 			name: "a transaction ends with the first of its items",
-			file: "internal/service/strategy/joint.go", old: "if m.until.After(last) {", new: "if last.IsZero() || m.until.Before(last) {",
+			file: "internal/service/strategy/batcher_queue.go", old: "if deadline.After(last) {", new: "if last.IsZero() || deadline.Before(last) {",
 			pkg: "./internal/service/strategy", test: "TestATransactionLastsAsLongAsOneOfItsItemsWaits",
 		},
 		{

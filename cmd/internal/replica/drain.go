@@ -20,10 +20,11 @@ var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 // answers to their commits, and to release their locks.
 const lastMoment = 800 * time.Millisecond
 
-// silence is the time without requests after which idle connections are closed, which is looked at so often.
 const (
+	// silence is the time without requests after which idle connections are closed.
 	silence = 2 * time.Second
-	look    = 10 * time.Millisecond
+	// look is the time from one look for requests to the next.
+	look = 10 * time.Millisecond
 )
 
 // drainer stops a server so that no request is lost on its way.

@@ -68,6 +68,12 @@ func (c Client) Replicas(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
+// Owner asks the admin API alone, which conceals nothing.
+func (c Client) Owner() Client {
+	c.URL = c.AdminURL
+	return c
+}
+
 // Replica names the replica that answers.
 func (c Client) Replica(ctx context.Context) (string, error) {
 	url := c.URL + "/healthz"

@@ -32,8 +32,7 @@ type Ledger struct {
 
 // reconcile compares the ledger with what buyers and attacker were answered.
 func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
-	lab := s.cluster.Client()
-	lab.URL = lab.AdminURL
+	lab := s.cluster.Client().Owner()
 	for _, item := range s.items {
 		if _, err := lab.Audit(ctx, item); err != nil { // it waits for what is pending
 			return err

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	labclient "github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
@@ -110,7 +109,7 @@ func (s *stage) chunk() int64 { return int64(s.plan.HonestRate*s.plan.Duration.S
 // createItems puts on sale what honest buyers want, and an item of each other strategy
 // that works here.
 func (s *stage) createItems(ctx context.Context) error {
-	lab := labclient.Client{URL: s.admin().URL, AdminURL: s.admin().AdminURL, Token: s.admin().Token}
+	lab := s.cluster.Client().Owner()
 	known, err := lab.Strategies(ctx)
 	if err != nil {
 		return err

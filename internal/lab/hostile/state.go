@@ -192,8 +192,7 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 func auditOnce(ctx context.Context, admin client.Client, item int64) error {
-	admin.URL = admin.AdminURL
-	_, err := admin.AuditNow(ctx, item)
+	_, err := admin.Owner().AuditNow(ctx, item)
 	return err
 }
 

@@ -86,15 +86,8 @@ func (*guest) prepare(context.Context, int64, Settings) error { return nil }
 
 func (g *guest) client() (client.Client, error) { return g.to, nil }
 
-// owner reads on the admin API, which conceals nothing.
-func (g *guest) owner() client.Client {
-	c := g.to
-	c.URL = c.AdminURL
-	return c
-}
-
 func (g *guest) audit(ctx context.Context, item int64) (stock.Audit, error) {
-	return g.owner().AuditNow(ctx, item)
+	return g.to.Owner().AuditNow(ctx, item)
 }
 
 // act does nothing: there are no processes.
@@ -120,7 +113,7 @@ func (g *guest) look(ctx context.Context, item int64) (View, error) {
 	if item == 0 {
 		return view, nil
 	}
-	goods, err := g.owner().Goods(ctx, item)
+	goods, err := g.to.Owner().Goods(ctx, item)
 	if err != nil {
 		return View{}, err
 	}

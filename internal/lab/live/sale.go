@@ -261,8 +261,7 @@ func (r *run) judge(ctx context.Context, s ground, known []service.Description) 
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	c.URL = cmp.Or(c.AdminURL, c.URL) // of a replica that runs: the balancer may choose one that is paused
-	audit, err := c.Audit(ctx, r.item)
+	audit, err := c.Owner().Audit(ctx, r.item) // of a replica that runs: the balancer may choose one that is paused
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}

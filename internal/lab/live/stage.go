@@ -404,7 +404,7 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	s.mu.Unlock()
 
 	at := time.Now()
-	done, err := s.change(ctx, c, run, what)
+	done, err := s.perform(ctx, c, run, what)
 	to := change.to
 	if !done {
 		to = change.from
@@ -422,8 +422,8 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	return err
 }
 
-// change does something to a machine of a cluster, which ends before or after a replica of it is started again.
-func (s *stage) change(ctx context.Context, c *cluster.Cluster, run runner, what string) (done bool, err error) {
+// perform does something to a machine. A cluster ends before or after a replica of it is started again.
+func (s *stage) perform(ctx context.Context, c *cluster.Cluster, run runner, what string) (done bool, err error) {
 	replica, ok := run.(replicaRunner)
 	if !ok || what != Start {
 		err = do(ctx, run, what)

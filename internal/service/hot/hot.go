@@ -120,7 +120,7 @@ type Stock struct {
 	script  *redis.Script
 	parts   []*partition
 	soldOut *soldOut
-	limited sync.Map // by goods, a time.Time: when buyers at their limit were last verified
+	limited moments // when buyers at their limit were verified
 	ledger  *ledgerWatch
 	wasUsed atomic.Bool // see used
 	looking sync.Mutex

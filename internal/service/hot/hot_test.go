@@ -924,6 +924,10 @@ func TestAPendingKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
 	}
 }
 
+func lineOfBasket(units int64) stock.Purchase {
+	return stock.Purchase{RequestID: stock.LineKey(rand.Text()), Keyed: true, Quantity: units, TTL: time.Minute, Number: rand.Text()}
+}
+
 // A purchase that fits only with what was added to the row has its whole batch asked again. The others are
 // sold by that batch all the same, and not by an earlier one.
 func TestAPurchaseThatIsAskedAgainIsNoReplay(t *testing.T) {
@@ -933,8 +937,7 @@ func TestAPurchaseThatIsAskedAgainIsNoReplay(t *testing.T) {
 	if _, err := s.store.Restock(t.Context(), goods, 4, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	line := buy(2)
-	line.RequestID, line.Keyed, line.TTL, line.Number = stock.LineKey(rand.Text()), true, time.Minute, rand.Text()
+	line := lineOfBasket(2)
 	batch := []stock.Purchase{buy(2), line, buy(4)}
 	for i, replayed := range []bool{false, true} {
 		outcomes, err := r.Deduct(t.Context(), goods, batch)
@@ -954,8 +957,7 @@ func TestALineThatACopyOfItsBasketHoldsIsAReplay(t *testing.T) {
 	s := open(t, lab.Redis(t), 6)
 	r := s.replica(t, "r", idle)
 	sell(t, r, buy(1)) // there is a counter
-	line := buy(2)
-	line.RequestID, line.Keyed, line.TTL, line.Number = stock.LineKey(rand.Text()), true, time.Minute, rand.Text()
+	line := lineOfBasket(2)
 	for i, replayed := range []bool{false, true} {
 		if o, err := deduct(t, r, line); err != nil || o.Rejected != nil || o.Order.ID != line.Number || o.Replayed != replayed {
 			t.Errorf("copy %d is answered with %+v (%v)", i+1, o, err)

@@ -23,7 +23,7 @@ type soldOut struct {
 	channel string
 	client  redis.UniversalClient
 
-	since    sync.Map     // by goods, a time.Time
+	since    moments
 	messages atomic.Int64 // messages so far
 
 	mu     sync.Mutex
@@ -37,8 +37,15 @@ func newSoldOut(client redis.UniversalClient, channel string) *soldOut {
 
 // verified reports whether the item was found sold out within the last moment.
 func (o *soldOut) verified(goodsID int64) bool {
-	since, _ := o.since.Load(goodsID)
-	at, ok := since.(time.Time)
+	return o.since.isRecent(goodsID)
+}
+
+// moments has the last time at which something was found of each item.
+type moments struct{ sync.Map }
+
+func (m *moments) isRecent(goodsID int64) bool {
+	last, _ := m.Load(goodsID)
+	at, ok := last.(time.Time)
 	return ok && time.Since(at) <= doubted
 }
 

@@ -119,8 +119,7 @@ func (s *Stock) verifyBeside(
 
 // doubtsLimit reports, once in a while, that a limit is to be held against the database.
 func (s *Stock) doubtsLimit(goodsID int64) bool {
-	last, _ := s.limited.Load(goodsID)
-	if at, ok := last.(time.Time); ok && time.Since(at) <= doubted {
+	if s.limited.isRecent(goodsID) {
 		return false
 	}
 	s.limited.Store(goodsID, time.Now())

@@ -224,7 +224,7 @@ func (b *Batcher) next(goodsID int64) (*callBatch, context.Context) {
 	}
 	// It is written for many calls, and must not end with any one of them.
 	ctx, end := context.WithCancelCause(context.Background())
-	ctx, free := context.WithDeadline(ctx, lastDeadline(calls, time.Now().Add(b.bounds.Timeout)))
+	ctx, free := context.WithDeadline(ctx, lastDeadline(calls, func(c *call) time.Time { return c.until }, time.Now().Add(b.bounds.Timeout)))
 	made := &callBatch{calls: calls, end: func(cause error) { end(cause); free() }}
 	for _, c := range calls {
 		c.state, c.batch = callWriting, made

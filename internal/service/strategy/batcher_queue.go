@@ -57,16 +57,17 @@ func (c *call) settle(outcomes []stock.Outcome, err error) {
 	close(c.done)
 }
 
-// lastDeadline is when the last of the callers gives up, and at most a limit: later
-// no caller waits for what is being written.
-func lastDeadline(calls []*call, limit time.Time) time.Time {
+// lastDeadline is when the last of those that wait gives up, and at most a limit: later
+// none waits for what is being written.
+func lastDeadline[W any](waiting []W, until func(W) time.Time, limit time.Time) time.Time {
 	var last time.Time
-	for _, c := range calls {
-		if c.until.IsZero() || c.until.After(limit) {
+	for _, w := range waiting {
+		deadline := until(w)
+		if deadline.IsZero() || deadline.After(limit) {
 			return limit
 		}
-		if c.until.After(last) {
-			last = c.until
+		if deadline.After(last) {
+			last = deadline
 		}
 	}
 	return last

@@ -191,7 +191,7 @@ func (j *Joint) start() {
 	j.late.Stop()
 	members := j.take()
 	ctx, end := context.WithCancelCause(context.Background())
-	ctx, free := context.WithDeadline(ctx, j.deadline(members))
+	ctx, free := context.WithDeadline(ctx, lastDeadline(members, func(m *joining) time.Time { return m.until }, time.Now().Add(j.bounds.Timeout)))
 	made := &jointWrite{members: members, end: func(cause error) { end(cause); free() }}
 	for _, m := range members {
 		m.with = made
@@ -218,21 +218,6 @@ func (j *Joint) take() []*joining {
 	members := slices.Clone(j.waiting[:n])
 	j.waiting = slices.Delete(j.waiting, 0, n)
 	return members
-}
-
-// deadline is when the last of the batches gives up, and at most the limit of a batch.
-func (j *Joint) deadline(members []*joining) time.Time {
-	limit := time.Now().Add(j.bounds.Timeout)
-	var last time.Time
-	for _, m := range members {
-		if m.until.IsZero() || m.until.After(limit) {
-			return limit
-		}
-		if m.until.After(last) {
-			last = m.until
-		}
-	}
-	return last
 }
 
 // write writes the batches in one transaction. Where one of them has a copy of what the ledger
