@@ -25,10 +25,7 @@ type ZKSession struct {
 	ctx     context.Context // ends with the session
 	end     context.CancelFunc
 
-	// For the library's loop only: the last connection, nil before the first, and
-	// whether the server has ever greeted us on one.
-	socket  *zkSocket
-	greeted bool
+	socket *zkSocket // the last connection, nil before the first; for the library's loop only
 
 	calls sync.RWMutex // held for reading by each call under way
 
@@ -119,8 +116,7 @@ func (s *ZKSession) event(e zk.Event) {
 	case e.Type != zk.EventSession:
 		s.Current().fire(e.Path)
 	case e.State == zk.StateHasSession:
-		s.socket.greet(s.greeted)
-		s.greeted = true
+		s.socket.greet()
 		s.resume()
 	case e.State == zk.StateDisconnected:
 		s.suspend()

@@ -13,8 +13,8 @@ import (
 )
 
 // zkSocket is a connection under the library, and works around two of its weaknesses: it would wait
-// for a server's greeting for seven session timeouts, and on a connection that replaces another it
-// has a data race between the request that sets its watches again and the first answer.
+// for a server's greeting for seven session timeouts, and on each connection it looks for watches to
+// set again while answers may arrive already, which is a data race.
 type zkSocket struct {
 	net.Conn
 
@@ -29,8 +29,8 @@ type zkSocket struct {
 }
 
 const (
-	// settleWithin is how long answers are held back where there was no watch to
-	// be set.
+	// settleWithin is how long answers are held back where there is no watch to be set, as on the
+	// first connection: the library does not say when it has looked.
 	settleWithin = 50 * time.Millisecond
 	// The numbers of the operations that give credentials and set watches.
 	setAuth    = 100
@@ -76,10 +76,10 @@ func (s *ZKSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// greet marks the connection as the session's; again: it replaces another one.
-func (s *zkSocket) greet(again bool) {
+// greet marks the connection as the session's.
+func (s *zkSocket) greet() {
 	s.handshake.Stop()
-	s.greeted, s.held = true, again
+	s.greeted, s.held = true, true
 }
 
 // Read holds the first answer back, except for those to credentials, which come first, and which

@@ -16,8 +16,8 @@ func request(operation uint32) []byte {
 	return b
 }
 
-// On a connection that replaces another, only the answer to the credentials arrives before the
-// watches are set: without it the library would not set them.
+// Only the answer to the credentials arrives before the watches are set: without it the library
+// would not set them.
 func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 	const get = 4
 	ours, server := net.Pipe()
@@ -40,7 +40,7 @@ func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 		return answered
 	}
 	<-exchange(setWatches) // the library introduces itself: the epoch that it has seen stands there
-	s.greet(true)
+	s.greet()
 	<-exchange(setAuth)
 	early := exchange(get)
 	select {
