@@ -92,6 +92,9 @@ func (c *claim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held
 		take = c.findOrTake
 	}
 	grant, err := backend.ZKCall(ctx, link, take, c.late)
+	if err == nil && link.Ctx.Err() != nil {
+		err = zk.ErrConnectionClosed // the next connection may have carried the answer, and finds the node
+	}
 	c.unsure = !backend.ZKAnswered(err)
 	if err == nil {
 		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: c.path})

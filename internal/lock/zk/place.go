@@ -169,19 +169,18 @@ func (p *place) wait(ctx context.Context, look lookFunc) (*lock.Held, error) {
 	}
 	for {
 		turn, changed, err := look(ctx, link, p)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if turn {
+		case link.Ctx.Err() != nil: // the next connection may have carried the answer
+			return nil, zk.ErrConnectionClosed
+		case turn:
 			return p.hold(link), nil
 		}
 		if err := link.Sleep(ctx, changed); err != nil {
 			return nil, err
 		}
 		tellWoken(ctx, changed)
-		if link.Ctx.Err() != nil {
-			return nil, zk.ErrConnectionClosed
-		}
 	}
 }
 
