@@ -138,7 +138,7 @@ func breaches() []breach {
 		},
 		{
 			name: "who is woken does not look who is first",
-			file: "internal/lock/zk/place.go", old: "return nil, zk.ErrConnectionClosed\n		}\n	}", new: "return nil, zk.ErrConnectionClosed\n		}\n		return p.hold(link), nil\n	}",
+			file: "internal/lock/zk/place.go", old: "		tellWoken(ctx, changed)\n", new: "		tellWoken(ctx, changed)\n		return p.hold(link), nil\n",
 			experiment: "end-of-waiting", remedies: []string{"looks-again"},
 		},
 		{
