@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -38,9 +39,13 @@ func (a *Admin) Client() (client.Client, error) {
 	if err != nil {
 		return client.Client{}, fmt.Errorf("--token-file: %w", err)
 	}
-	url, token := strings.TrimSuffix(a.URL, "/"), strings.TrimSpace(string(content))
+	at, token := strings.TrimSuffix(a.URL, "/"), strings.TrimSpace(string(content))
 	if token == "" {
 		return client.Client{}, fmt.Errorf("--token-file: %s is empty", a.TokenFile)
+	}
+	server, err := url.Parse(at)
+	if err != nil {
+		return client.Client{}, fmt.Errorf("--admin-url: %w", err)
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if a.caFile != "" {
@@ -48,19 +53,23 @@ func (a *Admin) Client() (client.Client, error) {
 			return client.Client{}, fmt.Errorf("--ca-file: %w", err)
 		}
 	}
-	sender := &http.Client{Transport: bearer{transport, token}, Timeout: LongestCall}
-	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: sender}, nil
+	sender := &http.Client{Transport: bearer{transport, server, token}, Timeout: LongestCall}
+	return client.Client{URL: at, AdminURL: at, Token: token, HTTP: sender}, nil
 }
 
-// bearer sends the token with every request.
+// bearer sends the token with every request to the server, and to no other: not to the public API
+// of a shop, nor where a redirect leads.
 type bearer struct {
 	http.RoundTripper
 
-	token string
+	server *url.URL
+	token  string
 }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
+	if r.URL.Scheme == b.server.Scheme && r.URL.Host == b.server.Host {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
 	return b.RoundTripper.RoundTrip(r)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -139,5 +140,37 @@ func TestTheAdminAPINeedsAToken(t *testing.T) {
 		if _, err := admin(t, flags...); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("with %v: %v, want %q", flags, err, says)
 		}
+	}
+}
+
+// The public API of a shop may be elsewhere, and a redirect leads anywhere.
+func TestTheTokenGoesToTheAdminAPIAlone(t *testing.T) {
+	got := make(map[string]string)
+	serve := func(name, redirect string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got[name+r.URL.Path] = r.Header.Get("Authorization")
+			if redirect != "" && r.URL.Path == "/away" {
+				http.Redirect(w, r, redirect, http.StatusFound)
+			}
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	shop := serve("shop", "")
+	owner := serve("owner", shop.URL+"/redirected")
+	c, err := admin(t, "--admin-url="+owner.URL, "--token-file="+write(t, []byte("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{shop.URL + "/healthz", owner.URL + "/goods/1", owner.URL + "/away"} {
+		response, err := c.HTTP.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close() //nolint:errcheck // nothing of it is read
+	}
+	want := map[string]string{"shop/healthz": "", "owner/goods/1": "Bearer secret", "owner/away": "Bearer secret", "shop/redirected": ""}
+	if !maps.Equal(got, want) {
+		t.Errorf("they got %q, want %q", got, want)
 	}
 }
