@@ -185,7 +185,7 @@ func (f *follower) fold(e history.Event, changed map[string]Lease) {
 		return
 	}
 	if e.What == history.Asked {
-		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Asked: millis(e.At), Request: e.Request}
+		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Name: e.Name, Shared: e.Shared, Asked: millis(e.At), Request: e.Request}
 		return
 	}
 	l := f.open[e.ID]
@@ -244,16 +244,21 @@ func (f *follower) trace(changed map[string]Lease, until time.Time) {
 	})
 }
 
-// heldByAnother reports whether another holder has the lock. The same token of the same
-// holder is a lease that was reentered, as the checker sees it.
+// heldByAnother reports whether another holder has what a lease excludes. The same token of the
+// same holder is a lease that was reentered, as the checker sees it.
 func (f *follower) heldByAnother(l Lease) bool {
 	for id, other := range f.open {
 		same := other.Holder == l.Holder && other.Token == l.Token && l.Token != 0
-		if id != l.ID && other.Granted > 0 && other.Lost == 0 && other.Lock == l.Lock && !same {
+		if id != l.ID && other.Granted > 0 && other.Lost == 0 && exclude(&l, other) && !same {
 			return true
 		}
 	}
 	return false
+}
+
+// exclude reports whether two leases are not to be held at once.
+func exclude(a, b *Lease) bool {
+	return a.Lock == b.Lock && a.Name == b.Name && (!a.Shared || !b.Shared)
 }
 
 // readMore reads the whole lines that were added to a record.

@@ -127,8 +127,8 @@ func OfHistory(title string, h *history.History) Recording {
 // ofRecord is a lease that has ended, with the trace of its request.
 func ofRecord(l history.Lease, t history.Trace) Lease {
 	one := Lease{
-		ID: l.ID, Holder: l.Holder, Lock: l.Lock, Token: l.Token, Asked: millis(l.Asked), GaveUp: millis(l.GaveUp),
-		Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error, Request: l.Request,
+		ID: l.ID, Holder: l.Holder, Lock: l.Lock, Name: l.Name, Shared: l.Shared, Token: l.Token, Asked: millis(l.Asked),
+		GaveUp: millis(l.GaveUp), Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error, Request: l.Request,
 	}
 	one.granted(l.Granted, l.Key, l.TTL, l.Expires)
 	for _, n := range l.Notes {

@@ -99,6 +99,8 @@ type Lease struct {
 	ID       string `json:"id"`
 	Holder   string `json:"holder"`
 	Lock     string `json:"lock"`
+	Name     string `json:"name,omitempty"`
+	Shared   bool   `json:"shared,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
 	Asked    Millis `json:"asked"`
 	Granted  Millis `json:"granted,omitempty"`

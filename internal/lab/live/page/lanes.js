@@ -20,16 +20,20 @@ export const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 
 // endOf is when a lease had ended for its holder; one that has not ends later than now.
 export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
 
+// excludes tells whether two leases are not to be held at once.
+export const excludes = (a, b) => a.lock === b.lock && a.name === b.name && !(a.shared && b.shared);
+
 // twoHolders finds the times during which a lock had two holders, as internal/lab/checker does.
 export function twoHolders(leases, now) {
-  const found = [], held = new Map();
+  const found = [];
+  let held = [];
   for (const b of [...leases].sort((x, y) => x.granted - y.granted)) {
-    const others = (held.get(b.lock) || []).filter((a) => endOf(a) > b.granted);
-    for (const a of others) {
+    held = held.filter((a) => endOf(a) > b.granted);
+    for (const a of held.filter((one) => excludes(one, b))) {
       const reentered = a.holder === b.holder && a.token && a.token === b.token;
       if (!reentered) found.push({ a, b, from: b.granted, to: Math.min(endOf(a), endOf(b), now) });
     }
-    held.set(b.lock, [...others, b]);
+    held.push(b);
   }
   return found;
 }

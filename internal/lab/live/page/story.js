@@ -2,7 +2,7 @@
 // with the experiments.
 
 import { language, number } from './words.js';
-import { endOf, twoHolders } from './lanes.js';
+import { endOf, excludes, twoHolders } from './lanes.js';
 import { expiryOf } from './notes.js';
 import { element } from './panels.js';
 
@@ -17,7 +17,7 @@ export function moments({ leases, marks, points }, until) {
   const add = (at, what, words = {}) => { if (at && at <= until) found.push({ at, what, ...words }); };
   const asked = [...leases].sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
   for (const l of asked.slice(0, 60)) { // the first to wait are told
-    const ahead = granted.find((o) => o !== l && o.lock === l.lock && o.granted <= l.asked && endOf(o) > l.asked);
+    const ahead = granted.find((o) => o !== l && excludes(o, l) && o.granted <= l.asked && endOf(o) > l.asked);
     if (ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: ahead.holder });
   }
   for (const l of asked) add(l.gave_up, 'gave-up', { who: l.holder });
@@ -49,8 +49,8 @@ export function moments({ leases, marks, points }, until) {
 function wakes(granted) {
   const releases = granted.filter((l) => l.released).sort((a, b) => a.released - b.released).slice(0, 4);
   return releases.map((r, i) => {
-    const next = releases.find((l, k) => k > i && l.lock === r.lock)?.released ?? r.released + soon;
-    const woken = granted.filter((l) => l.lock === r.lock && l.wakes?.some((w) => w.by === 'watch' && w.at >= r.released && w.at < next));
+    const next = releases.find((l, k) => k > i && excludes(l, r))?.released ?? r.released + soon;
+    const woken = granted.filter((l) => excludes(l, r) && l.wakes?.some((w) => w.by === 'watch' && w.at >= r.released && w.at < next));
     return { at: r.released + 0.001, who: r.holder, n: woken.length };
   });
 }
