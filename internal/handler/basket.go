@@ -55,16 +55,17 @@ func (s sale) order(c *gin.Context) {
 	basket.RequestID = stock.BuyerKey(cmp.Or(key, rand.Text()), basket.UserID)
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
-	counted := &once{rate: s.users}
-	s.users = counted // for the lines
+	s.users = &once{rate: s.users} // for the lines
+	lines := 0
 	sold, err := s.options.Reservations.Sell(ctx, basket, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		lines++
 		return s.buy(ctx, goodsID, p, asked)
 	})
 	if err != nil {
-		if _, ok := errors.AsType[*shedError](err); ok {
-			counted.giveBack(basket.UserID)
-		}
 		s.reject(c, basket.RequestID, err)
+		if lines > 1 {
+			c.Set(shedKey, false) // it has held lines, and given them back: that is not free
+		}
 		return
 	}
 	if sold.Replayed {

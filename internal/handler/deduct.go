@@ -27,7 +27,6 @@ type sale struct {
 // rate is how often buyers may buy: see limiter.
 type rate interface {
 	take(buyer string, now time.Time) (wait time.Duration)
-	giveBack(buyer string)
 }
 
 // sold is the answer to an accepted purchase. Pointers and the replica are set only where

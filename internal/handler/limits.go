@@ -237,12 +237,6 @@ func (o *once) take(client string, now time.Time) time.Duration {
 	return o.rate.take(client, now)
 }
 
-func (o *once) giveBack(client string) {
-	if o.taken {
-		o.rate.giveBack(client)
-	}
-}
-
 // wait returns the time until a client has a token. It takes none.
 func (l *limiter) wait(client string, now time.Time) time.Duration {
 	l.mu.Lock()
