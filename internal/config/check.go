@@ -115,7 +115,7 @@ func (l *Loaded) audit() error {
 func (l *Loaded) proxies() error {
 	for _, text := range l.HTTP.TrustedProxies {
 		_, notNetwork := netip.ParsePrefix(text)
-		if _, err := netip.ParseAddr(text); err != nil && notNetwork != nil {
+		if addr, err := netip.ParseAddr(text); (err != nil || addr.Zone() != "") && notNetwork != nil { // gin knows no zones
 			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %q", text)
 		}
 		if l.Admin.Required && everyAddress(text) {

@@ -48,11 +48,11 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"zookeeper-auth", nil, strings.Fields("u:p"), strings.Fields("u")},
 		{"trace-endpoint", nil, strings.Fields("http://a:1 https://a:1 http://a"), strings.Fields("a:1 ftp://a http:// http:///x http://u@a:1 http://u:p@a:1 http://a:1?k=v http://a:1#f ://")},
 		{"trace-sample", nil, strings.Fields("0 0.5 1"), strings.Fields("-0.001 1.001 NaN")},
-		{"http-trusted-proxies", nil, strings.Fields("10.0.0.1 10.0.0.0/8 ::1 fd00::/8 10.0.0.1,::1 0.0.0.0/0"), strings.Fields("balancer 10.0.0.0/33 10.0.0.1,balancer")},
+		{"http-trusted-proxies", nil, strings.Fields("10.0.0.1 10.0.0.0/8 ::1 fd00::/8 10.0.0.1,::1 0.0.0.0/0"), strings.Fields("balancer 10.0.0.0/33 10.0.0.1,balancer fe80::1%eth0")},
 		{
 			"http-trusted-proxies",
 			[]string{"--admin-required=true", "--admin-token=0123456789abcdef-owner"},
-			strings.Fields("10.0.0.0/8 ::1 0.0.0.0/1"), strings.Fields("0.0.0.0/0 ::/0 10.0.0.1,0.0.0.0/0"),
+			strings.Fields("10.0.0.0/8 ::1 0.0.0.0/1 ::ffff:0:0/97"), strings.Fields("0.0.0.0/0 ::/0 10.0.0.1,0.0.0.0/0 ::ffff:0:0/96"),
 		},
 		{"buyer-header", header, strings.Fields("X-Buyer X-a-z-A-Z-0-9 !#$%&'*+-.^_`|~ z Z 9"), strings.Fields("X/Buyer X:Buyer X@B X[B X{B é X(B cookie host authorization idempotency-key x-request-id content-length content-type connection x-forwarded-for")},
 		{"buyer-header", strings.Fields("--buyer-from=request"), strings.Fields("X/Buyer"), nil}, // it is not read

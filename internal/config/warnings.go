@@ -40,10 +40,11 @@ func (c Config) Warnings() []Warning {
 	return list
 }
 
-// everyAddress reports whether a network contains every address.
+// everyAddress reports whether a network contains every address, of one version of IP at least:
+// ::ffff:0:0/96 are those of version 4.
 func everyAddress(network string) bool {
 	prefix, err := netip.ParsePrefix(network)
-	return err == nil && prefix.Bits() == 0
+	return err == nil && (prefix.Bits() == 0 || prefix.Addr().Is4In6() && prefix.Bits() <= 96)
 }
 
 // onLoopback reports whether a listener is reachable from this machine only.

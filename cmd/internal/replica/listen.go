@@ -91,6 +91,8 @@ func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
 		IdleTimeout:    c.HTTP.IdleTimeout,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// OPTIONS * would be answered without a token and unseen.
+		DisableGeneralOptionsHandler: true,
 	}
 }
 

@@ -210,6 +210,9 @@ func TestTheConfigurationReachesTheListeners(t *testing.T) {
 	if s.ReadHeaderTimeout != 2*time.Second || s.ReadTimeout != 3*time.Second || s.WriteTimeout != 17*time.Second || s.IdleTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.Handler == nil || s.ErrorLog == nil {
 		t.Errorf("the server is %+v", s)
 	}
+	if !s.DisableGeneralOptionsHandler {
+		t.Error("OPTIONS * is answered by net/http, without a token")
+	}
 	c.HTTP.HeaderTimeout = time.Minute
 	if s := newServer(c, slog.New(slog.DiscardHandler), nil); s.ReadHeaderTimeout != 3*time.Second {
 		t.Errorf("a header may take %s, want no more than a request", s.ReadHeaderTimeout)
