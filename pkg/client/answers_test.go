@@ -133,6 +133,9 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"an item":             func() error { _, err := c.Goods(t.Context(), 7); return err },
 		"a basket that was":   func() error { _, err := c.Basket(t.Context(), "o"); return err },
 		"a reservation's":     func() error { _, err := c.Reservation(t.Context(), "a"); return err },
+		"an audit":            func() error { _, err := c.Audit(t.Context(), 7); return err },
+		"a full audit":        func() error { _, err := c.AuditInFull(t.Context(), 7); return err },
+		"the strategies":      func() error { _, err := c.Strategies(t.Context()); return err },
 		"a page of the order": func() error { return firstOf(c.Orders(t.Context(), client.Pages{})) },
 	} {
 		if err := call(); !errors.Is(err, client.ErrUnavailable) {
@@ -178,7 +181,7 @@ func TestUnitsAreHeldForWholeSecondsRoundedUp(t *testing.T) {
 		body = string(content)
 		return reply(http.StatusOK, `{"reservation_id": "a"}`), err
 	})
-	for ttl, want := range map[time.Duration]string{0: "", time.Nanosecond: `"ttl":1}`, 1500 * time.Millisecond: `"ttl":2}`, 2 * time.Second: `"ttl":2}`} {
+	for ttl, want := range map[time.Duration]string{0: "", time.Nanosecond: `"ttl":1}`, 1500 * time.Millisecond: `"ttl":2}`, 2 * time.Second: `"ttl":2}`, -time.Millisecond: `"ttl":-1}`, -time.Second: `"ttl":-1}`} {
 		if _, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, ttl); err != nil || !strings.Contains(body, want) || want == "" && strings.Contains(body, "ttl") {
 			t.Errorf("%s is sent as %s (%v)", ttl, body, err)
 		}

@@ -125,10 +125,27 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		if sent != want {
 			t.Errorf("sent\n%s, want\n%s", sent, want)
 		}
-		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c", "goods_id": 7, "name": "s"}`
+		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c", "goods_id": 7, "name": "s", "strategies": [{"name": "s"}]}`
 		if err := call(c); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+func TestTheLargestPageIsRead(t *testing.T) {
+	one := fmt.Sprintf(`{"order_id": %q, "request_id": %q, "user_id": %q}`, strings.Repeat("o", 36), strings.Repeat("k", 128), strings.Repeat("库", 64))
+	c := over(func(*http.Request) (*http.Response, error) {
+		return reply(http.StatusOK, `{"orders": [`+strings.Repeat(one+",", 999)+one+`], "next": "9"}`), nil
+	})
+	n := 0
+	for _, err := range c.Orders(t.Context(), client.Pages{Limit: 1000, Cursor: "9"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 1000 {
+		t.Errorf("%d orders are read, want 1,000", n)
 	}
 }
 

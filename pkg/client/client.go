@@ -64,11 +64,13 @@ type Goods struct {
 	MaxQuantity *int64 `json:"max_quantity"`
 }
 
-func (g *Goods) id() string {
-	if g.ID == 0 {
+func (g *Goods) id() string { return itemID(g.ID) }
+
+func itemID(goodsID int64) string {
+	if goodsID == 0 {
 		return ""
 	}
-	return strconv.FormatInt(g.ID, 10)
+	return strconv.FormatInt(goodsID, 10)
 }
 
 // Goods reads an item. It may return ErrUnknownGoods.
@@ -100,6 +102,8 @@ type Audit struct {
 	// Buyers is the result of a full audit for the buyers of an item with a limit; else nil.
 	Buyers *Buyers `json:"buyers"`
 }
+
+func (a *Audit) id() string { return itemID(a.GoodsID) }
 
 // Buyers counts inconsistent buyers.
 type Buyers struct {
@@ -159,11 +163,21 @@ type Claims struct {
 
 // Strategies lists the strategies.
 func (c Client) Strategies(ctx context.Context) ([]Strategy, error) {
-	var list struct {
-		Strategies []Strategy `json:"strategies"`
-	}
+	var list strategies
 	err := c.do(ctx, call{method: http.MethodGet, url: c.URL + "/strategies", into: &list})
 	return list.Strategies, err
+}
+
+type strategies struct {
+	Strategies []Strategy `json:"strategies"`
+}
+
+// id is of a list, which may be empty.
+func (s *strategies) id() string {
+	if s.Strategies == nil {
+		return ""
+	}
+	return "strategies"
 }
 
 func goodsPath(id int64) string { return "/goods/" + strconv.FormatInt(id, 10) }

@@ -200,10 +200,14 @@ func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 		"the balancer answers it as a write": problem("outcome-unknown", http.StatusServiceUnavailable, "1"),
 		"a backend is down":                  problem("backend-unavailable", http.StatusServiceUnavailable, "1"),
 	} {
-		_, err := client.Client{URL: serve(t, answer).URL}.Goods(t.Context(), 1)
+		s := serve(t, answer)
+		_, err := client.Client{URL: s.URL}.Goods(t.Context(), 1)
 		_, unknown := errors.AsType[*client.UnknownError](err)
 		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) || unknown {
 			t.Errorf("%s: %v, want %v", name, err, client.ErrUnavailable)
+		}
+		if n := len(s.seen()); n != 1 {
+			t.Errorf("%s: it is asked %d times, want once: only what was not sent is sent again", name, n)
 		}
 	}
 }

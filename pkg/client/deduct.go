@@ -100,8 +100,12 @@ func (p Purchase) body(ttl time.Duration) any {
 	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced), wholeSeconds(ttl)}
 }
 
-// wholeSeconds rounds up: a part of one must not become 0, which is as stockd has it.
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// wholeSeconds rounds away from 0, which is as stockd has it: neither a part of a second nor a time
+// that is over may become that.
+func wholeSeconds(d time.Duration) int64 {
+	seconds := int64(d / time.Second)
+	return seconds + int64(cmp.Compare(d%time.Second, 0))
+}
 
 func modifier(on, off bool) *bool {
 	if !on && !off {
