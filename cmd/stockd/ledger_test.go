@@ -216,6 +216,13 @@ func TestWhyNoMoreIsArchived(t *testing.T) {
 
 // An interrupt ends it between two batches, and no batch is cut.
 func TestAnInterruptEndsTheArchivingBetweenBatches(t *testing.T) {
+	for _, pause := range []time.Duration{0, math.MaxInt64} {
+		t.Run(pause.String(), func(t *testing.T) { interruptArchiving(t, pause) })
+	}
+}
+
+func interruptArchiving(t *testing.T, pause time.Duration) {
+	t.Helper()
 	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	s := labtest.Open(t, d, "test")
 	for i := range int64(4) {
@@ -224,7 +231,7 @@ func TestAnInterruptEndsTheArchivingBetweenBatches(t *testing.T) {
 		}
 	}
 	labtest.AgeLedger(t, d, s)
-	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: math.MaxInt64}
+	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: pause}
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	unlock := lockSQLite(t, d) // the batch waits for it, and is interrupted there
 	time.AfterFunc(50*time.Millisecond, func() {

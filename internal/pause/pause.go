@@ -9,6 +9,9 @@ import (
 
 // For waits for d. If ctx ends first, it returns its cause.
 func For(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil { // beside a timer of no time it would be a matter of chance
+		return context.Cause(ctx)
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

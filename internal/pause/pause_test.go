@@ -24,6 +24,17 @@ func TestAPauseLastsNoLongerThanItsContext(t *testing.T) {
 	})
 }
 
+func TestNoPauseAfterTheEndOfItsContext(t *testing.T) {
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	for range 100 {
+		if err := pause.For(ctx, 0); !errors.Is(err, gone) {
+			t.Fatalf("no pause ends with %v, want the cause", err)
+		}
+	}
+}
+
 func TestAPauseIsDrawnAroundItsLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if start := time.Now(); pause.About(t.Context(), 0) != nil || time.Since(start) != 0 {
