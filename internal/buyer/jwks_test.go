@@ -107,6 +107,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	f := newFile(t, a.JSONWebKey)
 	synctest.Test(t, func(t *testing.T) {
 		s := f.open(t)
+		time.Sleep(500 * time.Millisecond) // each change is between two looks at the file
 		if _, err := from(s, a.token(t)); err != nil {
 			t.Fatal(err)
 		}
