@@ -133,6 +133,7 @@ func malformed() []struct{ name, request, status, problem string } {
 		{"a long URI", "GET /" + strings.Repeat("x", 5<<10) + host + "\r\n", "414", "uri-too-long"},
 		{"a long line", "GET /" + host + "X-Long: " + strings.Repeat("x", 5<<10) + "\r\n\r\n", "431", "header-too-large"},
 		{"many lines", "GET /" + host + strings.Repeat("X-Long: "+strings.Repeat("x", 3<<10)+"\r\n", 6) + "\r\n", "431", "header-too-large"},
+		{"a large body", "POST /goods" + host + "Content-Length: 20000\r\n\r\n", "413", "body-too-large"},
 		{"the page of the problems", "GET /_stockd_problem" + host + "\r\n", "404", "not-found"},
 	}
 }

@@ -319,6 +319,42 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// A replica that is paused says nothing, and closes nothing either.
+//
+//contract:stockd.conf.template Where no replica
+func TestAReplicaThatIsSilentForTooLong(t *testing.T) {
+	program, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, address := t.TempDir(), servers.Loopback(port)
+	site := nginx.Local(folder, address, []string{strings.TrimPrefix(silent.URL, "http://")}, nginx.Limits{})
+	run(t, program, folder, strings.Replace(site, "proxy_read_timeout 17s", "proxy_read_timeout 300ms", 1), address, false)
+	for method, want := range map[string]string{http.MethodGet: "backend-unavailable", http.MethodPost: "outcome-unknown"} {
+		response, body := sendTo(t, address, method)
+		if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+			t.Errorf("%s is answered with %s %q, want %s", method, response.Status, body, want)
+		}
+	}
+}
+
+// Clients that are rejected together do not return together.
+func TestNginxSpreadsRetries(t *testing.T) {
+	address := start(t, nginx.Limits{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	seen := make(map[string]bool)
+	for range 40 {
+		response, _ := sendTo(t, address, http.MethodPost)
+		seen[response.Header.Get("Retry-After")] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("of 40 Retry-After is %v, want 1 to 3", seen)
+	}
+}
+
 // A replica that is gone refuses the connection: nothing was sent to it.
 //
 //contract:stockd.conf.template A request that could not
@@ -420,6 +456,9 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if held := regexp.MustCompile(`(?m)^ *limit_req .*[^y];$`).FindString(string(content)); held != "" || !strings.Contains(string(content), " nodelay;") {
+			t.Errorf("%s holds a burst back to the rate, so that clients wait for each other: %s", template, held)
+		}
 		upstream, server, _ := strings.Cut(string(content), "\nserver {")
 		for name, bound := range bounds {
 			where, text := server, name
@@ -435,6 +474,10 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 				t.Errorf("%s has the %s %v, want %v to %v", template, name, got, bound[0], bound[1])
 			}
 		}
+	}
+	main, err := os.ReadFile("nginx.conf")
+	if want := fmt.Sprintf("\nworker_shutdown_timeout %ds;\n", int(longest)+5); err != nil || !strings.Contains(string(main), want) {
+		t.Errorf("nginx.conf lacks %q: a worker that is to stop lets purchases end (%v)", want, err)
 	}
 }
 

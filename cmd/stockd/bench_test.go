@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
@@ -149,6 +151,29 @@ func TestAnAuditWithoutPendingUnitsIsWaitedFor(t *testing.T) {
 	if err != nil || audit.Sold != 1 || asked != len(answers) {
 		t.Errorf("after %d answers the audit is %+v (%v), want the one with no pending unit", asked, audit, err)
 	}
+}
+
+// shop answers requests without a socket.
+type shop func(*http.Request) string
+
+func (s shop) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(s(r)))}, nil
+}
+
+func TestAnAuditIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		sender := &http.Client{Transport: shop(func(*http.Request) string {
+			if time.Since(began) > time.Hour {
+				return "it is still asked"
+			}
+			return `{"goods_id": 1, "sold": 3, "pending": 1}`
+		})}
+		audit, err := settledAudit(t.Context(), client.Client{URL: "http://shop", HTTP: sender}, 1)
+		if took := time.Since(began); err != nil || audit.Sold != 3 || took < pendingWithin || took > pendingWithin+time.Second {
+			t.Errorf("%+v (%v) after %s, want the audit as it is after %s", audit, err, took, pendingWithin)
+		}
+	})
 }
 
 // Where buyers have signed tokens, a bench buys as one of them, and fails without one.

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
@@ -23,6 +28,41 @@ func believing(flags ...string) []string {
 		"--config", production, "--http-drain-delay=0s", "--buyer-from=request", "--buyer-required=false",
 		"--limit-user-rate=0", "--limit-address-rate=0",
 	}, flags...)
+}
+
+// What production.md says line by line is what the file sets, and nothing else.
+func TestProductionIsAsItsDocumentSays(t *testing.T) {
+	content, err := os.ReadFile(production)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]map[string]any
+	if err := yaml.Unmarshal(content, &tree); err != nil {
+		t.Fatal(err)
+	}
+	set, said := make(map[string]bool), make(map[string]bool)
+	for section, keys := range tree {
+		for key, value := range keys {
+			set[fmt.Sprintf("%s.%s: %v", section, key, value)] = true
+		}
+	}
+	page, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## The file, line by line\n")
+	table, _, _ = strings.Cut(table, "\nSet these, too:")
+	pair := regexp.MustCompile("`([a-z_]+[.][a-z_]+: [^`]+)`")
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, found := range pair.FindAllStringSubmatch(cells[1], -1) {
+				said[found[1]] = true
+			}
+		}
+	}
+	if len(set) == 0 || !maps.Equal(set, said) {
+		t.Errorf("the file sets %v, and the page says %v", set, said)
+	}
 }
 
 // The file for a shop rejects what may oversell, and says so: also where requests may

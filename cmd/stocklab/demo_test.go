@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -250,6 +251,28 @@ func TestDemoFailsWhereNothingIsShown(t *testing.T) {
 	}
 	if run := cmdtest.ReadReport(t, path).Runs[0]; run.Tries != 5 || !strings.Contains(out, "(try 5)") {
 		t.Errorf("%d tries, want 5 that are shown:\n%s", run.Tries, out)
+	}
+}
+
+// The short demo is the one of the README.
+func TestTheShortDemoFailsWhereNothingIsShown(t *testing.T) {
+	file, cmd, out := filepath.Join(t.TempDir(), "demo.json"), demoCommand(), new(bytes.Buffer)
+	cmd.SetContext(t.Context())
+	cmd.SetOut(out)
+	err := tell(cmd, demo.Plan{
+		Binary: os.Args[0], Servers: servers.Choice{Mode: servers.Embedded}, Stock: 20, Clients: 1, Loops: 3, LockShare: 1, Repeat: 1,
+		LockRun: demo.LockRun, Progress: cli.NewProgress(io.Discard, 0),
+	}, file)
+	if err == nil || !strings.Contains(out.String(), "not expected") { // one client oversells nothing
+		t.Errorf("%v\n%s", err, out)
+	}
+	runs := cmdtest.ReadReport(t, file).Runs
+	told := make([]demo.Row, 0, len(runs))
+	for _, run := range runs {
+		told = append(told, demo.Row{Strategy: run.Strategy, Group: run.Group, Replicas: run.Replicas})
+	}
+	if !slices.Equal(told, demo.Story()) {
+		t.Errorf("it tells of %+v, want %+v", told, demo.Story())
 	}
 }
 

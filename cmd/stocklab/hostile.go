@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -85,7 +86,12 @@ func attack(cmd *cobra.Command, plan hostile.Plan, write string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Table(cmd.OutOrStdout()); err != nil {
+	return showJudged(cmd.OutOrStdout(), r, write)
+}
+
+// showJudged shows a report, and fails where a bound does not hold.
+func showJudged(out io.Writer, r *hostile.Report, write string) error {
+	if err := r.Table(out); err != nil {
 		return err
 	}
 	if write != "" {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +47,25 @@ func TestHonestBuyersAreServedUnderAttack(t *testing.T) {
 		Servers: servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None},
 		Seed:    15, Baseline: 3 * time.Second, Duration: 12 * time.Second, Rate: 400, HonestRate: 30,
 	})
+}
+
+func TestABoundThatDoesNotHoldFailsTheCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hostile.json")
+	for _, c := range []struct {
+		check hostile.Check
+		want  error
+	}{
+		{hostile.Check{What: "memory", Bound: "256 MiB", Held: true}, nil},
+		{hostile.Check{What: "memory", Bound: "256 MiB", Reported: true}, nil},
+		{hostile.Check{What: "memory", Bound: "256 MiB"}, errNotHeld},
+	} {
+		var out bytes.Buffer
+		err := showJudged(&out, &hostile.Report{Checks: []hostile.Check{c.check}}, file)
+		if !errors.Is(err, c.want) || !strings.Contains(out.String(), "256 MiB") {
+			t.Errorf("%+v: %v, want %v\n%s", c.check, err, c.want, out.String())
+		}
+		if content, err := os.ReadFile(file); err != nil || !strings.Contains(string(content), "256 MiB") {
+			t.Errorf("%+v: the report is %s (%v)", c.check, content, err)
+		}
+	}
 }

@@ -291,3 +291,16 @@ func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
 		t.Errorf("the second begins after the first: %v", err)
 	}
 }
+
+// A server that takes no writes any more, such as a demoted primary, is left: the statement is sent
+// again on another connection.
+func TestAServerThatTakesNoWritesIsLeft(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 1)
+		for _, statement := range []string{`CREATE TABLE written (n INT)`, `SET SESSION TRANSACTION READ ONLY`, `INSERT INTO written VALUES (1)`} {
+			if _, err := s.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	})
+}

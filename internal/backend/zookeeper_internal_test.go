@@ -2,9 +2,11 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -380,4 +382,27 @@ func TestZKSleepsUntilSomethingHappens(t *testing.T) {
 			cancel(nil)
 		}
 	})
+}
+
+func TestZKAHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // its kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // the test is over
+	s := standing(t)
+	s.options.TLS, s.options.DialTimeout = new(tls.Config), 100*time.Millisecond
+	dialled := make(chan error, 1)
+	go func() {
+		_, err := s.dial("tcp", silent.Addr().String(), 0)
+		dialled <- err
+	}()
+	select {
+	case err := <-dialled:
+		if err == nil {
+			t.Error("a server that says nothing is connected to")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the handshake is waited for without a limit")
+	}
 }

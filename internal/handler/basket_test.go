@@ -157,6 +157,7 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{}`: 400, `{"lines": []}`: 400, `{"lines": null}`: 400, `{"lines": {"goods_id": 1}}`: 400, `{"lines": 1}`: 400,
 		`{"lines": [{"goods_id": 0}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": 0}]}`: 400, `{"lines": [{"goods_id": 1, "colour": 1}]}`: 400,
 		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
+		`{"lines": "1:0"}`: 400, `{"lines": "1:-5"}`: 400, `{"lines": "1:5,1:-3"}`: 400,
 		`{"lines": [{"goods_id": 2, "goods_id": 1}]}`: 400, `{"lines": [{"Goods_ID": 1}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": null}]}`: 400,
 		`{"lines": [null]}`: 400, `{"lines": [[1]]}`: 400, `{"lines": [{"goods_id": [1]}]}`: 400,
 		fmt.Sprintf(`{"lines": [{"goods_id": 1, "quantity": %d}, {"goods_id": 1}]}`, int64(stock.MaxQuantity)):       400,
@@ -189,6 +190,28 @@ func TestABasketIsSoldInTheModeThatItAsksFor(t *testing.T) {
 			t.Errorf("with fence=%v it is answered with %d %s, and the fence is %g after %g", fence, got.status, got.text, a.claimed(t, "/goods/1"), before)
 		}
 	}
+}
+
+// A key of a verified buyer is its own, of a basket as of a purchase.
+//
+//contract:docs/api A key is its buyer's
+//contract:api.listOrders Where buyer.from
+func TestTheBasketOfAVerifiedBuyerIsUnderItsOwnKey(t *testing.T) {
+	a := serveSQLite(t)
+	numbers := make(map[any]bool)
+	for _, name := range []string{"ann", "bob"} {
+		of := a.with(t, verified(buyer.Buyer{ID: name}))
+		sold := of.order(t, "lines=1:2", "", "Idempotency-Key", "k")
+		again, found := of.order(t, "lines=1:2", "", "Idempotency-Key", "k"), of.get(t, "/orders?request_id=k")
+		if sold.status != http.StatusCreated || again.text != sold.text || found.text != sold.text {
+			t.Errorf("%s is answered with %s, again with %s, and finds %d %s", name, sold.text, again.text, found.status, found.text)
+		}
+		numbers[sold.body["order_id"]] = true
+	}
+	if len(numbers) != 2 {
+		t.Errorf("two buyers have the baskets %v under one key", numbers)
+	}
+	a.left(t, map[int64]int64{1: 6})
 }
 
 // A token for one item buys no basket with another one.
@@ -301,14 +324,35 @@ func TestABasketThatIsNotSoldCountsForTheRateOfItsBuyer(t *testing.T) {
 	a.left(t, map[int64]int64{1: 10, 2: 1})
 }
 
-func TestABasketThatIsShedDoesNotCountForTheRateOfItsBuyer(t *testing.T) {
-	a, _, release := serveFlooded(t, 3, func(o *handler.Options) {
-		o.MaxDeductions, o.Limits.User = 24, handler.Rate{PerSecond: onceOnly, Burst: 1}
-	})
-	defer release()
-	for i := range 3 {
-		if got := a.order(t, "", `{"lines": "1,3", "user_id": "ann"}`); got.problem() != "busy" || got.body["goods_id"] != 3.0 {
-			t.Errorf("beyond the slots of its second item basket %d is answered with %d %s", i+1, got.status, got.text)
-		}
+// What is shed at once has cost nothing. A basket that is shed at a later line has held those before
+// it, so that a flood of such baskets would sell the other items out for a while.
+func TestABasketThatIsShedCountsWhereItHasHeldLines(t *testing.T) {
+	const most = 45 // more than serveFlooded sends at once
+	for name, limit := range map[string]func(*handler.Limits){
+		"its buyer":   func(l *handler.Limits) { l.User = handler.Rate{PerSecond: onceOnly, Burst: 1} },
+		"its address": func(l *handler.Limits) { l.Address = handler.Rate{PerSecond: onceOnly, Burst: most} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _, release := serveFlooded(t, 3, func(o *handler.Options) {
+				o.MaxDeductions = 24
+				limit(&o.Limits)
+			})
+			defer release()
+			for range most {
+				if got := a.order(t, "lines=3&user_id=ann", ""); got.problem() != "busy" || got.body["goods_id"] != 3.0 {
+					t.Fatalf("beyond the slots of its first item a basket is answered with %d %s", got.status, got.text)
+				}
+			}
+			for i := range most + 1 {
+				got := a.order(t, "", `{"lines": "1,3", "user_id": "ann"}`)
+				if got.problem() == "rate-limited" && i > 0 {
+					return
+				}
+				if got.problem() != "busy" || got.body["goods_id"] != 3.0 {
+					t.Fatalf("beyond the slots of its second item a basket is answered with %d %s", got.status, got.text)
+				}
+			}
+			t.Errorf("%d baskets were shed after their first line, and the rate was not used up", most+1)
+		})
 	}
 }

@@ -20,6 +20,20 @@ func (a api) assertTooMany(t *testing.T, query, most string) {
 	}
 }
 
+func TestNoKindOfPurchaseHasMoreThanTheMaximum(t *testing.T) {
+	a := serveSQLite(t)
+	a.options.Catalogue.SetMaxQuantity(3)
+	for _, path := range []string{"/reservations?goods_id=1&quantity=4", "/orders?lines=1:4", "/orders?lines=1:2,1:2"} {
+		if got := a.post(t, path); got.status != http.StatusBadRequest || got.field() != "quantity" {
+			t.Errorf("%s is answered with %d %s", path, got.status, got.text)
+		}
+	}
+	if got := a.post(t, "/orders?lines=1:1,1:2"); got.status != http.StatusCreated {
+		t.Errorf("the maximum itself is answered with %d %s", got.status, got.text)
+	}
+	a.left(t, map[int64]int64{1: 7})
+}
+
 //contract:api.schemas Quantity:
 //contract:api.schemas MaxQuantity:
 func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {

@@ -25,6 +25,19 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
+func TestNoTwoProcessesNameTheirRequestsAlike(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 500 {
+		e, w := newEngine(Options{Log: slog.New(slog.DiscardHandler), Replica: "shop-1"}, public), httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+		id := w.Header().Get("X-Request-ID")
+		if seen[id] || strings.Contains(id, "shop-1") {
+			t.Fatalf("a request of another process is named %q as well, or after its replica", id)
+		}
+		seen[id] = true
+	}
+}
+
 // Half of an answer must not be taken for a whole one.
 func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	var log bytes.Buffer
@@ -194,17 +207,19 @@ func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
 	})
 	server := httptest.NewServer(e)
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("12345"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	if response.StatusCode != http.StatusRequestEntityTooLarge || !response.Close {
-		t.Errorf("answered with %s, closed: %v", response.Status, response.Close)
+	for body, large := range map[string]bool{"1234": false, "12345": true} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close() //nolint:errcheck // only its head was wanted
+		if (response.StatusCode == http.StatusRequestEntityTooLarge) != large || response.Close != large {
+			t.Errorf("%d bytes of 4 are answered with %s, closed: %v", len(body), response.Status, response.Close)
+		}
 	}
 }
 

@@ -167,7 +167,11 @@ func TestATTLIsBounded(t *testing.T) {
 			t.Errorf("ttl %s is answered with %d %s", ttl, got.status, got.text)
 		}
 	}
-	a.audit(t, map[string]float64{"stock": 10, "held": 0})
+	_, held := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated)
+	if got := a.post(t, "/reservations/"+held+"/extend?ttl=3601"); got.status != http.StatusBadRequest || got.field() != "ttl" {
+		t.Errorf("an extension by more than the longest is answered with %d %s", got.status, got.text)
+	}
+	a.audit(t, map[string]float64{"stock": 9, "held": 1})
 	for ttl, want := range map[string]time.Duration{"&ttl=1": time.Second, "&ttl=3600": time.Hour, "": 15 * time.Minute} {
 		_, number := a.reserve(t, "goods_id=1"+ttl, http.StatusCreated)
 		if r, err := a.store.Reservation(t.Context(), number); err != nil || r.TTL != want {

@@ -158,6 +158,17 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("a purchase is answered with %s, and the connection is closed: %v", response.Status, response.Close)
 	}
+	a = a.withAdmin(t, func(*handler.Options) {})
+	for _, url := range []string{a.public.URL + "/readyz", a.public.URL + "/nowhere", a.admin.URL + "/goods/1"} {
+		response, err := http.DefaultClient.Do(request(t, http.MethodGet, url, "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close() //nolint:errcheck // only its head was wanted
+		if !response.Close {
+			t.Errorf("%s leaves its connection open", url)
+		}
+	}
 }
 
 // withAdmin serves the same replica's admin API with other options.

@@ -339,6 +339,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 		"a return":                        func() error { _, err := s.Return(t.Context(), numbers[0], 1, stock.ReturnKey("back-0")); return err },
 		"an order that is written again":  func() error { return lateOrder("1", "kept", yesterday()) },
 		"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.LeastAge)) },
+		"an order by a clock behind ours": func() error { return lateOrder("4", "key-3", time.Now().Add(-repo.LeastAge*3/4)) },
 	} {
 		if err := do(); !errors.Is(err, stock.ErrDuplicateRequest) {
 			t.Errorf("%s: %v, want %v", what, err, stock.ErrDuplicateRequest)

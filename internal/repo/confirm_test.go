@@ -252,3 +252,28 @@ func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 		}
 	})
 }
+
+// A line that is locked is waited for: a basket is not confirmed without it.
+func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
+		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
+		answered := make(chan error, 1)
+		go func() {
+			_, _, err := s.ConfirmAll(t.Context(), []string{locked, free})
+			answered <- err
+		}()
+		labtest.AwaitRowWait(t, d, "SELECT number%", answered)
+		step.Pass()
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; !errors.Is(err, stock.ErrReleased) {
+			t.Errorf("it is answered with %v, want %v", err, stock.ErrReleased)
+		}
+		wantSums(t, s, 8, 2, 0, 0)
+	})
+}

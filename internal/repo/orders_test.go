@@ -284,3 +284,23 @@ func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 		}
 	})
 }
+
+// A reader goes on where more has been sold than a run has rows, though none of it is settled.
+func TestAReaderGoesOnBeyondARun(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		const digits = "(SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)"
+		must(t, s.Exec(t.Context(), `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+			SELECT 1, 'deduct', 1, CONCAT('many-', a.n, b.n, c.n, d.n, e.n), '', '', UTC_TIMESTAMP(6)
+			FROM `+digits+" a, "+digits+" b, "+digits+" c, "+digits+" d, "+digits+" e WHERE e.n < 2"))
+		seen, after := 0, int64(0)
+		for range 10 {
+			got, next := page(t, s, 1, after, 4000)
+			seen, after = seen+len(got), next
+		}
+		if seen != 20_000 {
+			t.Errorf("a reader sees %d orders of 20000", seen)
+		}
+	})
+}

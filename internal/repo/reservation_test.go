@@ -630,3 +630,30 @@ func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 		}
 	}
 }
+
+// A sweeper that has stopped keeps what it has in hand, and no other reservation.
+func TestASweeperThatHasStoppedKeepsNoOthersFromExpiring(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		over(t, s, hold(t, s, 1, 1, ""))
+		stopped, first := proxy.Arm(servers.Rule{Sent: "UPDATE tb_reservation", Do: servers.Hold}), make(chan error, 1)
+		go func() {
+			_, _, err := through.Expire(t.Context(), 10)
+			first <- err
+		}()
+		labtest.AwaitReached(t, stopped)
+		over(t, s, hold(t, s, 1, 2, ""))
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if ended, back, err := s.Expire(ctx, 10); err != nil || ended != 1 || back[1] != 2 {
+			t.Errorf("beside it %d are ended with %v (%v), want the other one", ended, back, err)
+		}
+		stopped.Pass()
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		wantSums(t, s, 10, 0, 0, 0)
+	})
+}

@@ -465,3 +465,27 @@ func (s shop) sellEnding(t *testing.T, r *service.Reservations, first, second in
 }
 
 func third(_ stock.Reservation, _ bool, err error) error { return err }
+
+// A replica has died with all lines of a basket held, and one is over: the others are its retry's.
+func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
+	number := service.BasketNumber(b.RequestID, 0)
+	for id := int64(1); id < 3; id++ {
+		s.create(t, id, 1)
+		line := fmt.Sprintf("%s-%d", number, id)
+		p := stock.Purchase{RequestID: stock.LineKey(line), Keyed: true, Number: line + "-2", Quantity: 1, TTL: time.Hour}
+		if _, err := hold(t.Context(), id, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := all[0].Release(t.Context(), number+"-1-2"); err != nil {
+		t.Fatal(err)
+	}
+	if sold, err := all[0].Sell(t.Context(), b, hold); err != nil || sold.Number != service.BasketNumber(b.RequestID, 1) {
+		t.Errorf("sent again it is answered with %+v (%v)", sold, err)
+	}
+	s.leaves(t, map[int64]int64{1: 0, 2: 0})
+}

@@ -161,3 +161,32 @@ func TestAReservationThatCannotBeReadIsNoUnknownOrder(t *testing.T) {
 		t.Errorf("it is answered with %+v (%v)", found, err)
 	}
 }
+
+// Payments without an answer are made one by one: together none of them would wait.
+func TestPaymentsWithoutAnAnswerAreMadeOneByOne(t *testing.T) {
+	r, _, held := holder(t, slog.New(slog.DiscardHandler)) // whose payments are made together
+	r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+		return map[*repo.Payment]repo.Confirmation{}, nil
+	}
+	confirm := r.waiting.query
+	most := 0
+	r.waiting.query = func(ctx context.Context, payments ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+		most = max(most, len(payments))   // one query at a time
+		time.Sleep(20 * time.Millisecond) // the others come
+		return confirm(ctx, payments...)
+	}
+	var paying sync.WaitGroup
+	for i := range 4 {
+		number := fmt.Sprintf("018bcfe5-6800-7000-8000-%012d", i)
+		held(number)
+		paying.Go(func() {
+			if paid, _, err := r.Confirm(t.Context(), number, "paid "+number); err != nil || paid.State != stock.Confirmed {
+				t.Errorf("%s is answered with %+v (%v)", number, paid, err)
+			}
+		})
+	}
+	paying.Wait()
+	if most != 1 {
+		t.Errorf("%d payments are made in one query, want 1", most)
+	}
+}

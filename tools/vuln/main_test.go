@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,5 +69,18 @@ func TestCIEndsWithWhatWasNotChecked(t *testing.T) {
 	}
 	if lines, ok := ci(t, "Vulnerability #1", "vuln"); ok || lines[len(lines)-1] != "Vulnerability #1" {
 		t.Errorf("where there is one, it prints %q and ok: %t", lines, ok)
+	}
+}
+
+func TestAVulnerabilityIsAFailure(t *testing.T) {
+	for script, fails := range map[string]bool{"exit 0": false, "exit 3": true} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "go"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", folder)
+		if err := run(io.Discard, "file:///copy", false); (err != nil) != fails {
+			t.Errorf("%s: %v", script, err)
+		}
 	}
 }

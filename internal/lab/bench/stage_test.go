@@ -415,3 +415,27 @@ func TestASaleIsWorthNothingUntilItsLedgerHasIt(t *testing.T) {
 		})
 	}
 }
+
+func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
+	asked := ""
+	on := func(name string) *stage {
+		return before(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked = name
+			w.WriteHeader(http.StatusTeapot)
+		})
+	}
+	l := &large{bench: &bench{}, rows: 1, full: on("large"), empty: on("empty")}
+	compared := 0
+	for _, s := range l.suite().Subjects {
+		if which, ok := strings.CutSuffix(s.Name, " ledger"); ok {
+			compared++
+			_, _ = s.Measure(t.Context(), time.Millisecond) // it fails, and has asked
+			if !strings.HasSuffix(which, ", "+asked) {
+				t.Errorf("%s asks the %s one", s.Name, asked)
+			}
+		}
+	}
+	if compared != 4 {
+		t.Errorf("%d are compared, want two with each ledger", compared)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
@@ -49,6 +50,29 @@ func TestAnAuditWaitsForWhatIsPending(t *testing.T) {
 	if audit, err := c.AuditInFull(t.Context(), 7); err != nil || audit.Sold != 3 || asked[0].URL.String() != "/goods/7/audit?full=true" {
 		t.Errorf("the full audit: %+v (%v)", audit, err)
 	}
+}
+
+// shop answers requests without a socket.
+type shop func(*http.Request) string
+
+func (s shop) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(s(r)))}, nil
+}
+
+func TestAnAuditIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		sender := &http.Client{Transport: shop(func(*http.Request) string {
+			if time.Since(began) > time.Hour {
+				return "it is still asked"
+			}
+			return `{"sold": 3, "pending": 1}`
+		})}
+		audit, err := Client{URL: "http://shop", HTTP: sender}.Audit(t.Context(), 7)
+		if took := time.Since(began); err != nil || audit.Sold != 3 || took < pendingWithin || took > pendingWithin+time.Second {
+			t.Errorf("%+v (%v) after %s, want the audit as it is after %s", audit, err, took, pendingWithin)
+		}
+	})
 }
 
 // What a replica that cannot answer says is no audit.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/client"
@@ -117,5 +119,17 @@ func TestASaleOnReplicasOfOthersFollowsTheirNumber(t *testing.T) {
 	s.hub.look(func(state *State) { marks = slices.Clone(state.Marks[3:]) })
 	if len(marks) != 2 || marks[0].Who != "b" || marks[0].What != "went" || marks[1].Who != "c" || marks[1].What != "went" {
 		t.Errorf("the marks are %v", marks)
+	}
+}
+
+// They may have any number of items, and those of an earlier session are among them.
+func TestItemsOnReplicasOfOthersAreNewOnes(t *testing.T) {
+	s := &Session{hub: newHub()}
+	s.ctx, s.stop = context.WithCancel(t.Context())
+	defer func() { s.stop(); s.jobs.Wait() }()
+	before := time.Now().UnixMilli()
+	err := s.visit(t.Context(), Options{External: client.Client{URL: openShop(t, "a").URL}, Progress: func(string) {}})
+	if err != nil || s.item < before {
+		t.Errorf("the first item would be %d (%v)", s.item+1, err)
 	}
 }

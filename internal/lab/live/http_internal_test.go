@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -222,4 +223,66 @@ func TestAStreamBeginsWithASnapshotAndGoesOnAfterAnID(t *testing.T) {
 		}
 	}
 	t.Errorf("the stream ended: %v", again.Err())
+}
+
+// One classroom may be behind one address; each of its phones opens connections of its own.
+func TestConnectionsOfOneAddressShareItsLimit(t *testing.T) {
+	server := desk(t)
+	server.Client().Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // httptest has it so
+	for range 10 * joinsAMinute {                                        // the limit grows while they are sent
+		if status, _ := postTo(t, server, "/buy/join", `{"name": ""}`); status == http.StatusTooManyRequests {
+			return
+		}
+	}
+	t.Error("each connection has a limit of its own")
+}
+
+func TestAPhoneSendsNoMoreThanAName(t *testing.T) {
+	body := `{` + strings.Repeat(" ", mostBody) + `"name": "Ann"}`
+	if status, said := postTo(t, desk(t), "/buy/join", body); status != http.StatusUnprocessableEntity {
+		t.Errorf("%d bytes are answered with %d %s", len(body), status, said)
+	}
+}
+
+func TestAPageThatIsTurnedAwayTakesNoPlace(t *testing.T) {
+	server := desk(t)
+	h := server.Config.Handler.(*Handler) //nolint:forcetypeassert // desk has it so
+	h.readers.Store(mostReaders)
+	for range 3 {
+		if got := ask(t, server, http.MethodGet, "/events").StatusCode; got != http.StatusServiceUnavailable {
+			t.Errorf("it is answered with %d", got)
+		}
+	}
+	if n := h.readers.Load(); n != mostReaders {
+		t.Errorf("%d places are taken, want %d", n, mostReaders)
+	}
+}
+
+// deadlined keeps the deadline of what is written.
+type deadlined struct {
+	*httptest.ResponseRecorder
+
+	until time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(t time.Time) error {
+	d.until = t
+	return nil
+}
+
+// A proxy would cut a stream that is silent, and a page that takes nothing would be kept for ever.
+func TestAQuietStreamShowsThatItIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &Handler{session: &Session{hub: newHub()}}
+		for range 2 {
+			last, w, began := h.session.hub.last, &deadlined{ResponseRecorder: httptest.NewRecorder()}, time.Now()
+			err := h.stream(t.Context(), w, &last)
+			if err != nil || w.Body.String() != ": open\n\n" || time.Since(began) != beatEvery {
+				t.Errorf("%q after %s (%v), want a comment after %s", w.Body, time.Since(began), err, beatEvery)
+			}
+			if want := time.Now().Add(writeWithin); !w.until.Equal(want) {
+				t.Errorf("it may be written until %s, want %s", w.until, want)
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -181,4 +183,24 @@ func TestAZooKeeperThatDoesNotTellItsWatchesIsNoted(t *testing.T) {
 			t.Errorf("after %q: %v, %q, %v", c.says, watchers, notes, err)
 		}
 	}
+}
+
+// A class looks at a server as one page does: otherwise it would change the sale that it watches.
+func TestAViewIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l := &lens{look: func(context.Context, int64) (View, error) {
+			asked++
+			return View{}, nil
+		}}
+		for range 10 {
+			l.see(t.Context(), 1)
+		}
+		l.see(t.Context(), 2) // of the next sale
+		time.Sleep(viewFor)
+		l.see(t.Context(), 2)
+		if asked != 3 {
+			t.Errorf("the server is asked %d times, want 3", asked)
+		}
+	})
 }

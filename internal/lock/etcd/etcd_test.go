@@ -495,3 +495,12 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 		t.Errorf("%v does not say that the lock is closed", err)
 	}
 }
+
+func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
+	lease := etcdAcquire(t, l, t.Name())
+	admin.revoke(t, admin.keys(t, t.Name())[0].lease)
+	labtest.AwaitLoss(t, lease, etcdSoon)
+	etcdRelease(t, etcdWithin(t, etcdLimit, etcdWait(t.Context(), l, t.Name())))
+}

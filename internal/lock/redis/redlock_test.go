@@ -214,3 +214,23 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The token of a lease may take long: it was counted from its votes by then.
+func TestARedlockLeaseIsCountedFromItsVotes(t *testing.T) {
+	entry, clients := redlock(t)
+	var voted time.Time
+	issue := func(context.Context, string) (uint64, error) {
+		voted = time.Now()
+		return 1, nil
+	}
+	lease := holds(t, entry.New(lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, Issue: issue}), "counted/"+lock.NewOwner())
+	told := false
+	lease.(*lock.Held).Follow(func(n lock.Note) { //nolint:forcetypeassert // it is one
+		if told = true; !n.At.Before(voted) {
+			t.Errorf("it is counted from %s, and its token was asked for at %s", n.At, voted)
+		}
+	})
+	if err := lease.Release(t.Context()); err != nil || !told {
+		t.Errorf("its expiry was told: %t (%v)", told, err)
+	}
+}

@@ -402,8 +402,13 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 	labtest.Open(t, d, "migrates")
 	through, way := labtest.Through(t, d)
 	owned := lock.WithOwner(t.Context(), "me")
+	const ping = "\x01\x00\x00\x00\x0e"
 	for _, c := range []struct{ kind, statement string }{
-		{"sql-version-lock", "UPDATE distribute_lock"}, {"sql-insert-lock", "INSERT INTO record_lock"}, {"sql-insert-lock", "depth = depth + 1"},
+		{"sql-version-lock", "UPDATE distribute_lock"},
+		{"sql-insert-lock", "INSERT INTO record_lock"},
+		{"sql-insert-lock", "depth = depth + 1"},
+		{"sql-row-lock", ping},
+		{"sql-named-lock", ping},
 	} {
 		l := sqlLock(t, through, c.kind)
 		if c.statement == "depth = depth + 1" {

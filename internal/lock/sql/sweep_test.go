@@ -275,3 +275,39 @@ func TestTokensGrowWhileTheyAreSwept(t *testing.T) {
 		t.Logf("%d names were cleared by %d sweeps", cleared, sweeps)
 	})
 }
+
+func TestASweepLosesNoVersionThatIsTakenMeanwhile(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	l := sqlLock(t, d, "sql-version-lock")
+	labtest.HoldAndRelease(t, l, "goods/1")
+	through, way := labtest.Through(t, d)
+	held := way.Arm(servers.Rule{Sent: "DELETE FROM lock_token", Do: servers.Hold})
+	tokens, swept, beside := sqllock.NewTokens(sqlPool(t, through, 2), d.Driver), make(chan error, 1), make(chan uint64, 1)
+	go func() {
+		_, err := tokens.Sweep(t.Context(), all)
+		swept <- err
+	}()
+	labtest.AwaitReached(t, held)
+	go func() {
+		lease, err := l.Acquire(t.Context(), "goods/1")
+		if err == nil {
+			err = lease.Release(t.Context())
+		}
+		if err != nil {
+			t.Error(err)
+			beside <- 0
+			return
+		}
+		beside <- lease.Token()
+	}()
+	time.Sleep(300 * time.Millisecond) // it has the name, or waits for the sweep
+	held.Pass()
+	if err := <-swept; err != nil {
+		t.Error(err)
+	}
+	first := <-beside
+	if next := labtest.HoldAndRelease(t, l, "goods/1"); next <= first {
+		t.Errorf("token %d came after %d", next, first)
+	}
+}

@@ -1,6 +1,8 @@
 package zk
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -14,6 +16,23 @@ func Folder(prefix, kind, name string) string { return folderOf(prefix, kind, na
 // can count to.
 func LastNumber(l lock.Locker, last int) {
 	l.(*lock.Reentrant).Locker.(*queue).last = last //nolint:forcetypeassert // a test's own lock
+}
+
+// EndOnTurn ends the connection of a waiter once it has looked and it is its turn.
+func EndOnTurn(l lock.Locker, end func()) {
+	q := l.(*lock.Reentrant).Locker.(*queue) //nolint:forcetypeassert // a test's own lock
+	var once sync.Once
+	look := q.look
+	q.look = func(ctx context.Context, link *backend.ZKLink, p *place) (bool, <-chan struct{}, error) {
+		turn, changed, err := look(ctx, link, p)
+		if turn {
+			once.Do(func() {
+				end()
+				<-link.Ctx.Done()
+			})
+		}
+		return turn, changed, err
+	}
 }
 
 // LooksAgain is the shortest time after which a waiter looks again without a watch event.

@@ -338,6 +338,24 @@ func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
 	}
 }
 
+// A name that is granted on a connection which has ended would be lost at once: the waiter looks again
+// on the next one.
+func TestZKGrantsOnAConnectionThatStands(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	for _, kind := range []string{"zk-herd", "zk-sequential"} {
+		t.Run(kind, func(t *testing.T) {
+			way := labtest.NewProxy(t, server.Address)
+			l, name := zkAt(t, kind, way.Address), zkName()
+			zklock.EndOnTurn(l, way.Break)
+			lease := zkAcquire(t, l, name)
+			if err := lease.Context().Err(); err != nil {
+				t.Errorf("it is granted, and %v", context.Cause(lease.Context()))
+			}
+			zkRelease(t, lease)
+		})
+	}
+}
+
 // A waiter outlives its session: it begins again with another.
 func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 	t.Parallel()
@@ -642,6 +660,11 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server.Address}, Auth: auth}))
 			_, err := strangers.Acquire(t.Context(), name)
 			assertZKFailed(t, err, zk.ErrNoAuth.Error())
+		}
+		if kind == "zk-ephemeral" { // nodes in a queue have names that no stranger can know
+			if _, err := newZKAdmin(t, server.Address).Set(zkFolder(kind, name)+"/lock", nil, -1); !errors.Is(err, zk.ErrNoAuth) {
+				t.Errorf("a stranger writes the node of a lock: %v", err)
+			}
 		}
 		zkRelease(t, lease)
 	})

@@ -364,3 +364,20 @@ func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
 	}
 	s.assertConsistent(t, seller, reported)
 }
+
+// A replica that closes writes what it has in hand: no other one has to take it over.
+func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	s.options.ClaimAfter = time.Hour
+	a, way := s.replicaThrough(t, "a")
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	slow := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Hold, For: 200 * time.Millisecond})
+	reported = append(reported, sell(t, a, buy(1)))
+	labtest.AwaitReached(t, slow)
+	assertCloses(t, a)
+	s.assertInLedger(t, reported)
+	if pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result(); err != nil || pending.Count != 0 {
+		t.Errorf("consumers have %+v in hand (%v)", pending, err)
+	}
+}

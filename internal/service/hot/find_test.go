@@ -125,3 +125,23 @@ func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A replica that was asked before anything was sold from Redis finds what is pending later.
+func TestPendingOrdersAreFoundByAReplicaThatLookedBefore(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 10) // nothing was sold from it
+	r := s.replica(t, "a", idle)
+	_, byRequest, err := r.FindRequest(t.Context(), "never")
+	_, byNumber, err2 := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000")
+	if err := errors.Join(err, err2); err != nil || byRequest || byNumber {
+		t.Fatalf("before the first sale orders are found: %t, %t (%v)", byRequest, byNumber, err)
+	}
+	sell(t, r, buy(1))
+	settle(t, r)
+	order := sell(t, r, buy(1))
+	if got, ok, err := r.FindRequest(t.Context(), order.RequestID); err != nil || !ok || got != order {
+		t.Errorf("by its request it is %+v, %t (%v)", got, ok, err)
+	}
+	if got, ok, err := r.FindOrder(t.Context(), order.ID); err != nil || !ok || got != order {
+		t.Errorf("by its number it is %+v, %t (%v)", got, ok, err)
+	}
+}

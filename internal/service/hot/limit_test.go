@@ -307,3 +307,27 @@ func TestAKeyIsKnownAtTheLimit(t *testing.T) {
 		t.Errorf("the key is answered with %+v (%v), want the first answer", again, err)
 	}
 }
+
+// A limit is set in the middle of a rebuild: it is in force only with the next one.
+func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
+	first, changed := make(chan error, 1), make(chan error, 1)
+	go func() { first <- oneOf(a.Deduct(t.Context(), goods, []stock.Purchase{by("other", 1)})) }()
+	labtest.AwaitReached(t, held)
+	if err := s.store.SetLimit(t.Context(), goods, 3); err != nil {
+		t.Fatal(err)
+	}
+	go func() { changed <- a.LimitChanged(t.Context(), goods) }()
+	time.Sleep(100 * time.Millisecond) // it waits for the rebuild
+	held.Pass()
+	if err := errors.Join(<-first, <-changed); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := deduct(t, a, by("小明", 4)); err != nil || !errors.Is(o.Rejected, stock.ErrUserLimit) {
+		t.Errorf("4 of 3 are answered with %+v (%v), want %v", o, err, stock.ErrUserLimit)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -200,4 +201,24 @@ func TestAClosedCounterKnowsAKey(t *testing.T) {
 	if _, place, err := s.store.Reach(t.Context(), goods, hot.Allocation); err != nil || !place.Closed {
 		t.Errorf("the allocation is %+v (%v), want it closed", place, err)
 	}
+}
+
+// A restock is heard while a purchase finds the item sold out: that counts no more.
+func TestAnAnswerFromBeforeARestockIsNotRemembered(t *testing.T) {
+	s := open(t, lab.Redis(t), 1)
+	slow, b := s.slowReplica(t, "a"), s.replica(t, "b")
+	reported := orders(sell(t, slow.replica, buy(1)))
+	settle(t, b)
+	channel := s.options.Prefix + ":restocked"
+	await(t, "the subscriptions", func() bool { return s.client.PubSubNumSub(t.Context(), channel).Val()[channel] == 2 })
+	read, rejected := slow.way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Do: servers.HoldReply}), make(chan error, 1)
+	go func() { rejected <- oneOf(slow.replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})) }()
+	labtest.AwaitReached(t, read)
+	s.restock(t, b, 1)
+	time.Sleep(100 * time.Millisecond) // the message
+	read.Pass()
+	if err := <-rejected; !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("the first is answered with %v", err)
+	}
+	s.assertExact(t, b, append(reported, sell(t, slow.replica, buy(1))))
 }

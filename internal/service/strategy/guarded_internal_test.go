@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
@@ -353,5 +357,22 @@ func TestASaleNarrowsTheWindowOfPauses(t *testing.T) {
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A sale from a copy ends with the lease that it is made under.
+func TestASaleFromACopyEndsWithItsLease(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	client := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		<-over // Redis does not answer
+		return nil, errors.New("over")
+	}})
+	lease := lock.NewHeld(1, func(context.Context) error { return nil })
+	lease.Lose()
+	g := newGuarded(Deps{Store: new(repo.Store), LockWait: time.Second}, granted{lease})
+	s := lockedGetSet{g, reserving{kept: &preheater{client: client, wait: 300 * time.Millisecond, log: slog.New(slog.DiscardHandler)}}}
+	if _, err := s.Deduct(t.Context(), 1, make([]stock.Purchase, 1)); !errors.Is(err, stock.ErrLeaseLost) {
+		t.Errorf("after the loss it is answered with %v, want %v", err, stock.ErrLeaseLost)
 	}
 }

@@ -572,3 +572,65 @@ func restock(t *testing.T, store *repo.Store, units int64) {
 func oneUnit() []stock.Purchase {
 	return []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}}
 }
+
+// A buyer leaves when its unit is off the copy: it returns.
+func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
+	server := lab.Redis(t)
+	way := labtest.NewProxy(t, server.Address)
+	for _, entry := range copying("redis-decr", "redis-list") {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
+			s := newCopying(t, entry, store, locks, prefix)
+			if err := deduct(t, s); err != nil {
+				t.Fatal(err)
+			}
+			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan error, 1)
+			go func() { left <- oneOf(s.Deduct(ctx, 1, oneUnit())) }()
+			labtest.AwaitReached(t, taken)
+			leave()
+			taken.Pass()
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Errorf("it is answered with %v", err)
+			}
+			if err := s.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // it waits for what is on its way back
+				t.Error(err)
+			}
+			if units := unitsOfCopy(t, locks, prefix, entry.Name); units != 9 {
+				t.Errorf("the copy has %d units, want 9", units)
+			}
+		})
+	}
+}
+
+// A commit that was not answered may still happen: a copy that is made meanwhile waits for it.
+func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, way := labtest.Through(t, d)
+		store := labtest.Open(t, through, "replica-1")
+		if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		entry, locks, prefix := copying("redis-get-set-locked")[0], lab.Locks(t, d, backend.Redis), rand.Text()
+		s := newCopying(t, entry, store, locks, prefix)
+		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
+		defer held.Pass()
+		if err := buyWithin(t, s, "pending", 500*time.Millisecond); !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Fatalf("the first sale is %v", err)
+		}
+		locks.Redis.Del(t.Context(), copyOf(prefix, entry.Name)+":ready") // Redis has forgotten the copy
+		time.AfterFunc(300*time.Millisecond, held.Pass)
+		if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
+			t.Errorf("one more than there is, is answered with %v", err)
+		}
+		if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 1 {
+			t.Errorf("the audit is %+v (%v)", audit, err)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,4 +154,43 @@ func (n *otherNode) exec(tx *sql.Tx, statement string, args ...any) {
 	if _, err := tx.ExecContext(context.WithoutCancel(n.t.Context()), statement, args...); err != nil {
 		n.t.Fatal(err)
 	}
+}
+
+// Purchases by the procedure that wait for a row leave a connection to others.
+func TestACrowdOfTheProcedureLeavesAConnectionToOthers(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		other := labtest.Open(t, d, "other") // has the schema
+		store, err := repo.Open(t.Context(), backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 4, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
+		}, repo.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close() //nolint:errcheck // the test is over
+		if err := errors.Join(other.CreateGoods(t.Context(), 1, 10, "1"), other.CreateGoods(t.Context(), 2, 10, "2")); err != nil {
+			t.Fatal(err)
+		}
+		s := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
+		var crowd sync.WaitGroup
+		err = other.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			for range 6 {
+				crowd.Go(func() { _, _ = s.Deduct(t.Context(), 1, oneUnit()) })
+			}
+			if !labtest.Eventually(3*time.Second, func() bool { return labtest.WaitingWriters(t, d) >= 3 }) {
+				t.Error("the crowd does not wait for the row")
+			}
+			time.Sleep(100 * time.Millisecond) // a fourth one would wait, too
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := store.Goods(ctx, 2)
+			return err
+		})
+		crowd.Wait()
+		if err != nil {
+			t.Errorf("meanwhile another item is read with %v", err)
+		}
+	})
 }
