@@ -2271,11 +2271,6 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestAsManyAreRememberedAsTheDocumentSays",
 		},
 		{
-			name: "production lets clients confirm payments",
-			file: "configs/production.yaml", old: "public_confirm: false", new: "public_confirm: true",
-			pkg: "./cmd/stockd", test: "TestProductionIsAsItsDocumentSays",
-		},
-		{
 			name: "a zone of an address panics at the start",
 			file: "internal/config/check.go", old: "(err != nil || addr.Zone() != \"\") && notNetwork", new: "err != nil && addr == addr && notNetwork",
 			pkg: "./internal/config", test: "TestTheEdgesOfWhatIsAllowed",
@@ -2284,11 +2279,6 @@ func defects() []defect {
 			name: "a network of all addresses of IPv4 is trusted",
 			file: "internal/config/warnings.go", old: " || prefix.Addr().Is4In6() && prefix.Bits() <= 96", new: "",
 			pkg: "./internal/config", test: "TestTheEdgesOfWhatIsAllowed",
-		},
-		{
-			name: "nginx holds a burst back",
-			file: "nginx/templates/stockd.conf.template", old: "burst=${STOCKD_CONNECTION_RATE} nodelay;", new: "burst=${STOCKD_CONNECTION_RATE};",
-			pkg: "./nginx", test: "TestTheLimitsOfNginxFitThoseOfAReplica",
 		},
 		{
 			name: "a replica that hangs is answered with a page of nginx",
