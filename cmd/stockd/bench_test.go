@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -153,22 +153,10 @@ func TestAnAuditWithoutPendingUnitsIsWaitedFor(t *testing.T) {
 	}
 }
 
-// shop answers requests without a socket.
-type shop func(*http.Request) string
-
-func (s shop) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(s(r)))}, nil
-}
-
 func TestAnAuditIsNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		sender := &http.Client{Transport: shop(func(*http.Request) string {
-			if time.Since(began) > time.Hour {
-				return "it is still asked"
-			}
-			return `{"goods_id": 1, "sold": 3, "pending": 1}`
-		})}
+		sender := labtest.Repeating(`{"goods_id": 1, "sold": 3, "pending": 1}`)
 		audit, err := settledAudit(t.Context(), client.Client{URL: "http://shop", HTTP: sender}, 1)
 		if took := time.Since(began); err != nil || audit.Sold != 3 || took < pendingWithin || took > pendingWithin+time.Second {
 			t.Errorf("%+v (%v) after %s, want the audit as it is after %s", audit, err, took, pendingWithin)

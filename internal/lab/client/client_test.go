@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -52,22 +53,10 @@ func TestAnAuditWaitsForWhatIsPending(t *testing.T) {
 	}
 }
 
-// shop answers requests without a socket.
-type shop func(*http.Request) string
-
-func (s shop) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(s(r)))}, nil
-}
-
 func TestAnAuditIsNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		sender := &http.Client{Transport: shop(func(*http.Request) string {
-			if time.Since(began) > time.Hour {
-				return "it is still asked"
-			}
-			return `{"sold": 3, "pending": 1}`
-		})}
+		sender := labtest.Repeating(`{"sold": 3, "pending": 1}`)
 		audit, err := Client{URL: "http://shop", HTTP: sender}.Audit(t.Context(), 7)
 		if took := time.Since(began); err != nil || audit.Sold != 3 || took < pendingWithin || took > pendingWithin+time.Second {
 			t.Errorf("%+v (%v) after %s, want the audit as it is after %s", audit, err, took, pendingWithin)
