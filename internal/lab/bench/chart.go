@@ -11,8 +11,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/report"
 )
 
-// Chart draws the strategies with the usual number of clients, alone and grouped,
-// and the limits as lines, as SVG.
+// Chart draws the strategies with the usual number of clients, alone and grouped, what a sale
+// by them costs, and the limits as lines, as SVG.
 func (r *Result) Chart(w io.Writer) error {
 	chart := r.ranges()
 	if !slices.ContainsFunc(chart.Panels, func(p report.Panel) bool { return len(p.Medians) > 0 }) {
@@ -22,23 +22,47 @@ func (r *Result) Chart(w io.Writer) error {
 }
 
 func (r *Result) ranges() report.Ranges {
-	chart := report.Ranges{Title: "Sales per second of one item, 64 clients", Rows: r.strategies(), Notes: r.chartNotes()}
+	chart := report.Ranges{Title: "One item, 64 clients: sales per second, and the processor time of a sale", Rows: r.strategies(), Notes: r.chartNotes()}
 	for _, n := range r.sizes() {
-		panel := report.Panel{Title: replicasOf(n), Limits: r.chartLimits(n)}
-		for i, name := range chart.Rows {
-			for _, group := range []bool{false, true} {
-				f := r.find(Setting{Strategy: name, Group: group, Clients: usual, Replicas: n})
-				if f == nil || f.Median == 0 {
-					continue
-				}
-				panel.Medians = append(panel.Medians, report.Median{
-					Row: i, Grouped: group, Value: f.Median, Min: f.Min, Max: f.Max, Words: f.Name + ": " + f.cell() + "/s",
-				})
-			}
+		chart.Panels = append(chart.Panels, report.Panel{
+			Title: replicasOf(n), Unit: "sales/s", Limits: r.chartLimits(n), Medians: r.chartMedians(n, chartRate),
+		})
+	}
+	if costs := r.chartMedians(1, chartCost); len(costs) > 0 {
+		panel := report.Panel{Title: replicasOf(1), Unit: "µs of processor time", Medians: costs}
+		if f := r.find(Setting{Clients: usual, Replicas: 1}); f != nil && len(f.Costs) > 0 {
+			panel.Limits = []report.Limit{{Name: "HTTP baseline " + comma(f.Costs.sum()), Value: f.Costs.sum()}}
 		}
 		chart.Panels = append(chart.Panels, panel)
 	}
 	return chart
+}
+
+// chartMedians are those of each strategy, alone and grouped, with so many replicas.
+func (r *Result) chartMedians(replicas int, of func(*Figure) report.Median) (list []report.Median) {
+	for i, name := range r.strategies() {
+		for _, group := range []bool{false, true} {
+			f := r.find(Setting{Strategy: name, Group: group, Clients: usual, Replicas: replicas})
+			if f == nil {
+				continue
+			}
+			if m := of(f); m.Value > 0 {
+				m.Row, m.Grouped = i, group
+				list = append(list, m)
+			}
+		}
+	}
+	return list
+}
+
+func chartRate(f *Figure) report.Median {
+	return report.Median{Value: f.Median, Min: f.Min, Max: f.Max, Words: f.Name + ": " + f.cell() + "/s"}
+}
+
+// chartCost has no spread: a figure keeps the medians of its costs alone.
+func chartCost(f *Figure) report.Median {
+	all := f.Costs.sum()
+	return report.Median{Value: all, Min: all, Max: all, Words: fmt.Sprintf("%s: %.0f µs", f.Name, all)}
 }
 
 // chartLimits are the limits of so many replicas, slowest first.
@@ -74,7 +98,7 @@ func (r *Result) chartNotes() []string {
 		commit = commit[:12]
 	}
 	return []string{
-		"Logarithmic scale. Dots are medians, whiskers the least and the most of " + r.Plan + ".",
+		"Logarithmic scales. Dots are medians, whiskers the least and the most of " + r.Plan + "; processor time has medians alone.",
 		fmt.Sprintf("%s, %s processors, %s; stockd %s.", r.Machine.CPU, humanize.Comma(int64(r.Machine.Processors)), r.Machine.Memory, commit),
 		strings.Join(on, ", ") + ". One ledger row a sale.",
 	}

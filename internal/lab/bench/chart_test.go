@@ -25,6 +25,10 @@ func drawn() *Result {
 		add(Setting{Clients: usual, Replicas: replicas}, 20_000, 0)
 		add(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: replicas}, 3_000, 0)
 		add(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: replicas}, 15_000, 0)
+		if replicas == 1 {
+			r.Subjects[0].Costs = Costs{"stockd": {User: 12, System: 10}}
+			r.Subjects[2].Costs = Costs{"stockd": {User: 40, System: 25}, "database": {User: 20, System: 9}}
+		}
 		add(Setting{Strategy: "slow & busy", Clients: usual, Replicas: replicas}, 12, 0.5)
 	}
 	for _, limit := range []Figure{figure(script, "/s", []float64{90_000}), figure(bareLoop, "/s", []float64{4000})} {
@@ -60,13 +64,14 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 		}
 	}
 	all := strings.Join(texts, "\n")
-	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica\n", "3 replicas behind nginx", "MariaDB 10.11, Valkey 8. One"} {
+	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica, sales/s\n", "3 replicas behind nginx, sales/s",
+		"1 replica, µs of processor time", "HTTP baseline 22", "sql-conditional, grouped, 64 clients, 1 replica: 94 µs", "MariaDB 10.11, Valkey 8. One"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
 	}
-	if circles != 6 {
-		t.Errorf("it has %d dots, want 6", circles)
+	if circles != 7 {
+		t.Errorf("it has %d dots, want six of sales and one of processor time", circles)
 	}
 	if !strings.Contains(chart.String(), "prefers-color-scheme: dark") {
 		t.Error("it has no colours for the dark")

@@ -104,8 +104,8 @@ func extremes(parts []Measured, name string) (least, most float64, count int) {
 	return least, most, count
 }
 
-// Ranges are medians with their spread on a logarithmic scale: a row a name, and
-// panels beside each other.
+// Ranges are medians with their spread on logarithmic scales: a row a name, and
+// panels beside each other. Panels of the same unit share a scale.
 type Ranges struct {
 	Title  string
 	Rows   []string
@@ -117,11 +117,12 @@ type Ranges struct {
 // Panel is one group of medians, with the limits that they are compared with.
 type Panel struct {
 	Title   string
+	Unit    string
 	Limits  []Limit
 	Medians []Median
 }
 
-// Limit is a value that no median is expected to exceed.
+// Limit is a value that medians are compared with: they are not expected to be beyond it.
 type Limit struct {
 	Name  string
 	Value float64
@@ -166,10 +167,9 @@ func (r Ranges) Draw() *Picture {
 		}
 		p.text("", rangeLabel-1, y+rangeRow/2+4, "end", name)
 	}
-	scale := r.scale()
 	width := (100-rangeLabel)/float64(len(r.Panels)) - rangeGap
 	for i, panel := range r.Panels {
-		x := rangeLabel + float64(i)*(width+rangeGap)
+		x, scale := rangeLabel+float64(i)*(width+rangeGap), r.scale(panel.Unit)
 		p.panel(panel, func(v float64) float64 { return x + width*scale.share(math.Log10(v)) }, scale, x, top, bottom)
 	}
 	p.height = bottom + footHeight + 10
@@ -178,19 +178,25 @@ func (r Ranges) Draw() *Picture {
 
 // panel draws one panel; at is the position of a value across.
 func (p *Picture) panel(panel Panel, at func(float64) float64, scale axis, x, top, bottom float64) {
-	p.text("lane", x, 42, "", panel.Title)
+	p.text("lane", x, 42, "", panel.Title+", "+panel.Unit)
+	written := math.Inf(-1) // pixels
 	for decade := scale.from; decade <= scale.to; decade++ {
 		v := math.Pow(10, decade)
 		p.line("grid", at(v), top, 0, bottom-top)
-		p.text("soft", at(v), bottom+15, "middle", humanize.Commaf(v))
+		label := humanize.Commaf(v)
+		middle, half := at(v)/100*rangesWidth, letterWidth*float64(len(label))/2
+		if middle-half < written { // it has no room beside the last
+			continue
+		}
+		p.text("soft", at(v), bottom+15, "middle", label)
+		written = middle + half
 	}
 	// Names are to the left of their lines, the fastest at the top: so no line
 	// crosses another name.
 	for i, limit := range panel.Limits {
 		y := top - float64(limitStep*i) - 5
 		p.line("limit", at(limit.Value), y-10, 0, bottom-y+10)
-		p.text("soft", at(limit.Value), y, "end", limit.Name)
-		p.shapes[len(p.shapes)-1].DX = -5
+		p.beside("soft", at(limit.Value), y, (at(limit.Value)-x)/100*rangesWidth, limit.Name)
 	}
 	for _, m := range panel.Medians {
 		class, y := "alone", top+float64(rangeRow*m.Row)+8
@@ -202,10 +208,24 @@ func (p *Picture) panel(panel Panel, at func(float64) float64, scale axis, x, to
 	}
 }
 
-// scale has whole powers of ten around all values.
-func (r Ranges) scale() axis {
+// beside writes a name to the left of x, or to the right where it needs more than the room of so
+// many pixels.
+func (p *Picture) beside(class string, x, y, room float64, name string) {
+	anchor, dx := "end", -4.0
+	if room < letterWidth*float64(len(name)) {
+		anchor, dx = "start", 4
+	}
+	p.text(class, x, y, anchor, name)
+	p.shapes[len(p.shapes)-1].DX = dx
+}
+
+// scale has whole powers of ten around all values of a unit.
+func (r Ranges) scale(unit string) axis {
 	var all []float64
 	for _, panel := range r.Panels {
+		if panel.Unit != unit {
+			continue
+		}
 		for _, m := range panel.Medians {
 			all = append(all, m.Min, m.Max)
 		}
@@ -335,13 +355,9 @@ func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string
 		if d < shortest {
 			x = 50.0 / binCount
 		}
-		label, anchor, aside := q.name+" "+Duration(d), "end", -4.0
-		if x < onPhone*letterWidth*float64(len(label)) {
-			anchor, aside = "start", 4
-		}
+		label := q.name + " " + Duration(d)
 		p.line("quantile", x, y-10, 0, bottom-y+10)
-		p.text("", x, y, anchor, label)
-		p.shapes[len(p.shapes)-1].DX = aside
+		p.beside("", x, y, x/onPhone, label)
 		if i > 0 {
 			said += ", "
 		}
