@@ -86,9 +86,9 @@ func (s service) ours() bool {
 	return strings.HasPrefix(s.Image, "stockd:") || strings.HasPrefix(s.Image, "stocklab:")
 }
 
-func TestOnlyNginxAndThePageArePublishedAndOnlyOnTheLoopback(t *testing.T) {
+func TestOnlyNginxAndWhatIsLookedAtIsPublishedAndOnlyOnTheLoopback(t *testing.T) {
 	f := read(t)
-	published := []string{"nginx", "live"}
+	published := []string{"nginx", "live", "grafana", "jaeger", "prometheus"}
 	for name, s := range f.Services {
 		if !slices.Contains(published, name) && len(s.Ports) > 0 {
 			t.Errorf("%s publishes %v, want %q alone to publish ports", name, s.Ports, published)
@@ -128,7 +128,7 @@ func TestNginxReachesNoStore(t *testing.T) {
 	f := read(t)
 	for _, network := range f.Services["nginx"].Networks {
 		for _, name := range f.members(network) {
-			if !slices.Contains([]string{"demo", "live", "nginx", "stock", "stockd"}, name) {
+			if !slices.Contains([]string{"demo", "grafana", "jaeger", "live", "nginx", "prometheus", "stock", "stockd"}, name) {
 				t.Errorf("nginx reaches %s on %s", name, network)
 			}
 		}
@@ -196,6 +196,17 @@ func TestTheDemonstrationLetsRequestsChoose(t *testing.T) {
 	}
 }
 
+// files are what it reads of this repository, by where it finds them.
+func (s service) files() map[string]string {
+	found := make(map[string]string)
+	for _, volume := range s.Volumes {
+		if parts := strings.Split(volume, ":"); strings.HasPrefix(parts[0], "./") {
+			found[parts[1]] = parts[0]
+		}
+	}
+	return found
+}
+
 // secrets are where a service reads them, by volume.
 func (s service) secrets() map[string]string {
 	found := make(map[string]string)
@@ -218,9 +229,9 @@ func TestEachServiceHasOnlyTheSecretsThatItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, volume := range s.Volumes { // the scripts that it runs
-			if script, _, _ := strings.Cut(volume, ":"); strings.HasSuffix(script, ".sh") {
-				content = append(content, readText(t, script)...)
+		for _, file := range s.files() { // the scripts that it runs, and its configuration
+			if strings.HasSuffix(file, ".sh") || strings.HasSuffix(file, ".yml") {
+				content = append(content, readText(t, file)...)
 			}
 		}
 		want := make(map[string]string)
@@ -368,8 +379,12 @@ func TestEachServiceStartsWhenWhatItNeedsIsThere(t *testing.T) {
 func TestOnlyWhatIsAskedForHasAProfile(t *testing.T) {
 	for name, s := range read(t).Services {
 		var want []string
-		if profile, _, _ := strings.Cut(name, "-"); slices.Contains([]string{"demo", "live", "redlock"}, profile) {
+		profile, _, _ := strings.Cut(name, "-")
+		switch {
+		case slices.Contains([]string{"demo", "live", "redlock"}, profile):
 			want = []string{profile}
+		case slices.Contains([]string{"grafana", "jaeger", "prometheus"}, name):
+			want = []string{"watch"}
 		}
 		if !slices.Equal(s.Profiles, want) {
 			t.Errorf("%s is of the profiles %q, want %q", name, s.Profiles, want)
@@ -390,7 +405,7 @@ func TestEachStoreHasAVolumeOfItsOwn(t *testing.T) {
 	slices.Sort(mounted["mysql-socket"])
 	want := map[string][]string{
 		"mysql": {"mysql:/var/lib/mysql"}, "redis": {"redis:/data"}, "etcd": {"etcd:/etcd-data"}, "zookeeper-data": {"zookeeper:/data"}, "zookeeper-log": {"zookeeper:/datalog"},
-		"mysql-socket": {"mysql-users:/var/run/mysqld", "mysql:/var/run/mysqld"},
+		"mysql-socket": {"mysql-users:/var/run/mysqld", "mysql:/var/run/mysqld"}, "prometheus": {"prometheus:/prometheus"},
 	}
 	for _, master := range []string{"redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"} {
 		want[master] = []string{master + ":/data"}
@@ -475,5 +490,76 @@ func TestTheAdminAPIIsCalledByNamesThatItKnows(t *testing.T) {
 	}
 	if seen != 3 {
 		t.Errorf("%d services call the admin API, want stock, demo and live", seen)
+	}
+}
+
+// Docker makes an empty folder of a file that is not there.
+func TestEachFileThatIsMountedIsThere(t *testing.T) {
+	for name, s := range read(t).Services {
+		for _, file := range s.files() {
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s reads %s: %v", name, file, err)
+			}
+		}
+	}
+}
+
+// What watches finds what it reads: Prometheus its rules and the replicas, Grafana its Prometheus and the dashboard.
+func TestWhatWatchesFindsWhatItReads(t *testing.T) {
+	services := read(t).Services
+	decode := func(file string, into any) {
+		t.Helper()
+		if err := yaml.Unmarshal([]byte(readText(t, file)), into); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	shared := func(a, b string) bool {
+		return slices.ContainsFunc(services[a].Networks, func(n string) bool { return slices.Contains(services[b].Networks, n) })
+	}
+
+	prometheus, grafana := services["prometheus"].files(), services["grafana"].files()
+	var scrapes struct {
+		Rules  []string `yaml:"rule_files"`
+		Scrape []struct {
+			DNS []struct{ Names []string } `yaml:"dns_sd_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	decode(prometheus["/etc/prometheus/prometheus.yml"], &scrapes)
+	for _, rules := range scrapes.Rules {
+		if prometheus["/etc/prometheus/"+rules] == "" {
+			t.Errorf("Prometheus does not have %s", rules)
+		}
+	}
+	if len(scrapes.Rules) != 1 || len(scrapes.Scrape) != 1 || !slices.Equal(scrapes.Scrape[0].DNS[0].Names, []string{"stockd"}) || !shared("prometheus", "stockd") {
+		t.Errorf("Prometheus reads %+v from %v, want the replicas", scrapes, services["prometheus"].Networks)
+	}
+
+	var sources struct{ Datasources []struct{ Type, URL string } }
+	decode(grafana["/etc/grafana/provisioning/datasources/stockd.yml"], &sources)
+	if len(sources.Datasources) != 1 || sources.Datasources[0].Type != "prometheus" || sources.Datasources[0].URL != "http://prometheus:9090" || !shared("grafana", "prometheus") {
+		t.Errorf("Grafana reads %+v, want the Prometheus that is there", sources)
+	}
+	var dashboards struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	decode(grafana["/etc/grafana/provisioning/dashboards/stockd.yml"], &dashboards)
+	home := services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if len(dashboards.Providers) != 1 || filepath.Dir(home) != dashboards.Providers[0].Options.Path || grafana[home] != "./deploy/stockd.dashboard.json" {
+		t.Errorf("Grafana shows %+v and first %s, which is %q", dashboards, home, grafana[home])
+	}
+	if got := services["stockd"].Environment["STOCKD_TRACE_ENDPOINT"]; got != "${TRACE_ENDPOINT:-}" || !shared("jaeger", "stockd") {
+		t.Errorf("replicas send traces to %s, and Jaeger is on %v", got, services["jaeger"].Networks)
+	}
+}
+
+// Grafana has no user to log in as: what a visitor may do is all that can be done.
+func TestVisitorsOfGrafanaOnlyLook(t *testing.T) {
+	environment := read(t).Services["grafana"].Environment
+	for name, want := range map[string]string{
+		"GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer", "GF_AUTH_DISABLE_LOGIN_FORM": "true", "GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION": "true",
+	} {
+		if environment[name] != want {
+			t.Errorf("%s is %q, want %s", name, environment[name], want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -206,6 +207,7 @@ func TestCompose(t *testing.T) {
 		{"a killed replica costs no sale and stops none", killed},
 		{"no accepted sale is lost when everything is taken down", takenDown},
 		{"every strategy does on three replicas what it claims", everyStrategy},
+		{"Prometheus reads every replica", watched},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(t, p) }) {
 			t.Log(p.run(context.WithoutCancel(t.Context()), t, "ps", "--all"))
@@ -295,5 +297,30 @@ func everyStrategy(t *testing.T, p project) {
 	t.Log(table)
 	if strings.Contains(table, "not run") {
 		t.Error("a strategy was not run")
+	}
+}
+
+// watched has Prometheus alone come up, of what watches: it is read here from outside.
+func watched(t *testing.T, p project) {
+	p.compose(t, "--profile", "watch", "up", "--detach", "--wait", "prometheus")
+	up := func() (values []string) {
+		out := p.compose(t, "exec", "--no-TTY", "prometheus", "wget", "-q", "-O", "-", "http://127.0.0.1:9090/api/v1/query?query=up")
+		var said struct {
+			Data struct{ Result []struct{ Value [2]any } }
+		}
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, r := range said.Data.Result {
+			values = append(values, fmt.Sprint(r.Value[1]))
+		}
+		return values
+	}
+	want, got := []string{"1", "1", "1"}, []string(nil)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && !slices.Equal(got, want); time.Sleep(time.Second) {
+		got = up()
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the replicas are %q for Prometheus, want %q", got, want)
 	}
 }
