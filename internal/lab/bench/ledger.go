@@ -16,12 +16,18 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // The targets of a large ledger.
 const (
 	asFastAsEmpty = 0.9
 	auditWithin   = 50 // milliseconds
+)
+
+const (
+	auditOfAny = "audit of any goods, p99"
+	auditOfHot = "audit of the item with a tenth of the rows, p99"
 )
 
 // RunLedger measures a replica whose ledger has so many rows against one whose
@@ -155,24 +161,15 @@ func (l *large) suite() (s Suite) {
 		}
 		s.Ratios = append(s.Ratios, Ratio{Name: "large / empty ledger, " + how.String(), Of: names[1], By: names[0], AtLeast: asFastAsEmpty})
 	}
-	for _, audit := range []struct {
-		name  string
-		goods func() int64
-		ask   func(client.Client, context.Context, int64) error
-		most  float64
-	}{
-		{"audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditOnce, auditWithin},
-		{"audit of the item with a tenth of the rows, p99", func() int64 { return hotGoods }, auditOnce, auditWithin},
-		{"full audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditAll, 0},
-		{"full audit of the item with a tenth of the rows, p99", func() int64 { return hotGoods }, auditAll, 0},
-	} {
-		s.Subjects = append(s.Subjects, Subject{Name: audit.name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-			return l.repeat(ctx, each, func() error { return audit.ask(l.full.served.Client(), ctx, audit.goods()) })
-		}})
-		if audit.most > 0 {
-			s.Limits = append(s.Limits, Limit{Subject: audit.name, AtMost: audit.most})
-		}
-	}
+	anyGoods := func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }
+	hot := func() int64 { return hotGoods }
+	s.Subjects = append(s.Subjects,
+		l.audits(auditOfAny, anyGoods, client.Client.Audit),
+		l.audits(auditOfHot, hot, client.Client.Audit),
+		l.audits("full audit of any goods, p99", anyGoods, client.Client.AuditInFull),
+		l.audits("full audit of the item with a tenth of the rows, p99", hot, client.Client.AuditInFull),
+	)
+	s.Limits = append(s.Limits, Limit{Subject: auditOfAny, AtMost: auditWithin}, Limit{Subject: auditOfHot, AtMost: auditWithin})
 	s.Subjects = append(s.Subjects, Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
 		return l.repeat(ctx, each, func() error {
 			return l.full.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(l.rows)))
@@ -181,22 +178,33 @@ func (l *large) suite() (s Suite) {
 	return s
 }
 
-func auditOnce(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
-	a, err := c.Audit(ctx, goodsID)
-	if err == nil && !a.Clean {
-		err = fmt.Errorf("the audit of item %d is not consistent: %+v", goodsID, a)
-	}
-	return err
+// audits times audits of one kind. What the last one says is compared with the ledger afterwards.
+func (l *large) audits(name string, goods func() int64, ask func(client.Client, context.Context, int64) (stock.Audit, error)) Subject {
+	return Subject{Name: name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+		c := l.full.served.Client()
+		var last stock.Audit
+		sample, err := l.repeat(ctx, each, func() (err error) {
+			if last, err = ask(c, ctx, goods()); err == nil && !last.Clean {
+				err = fmt.Errorf("the audit of item %d is not consistent: %+v", last.GoodsID, last)
+			}
+			return err
+		})
+		if err != nil {
+			return Sample{}, err
+		}
+		return sample, l.agrees(ctx, c, last)
+	}}
 }
 
-func auditAll(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
-	full, err := c.AuditInFull(ctx, goodsID)
+// agrees tells an audit from what the running totals and all rows of its item say.
+func (*large) agrees(ctx context.Context, c client.Client, audit stock.Audit) error {
+	full, err := c.AuditInFull(ctx, audit.GoodsID)
 	if err != nil {
 		return err
 	}
-	quick, err := c.Audit(ctx, goodsID)
-	if err == nil && full != quick {
-		err = fmt.Errorf("the running totals of item %d are wrong: %+v, by the ledger %+v", goodsID, quick, full)
+	quick, err := c.Audit(ctx, audit.GoodsID)
+	if err == nil && (full != quick || audit != full) {
+		err = fmt.Errorf("audits of item %d differ: %+v, by running totals %+v, by the ledger %+v", audit.GoodsID, audit, quick, full)
 	}
 	return err
 }

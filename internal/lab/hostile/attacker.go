@@ -23,6 +23,8 @@ type target struct {
 	// public is the address of the balancer, admins those of the admin listeners.
 	public string
 	admins []string
+	// adminToken is for what must be rejected in spite of it.
+	adminToken string
 	// hot is the item that honest buyers want, and slow are items of other strategies.
 	hot  int64
 	slow []int64

@@ -1,7 +1,9 @@
 package hostile
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -100,6 +102,66 @@ func TestEveryAttackReachesTheServerAndIsTheSameAgain(t *testing.T) {
 	}
 }
 
+// An attack that could not succeed anywhere would show nothing. These servers have no defence against it.
+func TestWhatIsDeniedWouldBeServedByAServerWithoutTheDefence(t *testing.T) {
+	const token = "the-admin-token"
+	for name, serve := range map[string]func(net.Conn){
+		"smuggle a request": func(conn net.Conn) { // it takes each purchase that it finds for a request
+			text := make([]byte, 4096)
+			n, err := conn.Read(text)
+			_, purchase, found := strings.Cut(string(text[:n]), "\r\n\r\n")
+			purchase = purchase[max(0, strings.Index(purchase, "POST")):]
+			request, wrong := http.ReadRequest(bufio.NewReader(strings.NewReader(purchase)))
+			if err != nil || !found || wrong != nil || !strings.HasPrefix(request.Header.Get("Idempotency-Key"), smuggledKey) {
+				return
+			}
+			var form struct {
+				Item int64 `json:"goods_id"`
+			}
+			if json.NewDecoder(request.Body).Decode(&form) == nil && slices.Contains([]int64{100, 101}, form.Item) {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") // the attacker sees what it gets
+			}
+		},
+		"rebind the admin API": func(conn net.Conn) { // it looks at the token alone
+			request, err := http.ReadRequest(bufio.NewReader(conn))
+			if err == nil && strings.HasSuffix(strings.Split(request.Host, ":")[0], "evil.example") && request.Header.Get("Authorization") == "Bearer "+token {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close() //nolint:errcheck // nothing was written to it
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					serve(conn)
+					_ = conn.Close() // the attacker may have closed it
+				}
+			}()
+			open := victim(listener.Addr().String())
+			open.adminToken = token
+			attacks := Attacks()
+			i := slices.IndexFunc(attacks, func(a Attack) bool { return a.Name == name })
+			for seed := range uint64(20) {
+				a := newAttacker(open, seed, 1, net.IPv4(127, 0, 2, 1))
+				tally := newTally(attacks[i : i+1])
+				tally.add(0, attacks[i].do(t.Context(), a))
+				a.close()
+				if tally.figures[0].Statuses["2xx"] == 0 || !attacks[i].Denied {
+					t.Errorf("seed %d: it was not served: %+v", seed, tally.figures[0])
+				}
+			}
+		})
+	}
+}
+
 func TestAConnectionMakesEveryAttackOnce(t *testing.T) {
 	attacks := Attacks()
 	a := newAttacker(victim("127.0.0.1:1"), 1, 1, net.IPv4(127, 0, 2, 1))
@@ -161,6 +223,7 @@ func TestEveryBoundCanBeBroken(t *testing.T) {
 		"accepted honest orders twice":           func(r *Report) { r.Ledger.Repeated = 1 },
 		"accepted honest orders altered":         func(r *Report) { r.Ledger.Altered = 1 },
 		"honest orders that the attacker":        func(r *Report) { r.Ledger.Revealed = 1 },
+		"orders that were smuggled in":           func(r *Report) { r.Ledger.Smuggled = 1 },
 		"honest p99":                             func(r *Report) { r.Hostile.P99 = 10 },
 		"honest requests rejected":               func(r *Report) { r.Hostile.Rejected["busy"] = 11 },
 		"honest purchases given up":              func(r *Report) { r.SellOut.Failed = 1 },

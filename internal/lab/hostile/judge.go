@@ -87,6 +87,7 @@ func (r *Report) ledgerChecks() []Check {
 		check("accepted honest orders twice in the ledger", int64(l.Repeated), 0),
 		check("accepted honest orders altered", int64(l.Altered), 0),
 		check("honest orders that the attacker was given", int64(l.Revealed), 0),
+		check("orders that were smuggled in", int64(l.Smuggled), 0),
 	}
 }
 

@@ -34,6 +34,7 @@ func TestTheLedgerIsComparedWithTheAnswers(t *testing.T) {
 		"of another item":             {ledger{"1": {order{baselineItem, 1, "ann", "a"}}, "2": {bob}}, nil, nil, Ledger{Altered: 1}},
 		"given to the attacker":       {ledger{"1": {ann}, "2": {bob}}, nil, map[string]int64{"2": 1}, Ledger{Revealed: 1}},
 		"answered to none":            {ledger{"1": {ann}, "2": {bob}, "4": {thief}}, nil, nil, Ledger{Unreported: 1}},
+		"smuggled in":                 {ledger{"1": {ann}, "2": {bob}, "4": {order{baselineItem, 1, "x", smuggledKey + "y"}}}, nil, nil, Ledger{Smuggled: 1}},
 		"of another item, to none":    {ledger{"1": {ann}, "2": {bob}, "4": {order{baselineItem, 3, "x", ""}}}, nil, nil, Ledger{}},
 		"accepted, and in no row":     {ledger{"1": {ann}, "2": {bob}}, []accepted{{row("cid", "c"), "5"}}, nil, Ledger{Missing: 1}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -28,6 +29,8 @@ type Ledger struct {
 	Unknown    int `json:"unknown"`
 	// Revealed counts the orders of honest buyers that the attacker was given.
 	Revealed int `json:"revealed"`
+	// Smuggled counts the orders of smuggled purchases.
+	Smuggled int `json:"smuggled"`
 }
 
 // reconcile compares the ledger with what buyers and attacker were answered.
@@ -93,7 +96,7 @@ func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err er
 }
 
 // compare looks for each accepted purchase in the ledger, and for each order of the hot
-// item among the answers.
+// item among the answers. It counts what was smuggled.
 func (l *Ledger) compare(crowd *crowd, orders map[string][]order, stolen map[string]int64) {
 	honest := make(map[string]bool)
 	for _, sale := range crowd.sold {
@@ -115,6 +118,9 @@ func (l *Ledger) compare(crowd *crowd, orders map[string][]order, stolen map[str
 	for id, rows := range orders {
 		if _, given := stolen[id]; rows[0].item == hotItem && !honest[id] && !given {
 			l.Unreported++
+		}
+		if strings.HasPrefix(rows[0].key, smuggledKey) {
+			l.Smuggled++
 		}
 	}
 }

@@ -136,7 +136,10 @@ func (s *stage) createItems(ctx context.Context) error {
 }
 
 func (s *stage) target(crowd *crowd) target {
-	t := target{public: strings.TrimPrefix(s.cluster.URL, "http://"), hot: hotItem, slow: s.slow, strategies: s.names, issuer: s.issuer, stolen: crowd.stolen}
+	t := target{
+		public: strings.TrimPrefix(s.cluster.URL, "http://"), adminToken: s.cluster.Client().Token,
+		hot: hotItem, slow: s.slow, strategies: s.names, issuer: s.issuer, stolen: crowd.stolen,
+	}
 	for _, r := range s.cluster.Replicas {
 		t.admins = append(t.admins, strings.TrimPrefix(r.AdminURL, "http://"))
 	}
