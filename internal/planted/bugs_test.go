@@ -371,6 +371,21 @@ func defects() []defect {
 			pkg: "./internal/lab/servers", test: "TestNothingIsLeftWhenTheClientIsKilled",
 		},
 		{
+			name: "two shops on one Redis lock each other out",
+			file: "internal/lock/redis/base.go", old: "base{prefix: d.KeyPrefix(),", new: "base{prefix: \"stockd\",",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/KeepsInstallationsApart", needs: "redis",
+		},
+		{
+			name: "two shops on one etcd lock each other out",
+			file: "internal/lock/etcd/etcd.go", old: "c.KeyPrefix() + \"/etcd/\"", new: "\"stockd/etcd/\"",
+			pkg: "./internal/lock/etcd", test: "TestLocks/etcd/etcd/KeepsInstallationsApart", needs: "etcd",
+		},
+		{
+			name: "two shops on one ZooKeeper lock each other out",
+			file: "internal/lock/zk/ephemeral.go", old: "scramble{d.ZooKeeper, d.KeyPrefix()}", new: "scramble{d.ZooKeeper, \"stockd\"}",
+			pkg: "./internal/lock/zk", test: "TestLocks/zookeeper/zk-ephemeral/KeepsInstallationsApart", needs: "zookeeper",
+		},
+		{
 			name: "a late holder deletes another's lock (the comparison forgotten)",
 			file: "internal/lock/redis/lua/release.lua", old: "~= ARGV[1]", new: "== 'nobody'",
 			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/ReleasesOnlyItsOwn", needs: "redis",

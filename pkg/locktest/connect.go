@@ -39,6 +39,8 @@ type addresses struct {
 	DSN    string `json:"dsn"`
 	// Password is that of the servers above.
 	Password string `json:"password"`
+	// Prefix is that of the installation; empty is the default.
+	Prefix string `json:"prefix"`
 	// TTL is a short one that the backend still counts exactly.
 	TTL time.Duration `json:"ttl"`
 }
@@ -53,7 +55,7 @@ const (
 
 // connect makes the clients of one replica.
 func (a addresses) connect() (*backend.Clients, error) {
-	c := new(backend.Clients)
+	c := &backend.Clients{Prefix: a.Prefix}
 	if len(a.Redis) > 0 {
 		c.Redis = a.redis(a.Redis...)
 	}

@@ -107,5 +107,19 @@ func keepsNamesApart(t *testing.T, s *subject) {
 	}
 }
 
+// keepsInstallationsApart has two shops on one server hold one name: each has a prefix of its own.
+func keepsInstallationsApart(t *testing.T, s *subject) {
+	at, name := s.site.at, unique()
+	at.TTL *= 10 // not every lock is renewed
+	ours := acquire(t, s.replicaAt(t, at, nil).connected(t), name)
+	defer release(t, ours)
+	at.Prefix = "another-shop"
+	theirs := acquire(t, s.replicaAt(t, at, nil).connected(t), name)
+	release(t, theirs)
+	if err := context.Cause(ours.Context()); err != nil || len(s.traces(t, name)) == 0 {
+		t.Errorf("another shop took the name along (%v)", err)
+	}
+}
+
 // long is longer than what MySQL takes for the name of a lock.
 const long = "-a-name-that-is-longer-than-the-sixty-four-characters-that-some-backends-take"

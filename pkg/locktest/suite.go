@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/repo"
 )
 
 // Lock is a lock to test.
@@ -196,6 +197,7 @@ func contents() []topic {
 		{"ExcludesClients", excludesClients, nil},
 		{"ExcludesProcesses", excludesProcesses, nil},
 		{"KeepsNamesApart", keepsNamesApart, nil},
+		{"KeepsInstallationsApart", keepsInstallationsApart, hasPrefix},
 		// waiting.go
 		{"GivesUpWithItsDeadline", givesUpWithItsDeadline, nil},
 		{"GivesUpWithItsCancellation", givesUpWithItsCancellation, nil},
@@ -250,7 +252,10 @@ func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
 func guaranteesLoss(s *subject) bool  { return s.lock.Guarantees.SignalsLoss }
 func freesOnlyItsOwn(s *subject) bool { return s.lock.Guarantees.ReleasesOnlyItsOwn }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
-func isForgetful(s *subject) bool     { return !s.direct && len(s.site.masters()) > 0 }
+func hasPrefix(s *subject) bool {
+	return !slices.Contains([]string{repo.SQLite, repo.MySQL}, string(s.site.name))
+}
+func isForgetful(s *subject) bool { return !s.direct && len(s.site.masters()) > 0 }
 
 // subject is one lock on one backend.
 type subject struct {
