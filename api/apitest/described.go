@@ -101,3 +101,21 @@ func (c *Contract) Fields(schema string) []string {
 	}
 	return slices.Sorted(maps.Keys(found.Value.Properties))
 }
+
+// Fields lists the fields that a request may have, in its query or in a body of any type.
+func (o Operation) Fields() []string {
+	fields := make(map[string]bool)
+	for _, p := range o.spec.Parameters {
+		if p.Value.In == openapi3.ParameterInQuery {
+			fields[p.Value.Name] = true
+		}
+	}
+	if o.spec.RequestBody != nil {
+		for _, content := range o.spec.RequestBody.Value.Content {
+			for name := range content.Schema.Value.Properties {
+				fields[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(fields))
+}

@@ -241,6 +241,44 @@ func (a api) serveScenario(t *testing.T, listener string, options func(*handler.
 	return a
 }
 
+// A request with a field that is not described is answered with those that it may have. An
+// operation may have more of them for one listener than for the other.
+func TestTheFieldsOfEveryRequestAreDescribed(t *testing.T) {
+	a, compared := serveAll(t), 0
+	allowed := regexp.MustCompile(`is not a field here; (?:there are none|allowed are ([a-z_, ]+))`)
+	for _, o := range contract.Operations() {
+		e, err := o.Sample()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		looks := false // at its fields
+		for _, listener := range o.Listeners {
+			r := a.ask(t, e, listener)
+			query := r.URL.Query()
+			query.Set("hope", "1")
+			r.URL.RawQuery = query.Encode()
+			if found := allowed.FindSubmatch(exchange(t, r).Body); found != nil {
+				looks = true
+				fields = append(fields, strings.FieldsFunc(string(found[1]), func(c rune) bool { return c == ',' || c == ' ' })...)
+			}
+		}
+		if strings.HasPrefix(o.Path, "/debug/pprof") { // its fields are looked at by net/http/pprof
+			continue
+		}
+		if looks {
+			compared++
+		}
+		slices.Sort(fields)
+		if fields = slices.Compact(fields); !slices.Equal(fields, o.Fields()) {
+			t.Errorf("%s has the fields %q, and %q are described", o, fields, o.Fields())
+		}
+	}
+	if compared < 15 {
+		t.Errorf("%d operations look at their fields, want most of them", compared)
+	}
+}
+
 // A judge that sees nothing would let everything pass.
 func TestTheJudgeSees(t *testing.T) {
 	r := request(t, http.MethodGet, "http://replica/goods/1", "", "")
