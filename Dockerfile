@@ -20,7 +20,7 @@ ENTRYPOINT ["/stocklab"]
 # The last target is what an image is built from where none is named.
 FROM ${BASE_IMAGE} AS stockd
 COPY --from=build /stockd /stockd
-ENV STOCKD_HTTP_LISTEN=0.0.0.0:8080 STOCKD_ADMIN_LISTEN=0.0.0.0:8081
+ENV STOCKD_HTTP_LISTEN=0.0.0.0:8080
 EXPOSE 8080 8081
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["/stockd", "healthcheck"]
 ENTRYPOINT ["/stockd"]

@@ -260,13 +260,21 @@ func sendTo(t *testing.T, address, method string) (response *http.Response, body
 //
 //contract:stockd.conf.template A client names neither
 func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
-	for _, hidden := range []bool{false, true} {
-		var asked atomic.Int64
-		address := start(t, nginx.Limits{HideUpstream: hidden}, func(http.ResponseWriter, *http.Request) {
+	replica := func(asked *atomic.Int64) http.HandlerFunc {
+		return func(http.ResponseWriter, *http.Request) {
 			if asked.Add(1) == 1 {
 				panic(http.ErrAbortHandler)
 			}
-		})
+		}
+	}
+	behind := httptest.NewServer(replica(new(atomic.Int64)))
+	t.Cleanup(behind.Close)
+	admin := strings.TrimPrefix(behind.URL, "http://")
+	for address, hidden := range map[string]bool{
+		start(t, nginx.Limits{}, replica(new(atomic.Int64))):                   false,
+		start(t, nginx.Limits{HideUpstream: true}, replica(new(atomic.Int64))): true,
+		startAdminBefore(t, 1000, "", admin, admin):                            true,
+	} {
 		for range 2 { // nginx's own answer, and the replica's
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
 			if err != nil {
@@ -578,11 +586,11 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 	backend := httptest.NewServer(replica)
 	t.Cleanup(backend.Close)
 	served := strings.TrimPrefix(backend.URL, "http://")
-	return startAdminBefore(t, rate, served, served)
+	return startAdminBefore(t, rate, "$upstream_addr", served, served)
 }
 
-// startAdminBefore runs it before the replicas at these addresses.
-func startAdminBefore(t *testing.T, rate int, replicas ...string) (address string) {
+// startAdminBefore runs it before the replicas at these addresses; upstream is empty where they are hidden.
+func startAdminBefore(t *testing.T, rate int, upstream string, replicas ...string) (address string) {
 	t.Helper()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
@@ -601,7 +609,7 @@ func startAdminBefore(t *testing.T, rate int, replicas ...string) (address strin
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := nginx.Local(folder, servers.Loopback(other), replicas, nginx.Limits{})
 	owners := "server " + strings.Join(replicas, " max_fails=0; server ") + " max_fails=0;"
-	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", owners, "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
+	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", owners, "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate), "${STOCKD_UPSTREAM}", upstream).Replace(string(template))
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address, true)
 	return address
 }

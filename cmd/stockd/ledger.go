@@ -64,6 +64,9 @@ func archiveCommand() *cobra.Command {
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
 		done, err := plan.archive(ctx, store, cmd.ErrOrStderr())
+		if done.Ended == endedInterrupted {
+			err = errors.New("interrupted: run it again to go on")
+		}
 		if failed := done.show(cmd.OutOrStdout()); failed != nil || write == "" {
 			return errors.Join(err, failed)
 		}

@@ -44,6 +44,20 @@ func AddFlags(flags *pflag.FlagSet) {
 // Load reads the file at path, if there is one, the environment, and the flags, which may be
 // nil. It returns all errors at once; each names the key and where it was set.
 func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
+	l, err := Read(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	l.impliedTLS()
+	if err := errors.Join(l.readSecrets(), l.check()); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Read is Load without the secrets, and without the checks that a replica makes before it starts: a
+// running one keeps what it has read when a file breaks.
+func Read(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	l := &Loaded{sources: make(map[string]string)}
 	list := fields(&l.Config)
 	v := viper.New()
@@ -60,10 +74,6 @@ func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	l.impliedTLS()
-	if err := errors.Join(l.readSecrets(), l.check()); err != nil {
 		return nil, err
 	}
 	return l, nil

@@ -97,6 +97,7 @@ func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 }
 
 //contract:api.reserve With an Idempotency-Key
+//contract:api.reserve 201:
 func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	a := serveSQLite(t)
 	_, number := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")

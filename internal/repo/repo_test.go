@@ -289,6 +289,32 @@ func TestManyReplicasMigrateAtOnce(t *testing.T) {
 	}
 }
 
+// The migrations before one that fails were applied, and are named.
+func TestWhatWasMigratedIsNamedWhereOneFails(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s, err := d.Open(t.Context(), "r", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	all, err := s.Migrations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, _, err := d.Pool(1, time.Second)
+	if err == nil {
+		_, err = pool.ExecContext(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`)
+		err = errors.Join(err, pool.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := s.MigrateUp(t.Context())
+	if err == nil || len(applied) != len(all)-1 || applied[0].File != all[0].File {
+		t.Errorf("applied %v (%v), want all of %d but the last", applied, err, len(all))
+	}
+}
+
 func migrateAtOnce(t *testing.T, d *servers.Database, replicas int) {
 	t.Helper()
 	var crowd sync.WaitGroup

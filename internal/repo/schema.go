@@ -21,7 +21,7 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// MigrateUp applies every pending migration and returns those it applied. Any
+// MigrateUp applies every pending migration and returns those it applied, also where one failed. Any
 // number of replicas may call it at once: one applies, the others wait.
 func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	var applied []*goose.MigrationResult
@@ -29,10 +29,10 @@ func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 		applied, err = schema.Up(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+		applied = partial.Applied
 	}
-	return migrationsOf(applied), nil
+	return migrationsOf(applied), err
 }
 
 // schemaWithin limits a change of the schema, including the wait for the lock. An ALTER of a large

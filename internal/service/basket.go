@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -154,16 +155,20 @@ func (r *Reservations) basketTTL() time.Duration {
 	return (2*r.catalogue.timeout + 5*time.Second).Truncate(time.Second)
 }
 
-// letGo gives the units of lines back at once. Those for which that fails expire.
+// letGo gives the units of lines back at once, each by itself: one whose row is locked keeps no other.
+// Those for which that fails expire.
 func (r *Reservations) letGo(ctx context.Context, numbers []string) {
-	r.jobs.Finish(ctx, "give the lines of a basket back", func(ctx context.Context) error {
-		back := make(map[int64]int64, len(numbers))
-		defer r.allCameBack(ctx, back)
-		for _, number := range numbers {
-			if released, again, err := r.release(ctx, number); err == nil && !again {
-				back[released.GoodsID] += released.Quantity
-			}
-		}
-		return nil
-	})
+	var lines sync.WaitGroup
+	for _, number := range numbers {
+		lines.Go(func() {
+			r.jobs.Finish(ctx, "give a line of a basket back", func(ctx context.Context) error {
+				released, again, err := r.release(ctx, number)
+				if err == nil && !again {
+					r.allCameBack(ctx, map[int64]int64{released.GoodsID: released.Quantity})
+				}
+				return err
+			})
+		})
+	}
+	lines.Wait()
 }

@@ -265,6 +265,44 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 	})
 }
 
+// The row of a line is locked while its basket is rejected: the other lines are given back meanwhile.
+func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	for id := range int64(3) {
+		s.create(t, id+1, 1)
+	}
+	hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
+	lock, err := openPool(t, d).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback() //nolint:errcheck // it was rolled back below
+	_, err = all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		if held[goodsID] = p.Number; goodsID < 3 {
+			return hold(ctx, goodsID, p)
+		}
+		if _, err := lock.ExecContext(ctx, `SELECT goods_id FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`); err != nil {
+			t.Error(err)
+		}
+		return stock.Outcome{}, stock.ErrInsufficientStock
+	})
+	if !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("answered with %v", err)
+	}
+	var second stock.Reservation
+	if !labtest.Eventually(10*time.Second, func() bool {
+		second, err = all[0].Read(t.Context(), held[2])
+		return err != nil || second.State != stock.Held
+	}) || err != nil || second.State != stock.Released {
+		t.Errorf("while the first is locked, the second line is %s (%v), want it released", second.State, err)
+	}
+	if err := lock.Rollback(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A basket is one order of its buyer, in the order of the items, and is found by its number. Its key
 // gets it again, and sells nothing else.
 func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {

@@ -55,24 +55,36 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
-	own, err := newKey(key)
-	if err != nil {
+	if err := i.createOnce(ctx, goodsID, units, perUser, choice, key); err != nil {
 		return stock.Goods{}, err
 	}
-	wrong := i.wrongChoice(choice)
-	if err = wrong; err == nil {
-		err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, stock.RestockKey(own))
-	}
-	if wrong != nil || errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
-		err = i.excuse(ctx, err, goodsID, units, key)
-	}
-	if err != nil {
-		return stock.Goods{}, err
-	}
+	var err error
 	if choice != (stock.Choice{}) {
 		err = i.catalogue.LookAtSwitches(ctx)
 	}
 	return i.changed(ctx, goodsID, "the item was created", err)
+}
+
+// createOnce makes the item, unless the key did before.
+func (i *Inventory) createOnce(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) error {
+	done := func() (bool, error) {
+		return i.hasAdded(ctx, goodsID, units, key, stock.CreationKey, stock.RestockKey)
+	}
+	if again, err := done(); again || err != nil {
+		return err
+	}
+	own, err := newKey(key)
+	if err != nil {
+		return err
+	}
+	if err := i.wrongChoice(choice); err != nil {
+		return err
+	}
+	err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, stock.CreationKey(own))
+	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
+		err = excuse(err, done)
+	}
+	return err
 }
 
 // wrongChoice returns why an item cannot be created with a choice; none is as configured.
@@ -100,16 +112,19 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 
 // restockOnce adds the units, unless the key did before.
 func (i *Inventory) restockOnce(ctx context.Context, goodsID, units int64, key string) error {
-	done, err := i.hasRestocked(ctx, goodsID, units, key)
-	if done || err != nil {
+	done := func() (bool, error) {
+		return i.hasAdded(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey)
+	}
+	if again, err := done(); again || err != nil {
 		return err
 	}
-	if key, err = newKey(key); err != nil {
+	own, err := newKey(key)
+	if err != nil {
 		return err
 	}
-	_, err = i.store.Restock(ctx, goodsID, units, stock.RestockKey(key))
+	_, err = i.store.Restock(ctx, goodsID, units, stock.RestockKey(own))
 	if errors.Is(err, stock.ErrDuplicateRequest) {
-		err = i.excuse(ctx, err, goodsID, units, key)
+		err = excuse(err, done)
 	}
 	return err
 }
@@ -219,24 +234,22 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 	return goods, nil
 }
 
-// excuse drops a failure that repeats an earlier success: the ledger has the same restock
-// under the same key.
-func (i *Inventory) excuse(ctx context.Context, failure error, goodsID, units int64, key string) error {
-	done, err := i.hasRestocked(ctx, goodsID, units, key)
-	if done || err != nil {
+// excuse drops a failure that repeats an earlier success, which was done meanwhile.
+func excuse(failure error, done func() (bool, error)) error {
+	if again, err := done(); again || err != nil {
 		return err
 	}
 	return failure
 }
 
-// hasRestocked reports whether the ledger has the same restock under the same key.
-// stock.ErrKeyReused: it has another.
-func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key string) (bool, error) {
+// hasAdded reports whether the ledger has the same units under the same key, added in the same way:
+// by a restock or by a creation. stock.ErrKeyReused: the key stands for something else.
+func (i *Inventory) hasAdded(ctx context.Context, goodsID, units int64, key string, way, other func(string) string) (bool, error) {
 	if key == "" {
 		return false, nil
 	}
-	ids := stock.StoredIDs(stock.RestockKey(key))
-	orders, err := i.store.Orders(ctx, ids...)
+	ids := stock.StoredIDs(way(key))
+	orders, err := i.store.Orders(ctx, append(ids, other(key))...)
 	if err != nil {
 		return false, err
 	}
@@ -245,8 +258,10 @@ func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key 
 			return true, nil
 		}
 	}
-	if _, ok := orders[ids[0]]; ok {
-		return false, stock.ErrKeyReused
+	for _, id := range []string{way(key), other(key)} {
+		if _, ok := orders[id]; ok {
+			return false, stock.ErrKeyReused
+		}
 	}
 	return false, nil
 }

@@ -207,9 +207,11 @@ func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase)
 
 // ReplayPending is Replay for orders that are accepted and not in the ledger yet, for a
 // purchase that would be rejected otherwise. It waits for the ledger where the purchase
-// wants that. stock.ErrUnknownOutcome: the server that has such orders does not answer.
+// wants that. It looks where the item has units in Redis, or had a moment ago: else a rejection
+// would cost what it is there to save. stock.ErrUnknownOutcome: the server that has such orders
+// does not answer.
 func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	if !p.Keyed || c.outbox == nil {
+	if !p.Keyed || c.outbox == nil || !c.switches.hasUnitsInRedis(goodsID) {
 		return stock.Outcome{}, nil
 	}
 	begun := time.Now()
@@ -245,11 +247,11 @@ func (c *Catalogue) findPending(ctx context.Context, requestIDs []string) (map[s
 }
 
 // ReplayElsewhere is ReplayPending for a purchase that a seller is about to sell, where
-// another strategy may have it pending: the item has units in Redis, or had a moment ago.
+// another strategy may have it pending.
 // Where Redis does not answer, the purchase is sold: what is pending there is then
 // dead-lettered, so that the ledger has one order under a key.
 func (c *Catalogue) ReplayElsewhere(ctx context.Context, s *Seller, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	if s.ownsOutbox() || !c.switches.hasUnitsInRedis(goodsID) {
+	if s.ownsOutbox() {
 		return stock.Outcome{}, nil
 	}
 	outcome, err := c.ReplayPending(ctx, goodsID, p)

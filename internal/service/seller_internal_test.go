@@ -316,6 +316,11 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 		if c.box != nil {
 			s.catalogue.outbox = c.box
 		}
+		// A rejection costs no question where nothing of the item is pending.
+		if got, err := s.catalogue.ReplayPending(t.Context(), 1, c.purchase); got.Replayed || err != nil {
+			t.Errorf("%s, and the item has no units in Redis: %+v, %v", name, got, err)
+		}
+		s.catalogue.switches.inRedis.Store(&map[int64]bool{1: true})
 		got, err := s.catalogue.ReplayPending(t.Context(), 1, c.purchase)
 		if got.Replayed != c.replayed || got.Durable != c.where || !errors.Is(err, c.err) || c.box != nil && c.box.awaited != c.awaited {
 			t.Errorf("%s: %+v, %v; want replayed %v in %q, %v", name, got, err, c.replayed, c.where, c.err)

@@ -276,8 +276,8 @@ func TestAKeyOfTheAdminIsNoKeyOfABuyer(t *testing.T) {
 		if _, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("delivery-1", 5)); err != nil {
 			t.Error(err)
 		}
-		if goods, err := s.inventory.Restock(t.Context(), 1, 5, "delivery-1"); err != nil || goods.Stock != 0 {
-			t.Errorf("the key of the creation is answered with %+v, %v; want no unit more", goods, err)
+		if goods, err := s.inventory.Restock(t.Context(), 1, 5, "delivery-1"); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("the key of the creation is answered with %+v, %v; want %v", goods, err, stock.ErrKeyReused)
 		}
 		assertSold(t, s, 1, 5)
 	})

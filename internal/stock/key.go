@@ -12,7 +12,8 @@ import (
 //
 //	key                 a purchase without a buyer
 //	key uXXX…           a purchase of a buyer, by 22 characters of a hash of its id
-//	key restock         a restock, and the creation of an item
+//	key restock         a restock
+//	key create          the creation of an item
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
 //	number line         the hold of a line of a basket
@@ -22,6 +23,7 @@ import (
 const (
 	tagSeparator = " "
 	restockTag   = "restock"
+	createTag    = "create"
 	returnTag    = "return"
 	finalTag     = "final"
 	lineTag      = "line"
@@ -36,8 +38,11 @@ func BuyerKey(key, buyer string) string {
 	return key + tagSeparator + "u" + base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// RestockKey is the stored request id of the key of a restock or a creation.
+// RestockKey is the stored request id of the key of a restock.
 func RestockKey(key string) string { return key + tagSeparator + restockTag }
+
+// CreationKey is the stored request id of the key of a creation.
+func CreationKey(key string) string { return key + tagSeparator + createTag }
 
 // ReturnKey is the stored request id of the key of a return.
 func ReturnKey(key string) string { return key + tagSeparator + returnTag }

@@ -394,3 +394,22 @@ func (c counting) Read(b []byte) (int, error) {
 	*c.read += len(b)
 	return len(b), nil
 }
+
+// An error inside stockd may have come after the write; a look changes nothing.
+func TestAnInternalErrorMayHaveComeAfterTheWrite(t *testing.T) {
+	c := over(func(*http.Request) (*http.Response, error) {
+		return reply(http.StatusInternalServerError, `{"type": "urn:stockd:problem:internal", "title": "t", "status": 500}`, "Content-Type", "application/problem+json"), nil
+	})
+	_, sold := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "k"})
+	_, added := c.Restock(t.Context(), 1, 1, "k")
+	for _, err := range []error{sold, added} {
+		lost, unknown := errors.AsType[*client.UnknownError](err)
+		problem, named := errors.AsType[*client.Problem](err)
+		if !unknown || lost.RequestID != "k" || !named || problem.Code != "internal" {
+			t.Errorf("a write is answered with %v, want an unknown outcome of k", err)
+		}
+	}
+	if _, err := c.Goods(t.Context(), 1); err == nil || errors.Is(err, client.ErrOutcomeUnknown) {
+		t.Errorf("a look is answered with %v", err)
+	}
+}

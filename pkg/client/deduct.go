@@ -74,8 +74,7 @@ type Sale struct {
 func (s *Sale) id() string { return s.OrderID }
 
 // Deduct buys. After ErrOutcomeUnknown the purchase may have happened: sending it again with the
-// RequestID of the error finds out. So it does after a Problem with the Code "internal". After every
-// other Err… of this package nothing was bought.
+// RequestID of the error finds out. After every other Err… of this package nothing was bought.
 func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}

@@ -186,7 +186,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 }
 
 // UnknownError reports that a call was sent and its answer did not arrive, was cut off, was not a
-// stockd's, or was that the outcome is unknown. It wraps ErrOutcomeUnknown and Err.
+// stockd's, or was that the outcome is unknown, or an internal error. It wraps ErrOutcomeUnknown and Err.
 type UnknownError struct {
 	// RequestID finds out the outcome: send the same request again with it. It is empty for
 	// calls without one, which may be repeated.

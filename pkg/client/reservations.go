@@ -42,7 +42,8 @@ const (
 )
 
 // Reserve holds the units of a purchase for ttl, rounded up to seconds; 0 is as stockd has it. The
-// purchase's Durable must be empty. Failures are those of Deduct.
+// purchase's Durable must be empty. Where it is Replayed, State is that of now, which may be over.
+// Failures are those of Deduct.
 func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (held Reservation, err error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	held.RequestID = p.RequestID

@@ -116,6 +116,9 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 // stay follows no redirect: net/http would make a GET of a PATCH, and send tokens to another port.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
+// internal is the code of an error inside stockd, which may have come after the write.
+const internal = "internal"
+
 func (k call) prepare(request *http.Request) {
 	maps.Copy(request.Header, k.more)
 	if k.body != nil {
@@ -141,7 +144,7 @@ func (k call) read(response *http.Response, answer []byte) error {
 			return k.lost(fmt.Errorf("answered with %s", response.Status))
 		}
 		problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
-		if errors.Is(problem, ErrOutcomeUnknown) {
+		if errors.Is(problem, ErrOutcomeUnknown) || problem.Code == internal && k.method != http.MethodGet {
 			if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
 				return k.lost(errors.New(problem.Detail))
 			}

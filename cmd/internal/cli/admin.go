@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +19,9 @@ import (
 // LongestCall ends a call that is not answered, such as by a server that is stopped. A full audit
 // takes up to audit.timeout.
 const LongestCall = 2 * time.Minute
+
+// connectWithin ends a try of a connection, so that an address that does not answer fails soon.
+const connectWithin = 5 * time.Second
 
 // Admin is the admin API of a running stockd, as flags give it.
 type Admin struct{ URL, TokenFile, caFile string }
@@ -47,7 +51,10 @@ func (a *Admin) Client() (client.Client, error) {
 	if err != nil {
 		return client.Client{}, fmt.Errorf("--admin-url: %w", err)
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	transport := &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{Timeout: connectWithin}).DialContext, TLSHandshakeTimeout: connectWithin,
+	}
 	if a.caFile != "" {
 		if transport.TLSClientConfig, err = (config.TLS{Enabled: true, CAFile: a.caFile}).ClientConfig(); err != nil {
 			return client.Client{}, fmt.Errorf("--ca-file: %w", err)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
@@ -70,10 +71,21 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 
 // Configured makes a command that reads the configuration first.
 func Configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
+	return configured(cmd, config.Load, do)
+}
+
+// Located is Configured for a command that looks for a running replica, and needs none of its secrets.
+func Located(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
+	return configured(cmd, config.Read, do)
+}
+
+func configured(
+	cmd *cobra.Command, read func(string, *pflag.FlagSet) (*config.Loaded, error), do func(ctx context.Context, c *config.Loaded) error,
+) *cobra.Command {
 	path := cmd.Flags().String("config", os.Getenv(config.PathEnv), "file of the configuration ("+config.PathEnv+")")
 	config.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := config.Load(*path, cmd.Flags())
+		c, err := read(*path, cmd.Flags())
 		if err != nil {
 			return UsageError{Err: err}
 		}

@@ -309,7 +309,7 @@ func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Invent
 	inventory.KeepAuditing(ctx, c.Every, c.Timeout, func(sums stock.Audits, err error) {
 		m.Audited(sums, err)
 		if err != nil {
-			log.WarnContext(ctx, "goods were not audited", "error", err)
+			log.WarnContext(ctx, "items were not audited", "error", err)
 		}
 	})
 }

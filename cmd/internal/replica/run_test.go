@@ -429,7 +429,7 @@ func TestAnAuditThatFailsIsReported(t *testing.T) {
 	defer inBackground(t.Context(), func(ctx context.Context) {
 		keepAuditing(ctx, config.Audit{Every: time.Millisecond, Timeout: time.Nanosecond}, inventory, watch.metrics, slog.New(slog.NewTextHandler(&log, nil)))
 	})()
-	cmdtest.Await(t, "a line of the log", 10*time.Second, func() bool { return log.Contains("goods were not audited") })
+	cmdtest.Await(t, "a line of the log", 10*time.Second, func() bool { return log.Contains("items were not audited") })
 	if text := scraped(t, watch); strings.Contains(text, "stockd_audit_failures_total 0\n") || !strings.Contains(text, "stockd_audit_failures_total ") {
 		t.Error("the failure is not counted")
 	}

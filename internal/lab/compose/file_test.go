@@ -272,7 +272,7 @@ func TestSecretsAreMadeAtTheFirstStart(t *testing.T) {
 }
 
 func TestNoSecretIsCommitted(t *testing.T) {
-	known, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--", "secrets", "admin-token").Output()
+	known, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--", "token", "admin.token", "run").Output()
 	if err != nil || len(known) > 0 {
 		t.Errorf("git knows %q (%v)", known, err)
 	}
