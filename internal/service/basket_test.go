@@ -278,7 +278,7 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Rollback() //nolint:errcheck // it was rolled back below
+	defer lock.Rollback()
 	_, err = all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		if held[goodsID] = p.Number; goodsID < 3 {
 			return hold(ctx, goodsID, p)

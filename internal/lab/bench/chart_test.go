@@ -64,8 +64,10 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 		}
 	}
 	all := strings.Join(texts, "\n")
-	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica, sales/s\n", "3 replicas behind nginx, sales/s",
-		"1 replica, µs of processor time", "HTTP baseline 22", "sql-conditional, grouped, 64 clients, 1 replica: 94 µs", "MariaDB 10.11, Valkey 8. One"} {
+	for _, want := range []string{
+		"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica, sales/s\n", "3 replicas behind nginx, sales/s",
+		"1 replica, µs of processor time", "HTTP baseline 22", "sql-conditional, grouped, 64 clients, 1 replica: 94 µs", "MariaDB 10.11, Valkey 8. One",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
