@@ -187,6 +187,9 @@ func TestAReservationIsExtendedByWhatIsAskedFor(t *testing.T) {
 	for query, want := range map[string]time.Duration{"?ttl=600": 10 * time.Minute, "": 15 * time.Minute} {
 		_, number := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated)
 		got := a.post(t, "/reservations/"+number+"/extend"+query)
+		if again, ok := got.header["Idempotency-Replayed"]; ok { // each time from now on, and never again the same
+			t.Errorf("extended by %q it says that it was so before: %q", query, again)
+		}
 		ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(got.body["expires_at"]))
 		if err != nil || got.body["state"] != "held" || time.Until(ends) > want || time.Until(ends) < want-time.Minute {
 			t.Errorf("extended by %q it is answered with %d %s, want it held for %s from now", query, got.status, got.text, want)
