@@ -298,9 +298,6 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	}) || err != nil || second.State != stock.Released {
 		t.Errorf("while the first is locked, the second line is %s (%v), want it released", second.State, err)
 	}
-	if err := lock.Rollback(); err != nil {
-		t.Error(err)
-	}
 }
 
 // A basket is one order of its buyer, in the order of the items, and is found by its number. Its key
