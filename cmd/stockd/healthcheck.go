@@ -18,7 +18,8 @@ func healthcheckCommand() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask the replica on this machine whether it is ready to sell",
 		Long: "Ask the replica on this machine whether it is ready to sell. It is found by http.listen of the same\n" +
-			"configuration, of which nothing else is looked at. The exit status is 0 only where it is ready: an image without a shell checks itself so.",
+			"configuration, of which nothing else is looked at. The exit status is 0 only where it is ready:\n" +
+			"an image without a shell checks itself so.",
 		Example: "  stockd healthcheck\n" +
 			"  stockd healthcheck --http-listen :9090",
 		Args: cli.NoArgs,

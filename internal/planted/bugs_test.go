@@ -832,7 +832,7 @@ func defects() []defect {
 		},
 		{
 			name: "a repeated restock no longer notifies the copies",
-			file: "internal/service/inventory.go", old: "\tif err := i.restockOnce(ctx, goodsID, units, key); err != nil {", new: "\tif done, err := i.hasRestocked(ctx, goodsID, units, key); err == nil && done {\n\t\treturn i.changed(ctx, goodsID, \"the units were added\", nil)\n\t}\n\tif err := i.restockOnce(ctx, goodsID, units, key); err != nil {",
+			file: "internal/service/inventory.go", old: "\terr := i.once(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey, func(id string) error {", new: "\tif done, err := i.hasAdded(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey); err == nil && done {\n\t\treturn i.changed(ctx, goodsID, \"the units were added\", nil)\n\t}\n\terr := i.once(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey, func(id string) error {",
 			pkg: "./internal/service", test: "TestARepeatedRestockNotifiesTheCopies",
 		},
 		{
@@ -1942,7 +1942,7 @@ func defects() []defect {
 		},
 		{
 			name: "a copy of the stock is notified only as long as the request lasts",
-			file: "internal/service/inventory.go", old: "\terr := i.jobs.Do(ctx, notifyWithin, \"notify the strategies of a restock\", func(ctx context.Context) error {\n\t\treturn i.catalogue.Restocked(ctx, goodsID, units)\n\t})", new: "\terr := i.catalogue.Restocked(ctx, goodsID, units)",
+			file: "internal/service/inventory.go", old: "\terr = i.jobs.Do(ctx, notifyWithin, \"notify the strategies of a restock\", func(ctx context.Context) error {\n\t\treturn i.catalogue.Restocked(ctx, goodsID, units)\n\t})", new: "\terr = i.catalogue.Restocked(ctx, goodsID, units)",
 			pkg: "./internal/service", test: "TestARestockReachesTheCopiesOfACancelledRequest/redis-decr", needs: "redis",
 		},
 		{

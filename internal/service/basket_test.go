@@ -251,13 +251,7 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 		if !errors.Is(err, stock.ErrInsufficientStock) {
 			t.Errorf("answered with %v", err)
 		}
-		var second stock.Reservation
-		if !labtest.Eventually(30*time.Second, func() bool {
-			second, err = all[0].Read(t.Context(), held[2])
-			return err != nil || second.State != stock.Held
-		}) || err != nil || second.State != stock.Released {
-			t.Errorf("the second line is %s (%v), want it released", second.State, err)
-		}
+		comesBack(t, all[0], held[2])
 		if ended, err := all[0].Expire(t.Context()); err != nil || ended != 1 {
 			t.Errorf("%d lines expire (%v), want the first", ended, err)
 		}
@@ -291,12 +285,19 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	if !errors.Is(err, stock.ErrInsufficientStock) {
 		t.Errorf("answered with %v", err)
 	}
-	var second stock.Reservation
-	if !labtest.Eventually(10*time.Second, func() bool {
-		second, err = all[0].Read(t.Context(), held[2])
-		return err != nil || second.State != stock.Held
-	}) || err != nil || second.State != stock.Released {
-		t.Errorf("while the first is locked, the second line is %s (%v), want it released", second.State, err)
+	comesBack(t, all[0], held[2])
+}
+
+// comesBack waits until a line is released.
+func comesBack(t *testing.T, r *service.Reservations, number string) {
+	t.Helper()
+	var line stock.Reservation
+	var err error
+	if !labtest.Eventually(30*time.Second, func() bool {
+		line, err = r.Read(t.Context(), number)
+		return err != nil || line.State != stock.Held
+	}) || err != nil || line.State != stock.Released {
+		t.Errorf("the second line is %s (%v), want it released", line.State, err)
 	}
 }
 

@@ -55,36 +55,19 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
-	if err := i.createOnce(ctx, goodsID, units, perUser, choice, key); err != nil {
+	err := i.once(ctx, goodsID, units, key, stock.CreationKey, stock.RestockKey, func(id string) error {
+		if err := i.wrongChoice(choice); err != nil {
+			return err
+		}
+		return i.store.CreateChosen(ctx, goodsID, units, perUser, choice, id)
+	})
+	if err != nil {
 		return stock.Goods{}, err
 	}
-	var err error
 	if choice != (stock.Choice{}) {
 		err = i.catalogue.LookAtSwitches(ctx)
 	}
 	return i.changed(ctx, goodsID, "the item was created", err)
-}
-
-// createOnce makes the item, unless the key did before.
-func (i *Inventory) createOnce(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) error {
-	done := func() (bool, error) {
-		return i.hasAdded(ctx, goodsID, units, key, stock.CreationKey, stock.RestockKey)
-	}
-	if again, err := done(); again || err != nil {
-		return err
-	}
-	own, err := newKey(key)
-	if err != nil {
-		return err
-	}
-	if err := i.wrongChoice(choice); err != nil {
-		return err
-	}
-	err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, stock.CreationKey(own))
-	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
-		err = excuse(err, done)
-	}
-	return err
 }
 
 // wrongChoice returns why an item cannot be created with a choice; none is as configured.
@@ -100,33 +83,18 @@ func (i *Inventory) wrongChoice(choice stock.Choice) error {
 // strategy that keeps a copy of the stock could not be notified in time: sending the
 // same key again notifies it.
 func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
-	if err := i.restockOnce(ctx, goodsID, units, key); err != nil {
+	err := i.once(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey, func(id string) error {
+		_, err := i.store.Restock(ctx, goodsID, units, id)
+		return err
+	})
+	if err != nil {
 		return stock.Goods{}, err
 	}
 	// A copy that is not notified keeps selling the old stock.
-	err := i.jobs.Do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
+	err = i.jobs.Do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
 		return i.catalogue.Restocked(ctx, goodsID, units)
 	})
 	return i.changed(ctx, goodsID, "the units were added", err)
-}
-
-// restockOnce adds the units, unless the key did before.
-func (i *Inventory) restockOnce(ctx context.Context, goodsID, units int64, key string) error {
-	done := func() (bool, error) {
-		return i.hasAdded(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey)
-	}
-	if again, err := done(); again || err != nil {
-		return err
-	}
-	own, err := newKey(key)
-	if err != nil {
-		return err
-	}
-	_, err = i.store.Restock(ctx, goodsID, units, stock.RestockKey(own))
-	if errors.Is(err, stock.ErrDuplicateRequest) {
-		err = excuse(err, done)
-	}
-	return err
 }
 
 // Recall moves the units of an item from the allocations of strategies back into its row,
@@ -234,12 +202,24 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 	return goods, nil
 }
 
-// excuse drops a failure that repeats an earlier success, which was done meanwhile.
-func excuse(failure error, done func() (bool, error)) error {
+// once adds units with the id that a key is stored under, unless the same was done with the key before, or is
+// meanwhile. way and other are as those of hasAdded.
+func (i *Inventory) once(ctx context.Context, goodsID, units int64, key string, way, other func(string) string, add func(id string) error) error {
+	done := func() (bool, error) { return i.hasAdded(ctx, goodsID, units, key, way, other) }
 	if again, err := done(); again || err != nil {
 		return err
 	}
-	return failure
+	own, err := newKey(key)
+	if err != nil {
+		return err
+	}
+	err = add(way(own))
+	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
+		if again, failed := done(); again || failed != nil {
+			return failed
+		}
+	}
+	return err
 }
 
 // hasAdded reports whether the ledger has the same units under the same key, added in the same way:

@@ -74,7 +74,7 @@ func Configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loade
 	return configured(cmd, config.Load, do)
 }
 
-// Located is Configured for a command that looks for a running replica, and needs none of its secrets.
+// Located is Configured for a command that looks for a running replica, and needs no secret.
 func Located(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
 	return configured(cmd, config.Read, do)
 }
