@@ -9,7 +9,6 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -130,52 +129,6 @@ func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
 		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1", "", http.StatusOK)
 		if strings.Contains(page.text, `"key u`) || strings.Count(page.text, `"request_id":"key"`) != len(orders) {
 			t.Errorf("the admin API lists %s", page.text)
-		}
-	})
-}
-
-// untagged writes an order as a version before migration 10 did.
-func (a api) untagged(t *testing.T, p stock.Purchase) string {
-	t.Helper()
-	var orders []stock.Order
-	err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) (err error) {
-		left := int64(9)
-		orders, err = tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}, Left: &left})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return orders[0].ID
-}
-
-func TestAKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serve(t, d)
-		first := a.untagged(t, stock.Purchase{RequestID: "old", Quantity: 2, UserID: "u-1"})
-		for range 2 {
-			if got := a.keyed(t, "old", "goods_id=1&quantity=2&user_id=u-1"); got.body["order_id"] != first || got.header.Get("Idempotency-Replayed") != "true" {
-				t.Errorf("sold as order %s before the upgrade, and now answered with %d %s", first, got.status, got.text)
-			}
-		}
-		if got := a.get(t, "/orders?request_id=old&user_id=u-1"); got.body["order_id"] != first {
-			t.Errorf("the order is answered with %s", got.text)
-		}
-		if got := a.get(t, "/orders?request_id=old&user_id=u-2"); got.problem() != "unknown-order" {
-			t.Errorf("another buyer finds %s", got.text)
-		}
-		if got := a.keyed(t, "old", "goods_id=1&quantity=2&user_id=u-2"); got.status != http.StatusOK || got.body["order_id"] == first {
-			t.Errorf("another buyer's key is answered with %d %s", got.status, got.text)
-		}
-		if got := a.keyed(t, "old", "goods_id=1&quantity=2"); got.problem() != "key-reused" {
-			t.Errorf("without a buyer the key is answered with %d %s", got.status, got.text)
-		}
-		if _, err := a.store.Restock(t.Context(), 1, 5, "old-restock"); err != nil {
-			t.Fatal(err)
-		}
-		before := a.get(t, "/goods/1").body["stock"]
-		if got := a.ownerKeyed(t, "old-restock", "/goods/1/restock?quantity=5"); got.status != http.StatusOK || got.body["stock"] != before {
-			t.Errorf("a restock from before the upgrade is answered with %d %s, want %v units", got.status, got.text, before)
 		}
 	})
 }

@@ -228,22 +228,14 @@ func (i *Inventory) hasAdded(ctx context.Context, goodsID, units int64, key stri
 	if key == "" {
 		return false, nil
 	}
-	ids := stock.StoredIDs(way(key))
-	orders, err := i.store.Orders(ctx, append(ids, other(key))...)
-	if err != nil {
+	orders, err := i.store.Orders(ctx, way(key), other(key))
+	if err != nil || len(orders) == 0 {
 		return false, err
 	}
-	for _, id := range ids {
-		if o := orders[id]; o.Kind == stock.Restock && o.GoodsID == goodsID && o.Quantity == units {
-			return true, nil
-		}
+	if o, ok := orders[way(key)]; ok && o.GoodsID == goodsID && o.Quantity == units {
+		return true, nil
 	}
-	for _, id := range []string{way(key), other(key)} {
-		if _, ok := orders[id]; ok {
-			return false, stock.ErrKeyReused
-		}
-	}
-	return false, nil
+	return false, stock.ErrKeyReused
 }
 
 // Audit is an audit with what the ledger does not have yet.

@@ -27,35 +27,21 @@ func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, er
 func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrder, error) {
 	return c.find(ctx,
 		func() (stock.Order, bool, error) { return c.written(ctx, key, buyer) },
-		func() (stock.Order, bool, error) {
-			orders, err := c.findPending(ctx, stock.StoredIDs(stock.BuyerKey(key, buyer)))
-			order, ok := under(orders, key, buyer)
-			return order, ok, err
-		})
+		func() (stock.Order, bool, error) { return c.outbox.FindRequest(ctx, stock.BuyerKey(key, buyer)) })
 }
 
 // written finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
 func (c *Catalogue) written(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
-	orders, err := c.requests.get(ctx, stock.StoredIDs(stock.BuyerKey(key, buyer))...)
-	order, ok := under(orders, key, buyer)
-	if !ok || order.Kind != stock.Hold {
+	id := stock.BuyerKey(key, buyer)
+	orders, err := c.requests.get(ctx, id)
+	order, ok := orders[id]
+	if order.Kind != stock.Hold {
 		return order, ok, err
 	}
 	final := stock.FinalKey(order.ID)
 	orders, err = c.requests.get(ctx, final)
 	order = orders[final]
 	return order, order.Kind == stock.Confirmation, err
-}
-
-// under finds what a buyer's key has bought or reserved.
-func under(orders map[string]stock.Order, key, buyer string) (stock.Order, bool) {
-	for _, id := range stock.StoredIDs(stock.BuyerKey(key, buyer)) {
-		order, ok := orders[id]
-		if ok && order.UserID == buyer && (order.Kind == stock.Deduction || order.Kind == stock.Hold) {
-			return order, true
-		}
-	}
-	return stock.Order{}, false
 }
 
 // ErrSeveralBuyers reports that a key alone is ambiguous.

@@ -215,35 +215,20 @@ func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Pu
 		return stock.Outcome{}, nil
 	}
 	begun := time.Now()
-	pending, err := c.findPending(ctx, stock.StoredIDs(p.RequestID))
+	first, ok, err := c.outbox.FindRequest(ctx, p.RequestID)
 	if err != nil {
 		return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
 	}
-	first, ok, err := p.First(goodsID, pending)
-	if err != nil || !ok {
+	outcome, err := firstAnswer(goodsID, p, first, ok)
+	if err != nil || !outcome.Replayed {
 		return stock.Outcome{}, err
 	}
-	outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
+	outcome.Durable = stock.InRedis
 	if p.Durable == stock.InSQL {
 		outcome, err = written(ctx, c.outbox, outcome)
 	}
 	c.observe(outcome, begun)
 	return outcome, err
-}
-
-// findPending finds pending orders by their request ids.
-func (c *Catalogue) findPending(ctx context.Context, requestIDs []string) (map[string]stock.Order, error) {
-	orders := make(map[string]stock.Order, len(requestIDs))
-	for _, id := range requestIDs {
-		order, ok, err := c.outbox.FindRequest(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			orders[id] = order
-		}
-	}
-	return orders, nil
 }
 
 // ReplayElsewhere is ReplayPending for a purchase that a seller is about to sell, where
@@ -270,10 +255,18 @@ func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
 
 // replay searches the ledger for the first answer to a key.
 func (c *Catalogue) replay(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := c.requests.get(ctx, stock.StoredIDs(p.RequestID)...)
+	orders, err := c.requests.get(ctx, p.RequestID)
 	if err != nil {
 		return stock.Outcome{}, err
 	}
-	first, ok, err := p.First(goodsID, orders)
-	return stock.Outcome{Order: first, Replayed: ok}, err
+	first, ok := orders[p.RequestID]
+	return firstAnswer(goodsID, p, first, ok)
+}
+
+// firstAnswer is the answer to a purchase under whose key there is an order, if ok.
+func firstAnswer(goodsID int64, p stock.Purchase, order stock.Order, ok bool) (stock.Outcome, error) {
+	if ok && !order.Answers(goodsID, p) {
+		return stock.Outcome{}, stock.ErrKeyReused
+	}
+	return stock.Outcome{Order: order, Replayed: ok}, nil
 }

@@ -456,26 +456,23 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 	}
 }
 
-// An order is shown to its buyer, whether it is stored with the tag of that buyer or, as before
-// migration 10, without one.
+// An order is stored with the tag of its buyer, and shown to that buyer.
 //
 //contract:api.listOrders A key of one buyer
 //contract:api.listOrders Where buyer.from is
 func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
-	stored := func(id, buyer string, kind stock.Kind) stock.Order {
-		return stock.Order{ID: "7", Kind: kind, RequestID: id, UserID: buyer}
+	stored := func(key, buyer string, kind stock.Kind) stock.Order {
+		return stock.Order{ID: "7", Kind: kind, RequestID: stock.BuyerKey(key, buyer), UserID: buyer}
 	}
 	for name, c := range map[string]struct {
 		order stock.Order
 		buyer string // who finds it
 		none  bool   // no one does
 	}{
-		"of a buyer":                {stored(stock.BuyerKey("k", "ann"), "ann", stock.Deduction), "ann", false},
-		"of a buyer, without a tag": {stored("k", "ann", stock.Deduction), "ann", false},
-		"without a buyer":           {stored("k", "", stock.Deduction), "", false},
-		"a restock without a tag":   {stored("k", "", stock.Restock), "", true},
-		"a reservation":             {stored(stock.BuyerKey("k", "ann"), "ann", stock.Hold), "", true},
-		"of another key":            {stored("other", "ann", stock.Deduction), "", true},
+		"of a buyer":      {stored("k", "ann", stock.Deduction), "ann", false},
+		"without a buyer": {stored("k", "", stock.Deduction), "", false},
+		"a reservation":   {stored("k", "ann", stock.Hold), "", true},
+		"of another key":  {stored("other", "ann", stock.Deduction), "", true},
 	} {
 		ledger := &counter{ledger: map[string]stock.Order{c.order.RequestID: c.order}}
 		for where, catalogue := range map[stock.Durability]*Catalogue{

@@ -17,8 +17,6 @@ import (
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
 //	number line         the hold of a line of a basket
-//
-// Before migration 10 all ids were stored as the first.
 
 const (
 	tagSeparator = " "
@@ -66,28 +64,3 @@ func KeyOf(requestID string) string {
 // KeyRange bounds the stored request ids of a key, with and without a tag: they are from
 // the first on and below the second.
 func KeyRange(key string) (from, below string) { return key, key + "!" }
-
-// StoredIDs are the request ids under which a key may be stored: its own, and the one
-// without a tag, as it was stored before migration 10.
-func StoredIDs(requestID string) []string {
-	if key := KeyOf(requestID); key != requestID {
-		return []string{requestID, key}
-	}
-	return []string{requestID}
-}
-
-// First is the first order under the key of a purchase, among those that are stored under
-// its StoredIDs. One without a tag counts only where it answers the purchase: another
-// client may have had the same key. ErrKeyReused: the key stands for something else.
-func (p Purchase) First(goodsID int64, stored map[string]Order) (first Order, ok bool, err error) {
-	for i, id := range StoredIDs(p.RequestID) {
-		order, ok := stored[id]
-		switch {
-		case ok && order.Answers(goodsID, p):
-			return order, true, nil
-		case ok && i == 0:
-			return Order{}, false, ErrKeyReused
-		}
-	}
-	return Order{}, false, nil
-}

@@ -899,31 +899,6 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	s.assertExact(t, a, reported)
 }
 
-// An order that an earlier version accepted is pending under the key alone. Its buyer sends
-// it again after the upgrade; another buyer has the same key.
-func TestAPendingKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	r := s.replica(t, "a", idle)
-	sell(t, r, buy(1))
-	settle(t, r)
-	old, other := by("u-1", 2), by("u-2", 2)
-	old.Keyed, other.Keyed = true, true
-	other.RequestID = old.RequestID
-	first := sell(t, r, old)
-	old.RequestID, other.RequestID = stock.BuyerKey(old.RequestID, "u-1"), stock.BuyerKey(old.RequestID, "u-2")
-	again, err := deduct(t, r, old)
-	if err != nil || !again.Replayed || again.Order != first {
-		t.Errorf("sold as %+v, and after the upgrade answered with %+v (%v)", first, again, err)
-	}
-	if third, err := deduct(t, r, other); err != nil || third.Replayed || third.Rejected != nil {
-		t.Errorf("the same key of another buyer is answered with %+v (%v)", third, err)
-	}
-	old.Quantity = 3
-	if third, err := deduct(t, r, old); err != nil || third.Replayed || third.Rejected != nil {
-		t.Errorf("another purchase is answered with %+v (%v)", third, err)
-	}
-}
-
 func lineOfBasket(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: stock.LineKey(rand.Text()), Keyed: true, Quantity: units, TTL: time.Minute, Number: rand.Text()}
 }

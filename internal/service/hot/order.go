@@ -51,7 +51,7 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")), CreatedAt: instant(whole("at")),
 		},
 		Epoch:   whole("epoch"),
-		Limited: e.isLimited(), Earlier: e.text("earlier") == "1",
+		Limited: e.text("limit") != "0", Earlier: e.text("earlier") == "1",
 	}
 	if e.text("ttl") != "" { // in microseconds; an order has none
 		e.Kind, e.TTL = stock.Hold, time.Duration(whole("ttl"))*time.Microsecond
@@ -71,13 +71,6 @@ func (e entry) text(name string) string {
 	return text
 }
 
-// isLimited reports that the item had a limit. An order from before there were limits
-// does not say.
-func (e entry) isLimited() bool {
-	limit := e.text("limit")
-	return limit != "" && limit != "0"
-}
-
 // list is what the script takes of an order.
 func (e entry) list() []any {
 	names := fieldNames()
@@ -91,14 +84,10 @@ func (e entry) list() []any {
 // instant is a time of the stream.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// readRequest reads what Redis remembers of a request. What was remembered before
-// orders had a time ends with the user; that of a reservation ends with its time to live.
+// readRequest reads what Redis remembers of a request: that of a reservation ends with its
+// time to live.
 func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
 	words := strings.Split(memory, "\n")
-	if len(words) == 6 {
-		ms, _ := madeAt(words[0])
-		words = append(words, strconv.FormatInt(ms, 10))
-	}
 	kind := stock.Deduction
 	if len(words) == 8 {
 		kind, words = stock.Hold, words[:7]

@@ -103,7 +103,7 @@ func (m *model) onStream(item string) []modelEntry {
 func (m *model) sell(i *modelItem) {
 	user, quantity, request := "u"+strconv.Itoa(m.random.IntN(8)), 1+m.random.IntN(3), rand.Text()
 	ttl := []string{"", "60000000"}[m.random.IntN(2)]
-	answers, _ := m.run("sell", []string{"goods:" + i.id, "users:" + i.id, "orders", "request:" + request, "request:" + request},
+	answers, _ := m.run("sell", []string{"goods:" + i.id, "users:" + i.id, "orders", "request:" + request},
 		i.id, "replica", 0, "", request, quantity, user, "order-"+request, ttl).([]any)
 	if len(answers) == 1 {
 		m.answered++

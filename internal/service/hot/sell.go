@@ -19,7 +19,6 @@ import (
 const (
 	answerSold    = 1
 	answerKnown   = 2
-	answerEarlier = 3
 	answerShort   = 0
 	answerLimited = -1
 	answerNobody  = -2
@@ -82,26 +81,19 @@ type verdict struct {
 }
 
 func (v verdict) isSold() bool {
-	return v.answer == answerSold || v.answer == answerKnown || v.answer == answerEarlier
+	return v.answer == answerSold || v.answer == answerKnown
 }
 
 // sell asks the script. installed tells whether there is a counter to sell from.
 func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string, at int64) (list []verdict, installed bool, err error) {
 	p := s.part(goodsID)
-	keys := make([]string, 0, 3+2*len(batch))
+	keys := make([]string, 0, 3+len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
 	args := make([]any, 0, 4+5*len(batch))
 	args = append(args, goodsID, escape(s.options.Replica), at, telemetry.Traceparent(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i], ttlOf(purchase))
-	}
-	for _, purchase := range batch {
-		before := purchase.RequestID
-		if purchase.Keyed {
-			before = stock.KeyOf(before)
-		}
-		keys = append(keys, p.request(before))
 	}
 	// Where the client leaves in the middle of it, the answer is read all the same.
 	asking, answered := backend.Uncut(ctx)
@@ -164,12 +156,8 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 				UserID: p.UserID, Remaining: left, Strategy: s.store.Strategy(), Replica: s.options.Replica,
 				CreatedAt: instant(at),
 			}}
-		case answerKnown, answerEarlier:
-			requestID := p.RequestID
-			if v.answer == answerEarlier {
-				requestID = stock.KeyOf(requestID)
-			}
-			known, err := s.known(goodsID, p, requestID, orders[i], v.text)
+		case answerKnown:
+			known, err := s.known(goodsID, p, orders[i], v.text)
 			if err != nil {
 				return nil, s.fault(err)
 			}
@@ -196,8 +184,8 @@ func readLimited(text string) error {
 
 // known answers a request id that Redis remembers. Where it remembers the number that we have just made, the
 // client of a cluster has asked twice; but all copies of a basket have the same number for a line.
-func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory string) (stock.Outcome, error) {
-	first, err := s.readRequest(requestID, memory)
+func (s *Stock) known(goodsID int64, p stock.Purchase, order, memory string) (stock.Outcome, error) {
+	first, err := s.readRequest(p.RequestID, memory)
 	if err != nil {
 		return stock.Outcome{}, err
 	}

@@ -73,7 +73,7 @@ func (s steps) install(c counterOf) {
 // sell sells one purchase under the number "order-REQUEST", and returns the answer.
 func (s steps) sell(request string, quantity int64, user, ttl string) []any {
 	s.t.Helper()
-	keys := []string{"goods:1", "users:1", "orders", "request:" + request, "request:old"}
+	keys := []string{"goods:1", "users:1", "orders", "request:" + request}
 	answers, _ := s.run("sell", keys, 1, "shop%201", 1_700_000_000_000, "a-trace", request, quantity, user, "order-"+request, ttl).([]any)
 	answer, _ := answers[0].([]any)
 	return answer
@@ -315,24 +315,6 @@ func TestAStepThatArrivesTwiceChangesNothing(t *testing.T) {
 	}
 	if n := s.client.HLen(t.Context(), s.base+"staged:1").Val(); n != 1 {
 		t.Errorf("%d users are staged, want the one that was", n)
-	}
-}
-
-// The key of another purchase, by the name that an earlier version gave it, is not that of this one.
-func TestOnlyTheSamePurchaseIsKnownByItsEarlierName(t *testing.T) {
-	const sold, earlier = 1, 3
-	for memory, want := range map[string]int64{
-		"o\n1\n2\n7\na\nu-1\n5": earlier,
-		"o\n9\n2\n7\na\nu-1\n5": sold,
-		"o\n1\n3\n7\na\nu-1\n5": sold,
-		"o\n1\n2\n7\na\nu-2\n5": sold,
-	} {
-		s := newSteps(t)
-		s.install(counterOf{epoch: 1, units: 10})
-		s.client.Set(t.Context(), s.base+"request:old", memory, 0)
-		if got := s.sell("r", 2, "u-1", ""); got[0] != want {
-			t.Errorf("with %q in memory, the purchase is answered with %v, want %d", memory, got, want)
-		}
 	}
 }
 

@@ -2,7 +2,7 @@
 -- each of which is one step of Redis.
 
 -- What is answered for a purchase.
-local SOLD, KNOWN, EARLIER, SHORT, LIMITED, NOBODY = 1, 2, 3, 0, -1, -2
+local SOLD, KNOWN, SHORT, LIMITED, NOBODY = 1, 2, 0, -1, -2
 
 -- What is answered where a counter has first to be rebuilt: there is none, it is of
 -- another history, or of an earlier epoch than is asked for.

@@ -1,17 +1,5 @@
--- What is remembered of a request by the name that an earlier version gave it, where that
--- was the same purchase. Another client may have had the same name.
-local function earlier(name, before, goods, quantity, user)
-  local first = before and before ~= name and redis.call('GET', before)
-  if not first then
-    return nil
-  end
-  local of, n, by = string.match(first, '^[^\n]*\n([^\n]*)\n([^\n]*)\n[^\n]*\n[^\n]*\n([^\n]*)')
-  return of == goods and n == quantity and by == user and first or nil
-end
-
 -- Decides on a batch of purchases, first come first served.
--- KEYS: counter, users, orders, a request each purchase, and then what an earlier version
--- called it, the same where it did not change.
+-- KEYS: counter, users, orders, and a request each purchase.
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
 -- request id, quantity, user, order number, and for how long a reservation holds the units,
 -- or ''.
@@ -25,20 +13,16 @@ function operations.sell()
     units, limit = 0, 0
   end
   local answers, sold = {}, false
-  local purchases = (#ARGV - 5) / 5
-  for i = 1, purchases do
+  for i = 1, #KEYS - 3 do
     local request, quantity, user, order, ttl = unpack(ARGV, 1 + 5 * i, 5 + 5 * i)
     local n = tonumber(quantity)
     local first = redis.call('GET', KEYS[3 + i])
-    local before = not first and earlier(KEYS[3 + i], KEYS[3 + purchases + i], ARGV[2], quantity, user)
     local had = 0
-    if limit > 0 and not first and not before then
+    if limit > 0 and not first then
       had = tonumber(redis.call('HGET', KEYS[2], user) or 0)
     end
     if first then
       answers[i] = {KNOWN, first}
-    elseif before then
-      answers[i] = {EARLIER, before}
     elseif limit > 0 and user == '' then
       answers[i] = {NOBODY, ''}
     elseif limit > 0 and had + n > limit then
