@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -40,9 +39,7 @@ type Catalogue struct {
 	standard Mode
 	// maxQuantity is that of items that have none.
 	maxQuantity int64
-	// countersExpire is set when the counters of locks in Redis were all given an expiry.
-	countersExpire atomic.Bool
-	log            *slog.Logger
+	log         *slog.Logger
 }
 
 // offer is a strategy of the registry, with a Seller for each mode that it can have.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	redislock "github.com/stockd/stockd/internal/lock/redis"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/background"
@@ -24,8 +23,7 @@ const (
 )
 
 // KeepSweeping deletes what locks keep of items that do not exist, until ctx ends: of
-// items whose rows were deleted by hand, and of ids that a client has invented before items
-// were looked up first. Any number of replicas may do so at once.
+// items whose rows were deleted by hand. Any number of replicas may do so at once.
 func (c *Catalogue) KeepSweeping(ctx context.Context) {
 	for wait := sweepAfter; pause.For(ctx, wait) == nil; wait = sweepEvery {
 		swept, err := c.sweepSoon(ctx)
@@ -49,20 +47,11 @@ func (c *Catalogue) sweepSoon(ctx context.Context) (swept int, err error) {
 }
 
 // Sweep is one round of KeepSweeping, and counts the names of locks in SQL that it has
-// cleared. A token never goes back: see lock.Tokens. What locks keep in ZooKeeper and etcd
-// ends with its session or lease, and their tokens count all writes of the server.
+// cleared. A token never goes back: see lock.Tokens. What locks keep in Redis expires by
+// itself. In ZooKeeper and etcd it ends with its session or lease, and their tokens count all
+// writes of the server.
 func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
-	swept, err = sqllock.NewTokens(c.clients.DB, c.clients.Dialect).Sweep(ctx, c.withoutItem)
-	if err != nil || c.clients.Redis == nil {
-		return swept, err
-	}
-	// Counters in Redis expire by themselves, but for those of the version before: one
-	// look at all keys is enough.
-	if !c.countersExpire.Load() {
-		_, err = redislock.ExpireCounters(ctx, c.clients.Redis, c.clients.KeyPrefix())
-		c.countersExpire.Store(err == nil)
-	}
-	return swept, err
+	return sqllock.NewTokens(c.clients.DB, c.clients.Dialect).Sweep(ctx, c.withoutItem)
 }
 
 // withoutItem picks those names of locks whose item does not exist.

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
@@ -355,26 +352,5 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// The counters of locks in Redis are given an expiry by the first sweep that Redis answers.
-func TestASweepThatRedisDoesNotAnswerIsMadeAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s.db")
-	store := opened(t, path)
-	db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := errors.New("refused")
-	client := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, refused }})
-	c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect, Redis: client}}
-	for try := range 2 {
-		if _, err := c.Sweep(t.Context()); !errors.Is(err, refused) {
-			t.Errorf("sweep %d ends with %v, want %v", try+1, err, refused)
-		}
-	}
-	if err := errors.Join(client.Close(), db.Close(), store.Close()); err != nil {
-		t.Error(err)
 	}
 }

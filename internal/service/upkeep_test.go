@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -80,12 +79,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 		s.create(t, 1, 10)
 		s.sells(t, "sql-insert-lock", 1, 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1, 1)
-		// As the version before has left it. What is not named after an item is no item's.
-		redis, counter := labtest.RedisClient(lab.Redis(t)), "stockd:{goods%2F"+rand.Text()+"}:redis-lua:token"
-		closeAfter(t, redis)
-		if err := redis.Set(t.Context(), counter, 5, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		// What is not named after an item is no item's.
 		if _, err := db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES ('another', 3)`); err != nil {
 			t.Fatal(err)
 		}
@@ -117,9 +111,6 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 			if n := count(t, db, `SELECT COUNT(*) FROM `+table); n != want {
 				t.Errorf("%s has %d rows, want %d", table, n, want)
 			}
-		}
-		if left, err := redis.TTL(t.Context(), counter).Result(); err != nil || left <= 0 {
-			t.Errorf("a counter of a lock in Redis expires in %s (%v), want that it does", left, err)
 		}
 		s.sells(t, "sql-insert-lock", 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1)

@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,9 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
-	redislock "github.com/stockd/stockd/internal/lock/redis"
 	"github.com/stockd/stockd/internal/lock/registry"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 const day = 24 * time.Hour
@@ -196,68 +193,4 @@ func TestAWaiterThatReportsKeepsItsPlace(t *testing.T) {
 		t.Errorf("the first in the queue is %s with %v, want %s with %v", now, score, who, place)
 	}
 	leave()
-}
-
-// Counters of the version before have no expiry.
-func TestOldCountersAreGivenAnExpiry(t *testing.T) {
-	for name, client := range map[string]redis.UniversalClient{
-		"one":     labtest.RedisClient(lab.OwnRedis(t)),
-		"cluster": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if client == nil {
-				node := lab.OwnCluster(t)
-				client = backend.NewRedis(backend.RedisOptions{
-					Addresses: []string{node.Address}, Password: node.Password, Cluster: true, Timeout: time.Second, PoolSize: 4,
-				})
-			}
-			t.Cleanup(func() { _ = client.Close() }) // the test is over
-			const counters = 2500
-			_, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
-				for i := range counters {
-					pipe.Set(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i), 1, 0)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			others := []string{"stockd:{goods%2F1}:redis-setnx", "shop:{a}:b:token", "stockd:{stock-1}:goods:7"}
-			for _, key := range others {
-				if err := client.Set(t.Context(), key, 1, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, want := range []int{counters, 0} {
-				if n, err := redislock.ExpireCounters(t.Context(), client, "stockd"); err != nil || n != want {
-					t.Errorf("%d counters were given an expiry (%v), want %d", n, err, want)
-				}
-			}
-			expiries, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
-				for i := range counters {
-					pipe.PTTL(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i))
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, expiry := range expiries {
-				if left := expiry.(*redis.DurationCmd).Val(); left < 29*day { //nolint:forcetypeassert // it is that of PTTL
-					t.Fatalf("counter %d expires in %s", i, left)
-				}
-			}
-			for _, key := range others {
-				if left := expiryOf(t, client, key); left != -1 {
-					t.Errorf("%s expires in %s, and belongs to another", key, left)
-				}
-			}
-			if err := client.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := redislock.ExpireCounters(t.Context(), client, "stockd"); !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("without a Redis the counters are looked at with %v", err)
-			}
-		})
-	}
 }
