@@ -191,8 +191,8 @@ func TestPurchasesAreCountedAsTheyWereMeant(t *testing.T) {
 
 func TestAStaleWriteIsDescribed(t *testing.T) {
 	stale := of(sold(0, 100, token(1), left(5)), sold(50, 90, token(2), left(9)))
-	judge(t, []row{{"accepted", checker.StaleWriteAccepted(), stale, true, map[string]float64{"stale_writes": 1, "sales_with_token": 2}}})
-	says(t, checker.StaleWriteAccepted(), stale, "1 stale write accepted, such as that of token 1, which left 5, when token 2 had read 10; 0 requests fenced off")
+	judge(t, []row{{"accepted", checker.StaleWritesRejected(), stale, false, map[string]float64{"stale_writes": 1, "sales_with_token": 2}}})
+	says(t, checker.StaleWritesRejected(), stale, "1 stale write accepted, such as that of token 1, which left 5, when token 2 had read 10; 0 requests fenced off")
 	// The later holder read what the earlier one had left.
 	fresh := of(sold(0, 100, token(1), left(5)), sold(50, 90, token(2), left(4)), failed("fenced", 0, 1), failed("lease-lost", 0, 1))
 	judge(t, []row{{"none accepted", checker.StaleWritesRejected(), fresh, true, map[string]float64{"fenced_requests": 1, "lease_lost_requests": 1}}})
@@ -200,7 +200,7 @@ func TestAStaleWriteIsDescribed(t *testing.T) {
 	says(t, checker.StaleWritesRejected(), of(sold(0, 1)), "no sale carries a token to compare")
 	// Of several later ones only one that was not over before counts.
 	anew := of(sold(500, 600, token(1), left(5)), sold(0, 100, token(2), left(9)), sold(450, 550, token(3), left(4)))
-	judge(t, []row{{"tokens that began anew", checker.StaleWriteAccepted(), anew, false, map[string]float64{"stale_writes": 0}}})
+	judge(t, []row{{"tokens that began anew", checker.StaleWritesRejected(), anew, false, map[string]float64{"stale_writes": 0}}})
 }
 
 func TestARepeatedTokenNamesItsHolders(t *testing.T) {

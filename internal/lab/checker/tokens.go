@@ -37,29 +37,14 @@ const (
 	leaseLost = "lease-lost"
 )
 
-// StaleWriteAccepted expects that a holder whose lease had ended wrote all the
-// same, after a later holder had read.
-func StaleWriteAccepted() Check {
-	return stale(func(s staleness) bool { return s.accepted > 0 })
-}
-
 // StaleWritesRejected expects that a write of a holder whose lease had ended was
 // rejected, as fenced off or because the lease was known to be lost, and that none
 // was accepted. Without a sale that carries a token this cannot be decided, and does
 // not hold.
 func StaleWritesRejected() Check {
-	return stale(func(s staleness) bool { return s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0 })
-}
-
-type staleness struct {
-	tokens, accepted, fenced, lost int
-	old, newer                     history.Request // an example of accepted
-}
-
-func stale(judge func(s staleness) bool) Check {
 	return func(h *history.History) Finding {
 		s := stalenessOf(h)
-		f := Finding{Holds: judge(s), Numbers: map[string]float64{
+		f := Finding{Holds: s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0, Numbers: map[string]float64{
 			"sales_with_token": float64(s.tokens), "stale_writes": float64(s.accepted),
 			"fenced_requests": float64(s.fenced), "lease_lost_requests": float64(s.lost),
 		}}
@@ -75,6 +60,11 @@ func stale(judge func(s staleness) bool) Check {
 		}
 		return f
 	}
+}
+
+type staleness struct {
+	tokens, accepted, fenced, lost int
+	old, newer                     history.Request // an example of accepted
 }
 
 func stalenessOf(h *history.History) (s staleness) {

@@ -16,18 +16,9 @@ type Waits func(h *history.History) []time.Duration
 // is named. A sale's answer says how long it waited for its lock; any other
 // request waited from its start to its end.
 func OfClients(clients ...int) Waits {
-	return ofRequests(func(r history.Request) bool { return len(clients) == 0 || slices.Contains(clients, r.Client) })
-}
-
-// OfOutcomes picks the waits of the requests that came to this.
-func OfOutcomes(outcomes ...history.Outcome) Waits {
-	return ofRequests(func(r history.Request) bool { return slices.Contains(outcomes, r.Outcome) })
-}
-
-func ofRequests(where func(r history.Request) bool) Waits {
 	return func(h *history.History) (waits []time.Duration) {
 		for _, r := range h.Requests {
-			if where(r) {
+			if len(clients) == 0 || slices.Contains(clients, r.Client) {
 				waits = append(waits, waitOf(r))
 			}
 		}
