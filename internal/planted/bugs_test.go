@@ -132,7 +132,7 @@ func defects() []defect {
 		},
 		{
 			name: "an order is kept that the allocation of its item does not cover",
-			file: "internal/repo/reserve.go", old: "err == nil && rows != int64(len(list))", new: "err == nil && rows == 0",
+			file: "internal/repo/allocation.go", old: "err == nil && rows != int64(len(list))", new: "err == nil && rows == 0",
 			pkg: "./internal/repo", test: "TestPendingOrdersOfSeveralItemsAreKeptTogether/sqlite",
 		},
 		{
@@ -522,7 +522,7 @@ func defects() []defect {
 		},
 		{
 			name: "units that are recalled are doubled (the buckets stay)",
-			file: "internal/repo/reserve.go", old: "beyond(buckets, 0)", new: "nil",
+			file: "internal/repo/allocation.go", old: "beyond(buckets, 0)", new: "nil",
 			pkg: "./internal/service", test: "TestEveryPairSellsAllThatIsLeft/mariadb/sql-bucket_sql-conditional", needs: "mariadb",
 		},
 		{
@@ -652,7 +652,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: orders of an epoch that is over are kept",
-			file: "internal/repo/reserve.go", old: "AND place = ? AND epoch = ? AND units >= ?", new: "AND place = ? AND ? > 0 AND units >= ?",
+			file: "internal/repo/allocation.go", old: "AND place = ? AND epoch = ? AND units >= ?", new: "AND place = ? AND ? > 0 AND units >= ?",
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
 		{
@@ -1002,7 +1002,7 @@ func defects() []defect {
 		},
 		{
 			name: "what is in Redis is looked for among all unit rows",
-			file: "internal/repo/reserve.go", old: "FROM tb_goods_stock AS g JOIN tb_stock_place AS p ON p.goods_id = g.goods_id AND p.place = ?`", new: "FROM tb_stock_place AS p JOIN (SELECT 1) AS g ON p.place = ?`",
+			file: "internal/repo/allocation.go", old: "FROM tb_goods_stock AS g JOIN tb_stock_place AS p ON p.goods_id = g.goods_id AND p.place = ?`", new: "FROM tb_stock_place AS p JOIN (SELECT 1) AS g ON p.place = ?`",
 			pkg: "./internal/repo", test: "TestAnAllocationIsLookedForWithoutReadingEveryUnitRow/mariadb", needs: "mariadb",
 		},
 		{
@@ -1942,7 +1942,7 @@ func defects() []defect {
 		},
 		{
 			name: "an allocation is filled beside orders that are being written",
-			file: "internal/repo/reserve.go", old: "\t\t// Orders may have been written since the first read: the row of the allocation\n\t\t// is locked only from the write on.\n\t\tfilled, _, err = s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)\n\t\treturn err", new: "\t\tfilled = Allocation{GoodsID: goodsID, Units: before.Units + moved, Epoch: epoch, PerUser: goods.PerUser, Closed: !open}\n\t\treturn nil",
+			file: "internal/repo/allocation.go", old: "\t\t// Orders may have been written since the first read: the row of the allocation\n\t\t// is locked only from the write on.\n\t\tfilled, _, err = s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)\n\t\treturn err", new: "\t\tfilled = Allocation{GoodsID: goodsID, Units: before.Units + moved, Epoch: epoch, PerUser: goods.PerUser, Closed: !open}\n\t\treturn nil",
 			pkg: "./internal/repo", test: "TestAFilledAllocationLacksWhatIsBeingWritten/mariadb", needs: "mariadb",
 		},
 		{

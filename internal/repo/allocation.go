@@ -13,10 +13,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// A reserve is an allocation whose units are sold elsewhere, such as in Redis, before the ledger
-// has the orders. Its units are moved out of the row, so that no other strategy can sell them, and
-// leave the allocation in the transaction that writes the orders: row, allocations and ledger
-// always agree.
+// The units of an allocation are moved out of the row, so that no other strategy can sell them.
+// Where they are sold before the ledger has the orders, as in Redis, they leave the allocation in the
+// transaction that writes the orders: row, allocations and ledger always agree.
 
 // Allocation is a part of the units of an item outside of its row.
 type Allocation struct {
