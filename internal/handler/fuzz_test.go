@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/admintoken"
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -28,16 +29,7 @@ import (
 // buys, and one strategy.
 func attacked(f *testing.F) handler.Options {
 	f.Helper()
-	store, err := repo.Open(f.Context(), backend.SQLOptions{
-		Driver: "sqlite", DSN: filepath.Join(f.TempDir(), "stockd.db"), MaxOpen: 4, LockWait: time.Second, ConnectTimeout: time.Second,
-	}, repo.Options{Replica: "replica-1"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = store.Close() }) // the test is over
-	if _, err := store.MigrateUp(f.Context()); err != nil {
-		f.Fatal(err)
-	}
+	store := labtest.Open(f, &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(f.TempDir(), "stockd.db")}, "replica-1")
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	catalogue, err := service.NewCatalogue(f.Context(), entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
 	if err != nil {

@@ -208,7 +208,7 @@ func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-cha
 
 // Open connects to a database, as a replica of that name would, and brings its
 // schema up to date.
-func Open(t *testing.T, d *servers.Database, replica string) *repo.Store {
+func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
 	const connections = 8
 	store, err := d.Open(t.Context(), replica, connections)

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -237,11 +238,7 @@ func TestAPausedLeaderIsReplaced(t *testing.T) {
 func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
 	nodes := lab.OwnGalera(t)
 	first, last := nodes[0], nodes[2]
-	store, err := first.Open(t.Context(), "first", 2)
-	must(t, err)
-	defer store.Close() //nolint:errcheck // the test is over
-	_, err = store.MigrateUp(t.Context())
-	must(t, err)
+	store := labtest.Open(t, first, "first")
 	must(t, last.Kill(t.Context()))
 	eventually(t, "the others take writes", func() bool {
 		return store.CreateGoods(within(t, 10*time.Second), 1, 5, "missed") == nil
