@@ -592,7 +592,7 @@ func defects() []defect {
 		},
 		{
 			name: "buckets beyond the number are left behind with their units",
-			file: "internal/repo/bucket.go", old: "t.dropBuckets(ctx, row.ID, beyond(gathered, count))", new: "t.dropBuckets(ctx, goodsID, nil)",
+			file: "internal/repo/bucket.go", old: "t.dropBuckets(ctx, row.ID, beyond(gathered, count))", new: "t.dropBuckets(ctx, row.ID, nil)",
 			pkg: "./internal/service/strategy", test: "TestAnotherNumberOfBucketsLosesNothing/sqlite",
 		},
 		{

@@ -27,12 +27,12 @@ func breaches() []breach {
 		},
 		{
 			name: "the mutex is made for each request",
-			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, process.New())", new: "newGuarded(d, lock.Locker(freshMutex{}))",
+			file: "internal/service/strategy/mutex.go", old: "return newGuarded(d, process.New())", new: "_ = process.New()\n\t\t\treturn newGuarded(d, freshMutex{})",
 			experiment: "mutex-per-request", remedies: []string{"one-mutex"},
 		},
 		{
 			name: "the mutex is given back before the commit",
-			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, process.New())", new: "inTx{newGuarded(d, process.New())}",
+			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, process.New())", new: "mutexTx{newGuarded(d, process.New())}",
 			experiment: "mutex-in-transaction", remedies: []string{"outside"},
 		},
 		{
