@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,6 +60,7 @@ type Session struct {
 	run    *run         // nil while nothing is sold
 	played *performance // the experiment on the page; nil: a sale is
 	item   int64
+	acting []string // what is being done to machines, in words
 }
 
 // Begin starts the servers, and replicas that wait for a sale.
@@ -160,8 +162,8 @@ func (s *Session) Start(settings Settings) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sale.Phase.active() {
-		return fmt.Errorf("%w: a sale is %s", errConflict, s.sale.Phase)
+	if err := s.ready(); err != nil {
+		return err
 	}
 	s.item++
 	s.played = nil
@@ -179,6 +181,19 @@ func (s *Session) Start(settings Settings) error {
 		}
 	})
 	return nil
+}
+
+// ready says why neither a sale nor an experiment can begin now; the caller holds mu. One that began
+// while a machine is being killed would be judged as if nothing had been done.
+func (s *Session) ready() error {
+	switch {
+	case s.sale.Phase.active():
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	case len(s.acting) > 0:
+		return fmt.Errorf("%w: %s is not done yet: start again when it is", errConflict, s.acting[0])
+	default:
+		return nil
+	}
 }
 
 // admit prepares replicas and item, and lets the clients in.
@@ -321,24 +336,47 @@ func (s *Session) end(r *run, v *Verdict, err error) {
 
 // Act does something to a replica or a server.
 func (s *Session) Act(name, what string) error {
-	s.mu.Lock()
-	if p := s.sale.Phase; p == Starting || p == Playing {
-		s.mu.Unlock()
-		return fmt.Errorf("%w: the sale is %s", errConflict, p)
+	end, err := s.beginAct(name, what)
+	if err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	s.disturbed()
-	err := s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
+	defer end()
+	err = s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
 	if what == Add || what == Remove {
 		s.resized()
 	}
 	return err
 }
 
+// beginAct notes that something is being done to a machine, until end is called.
+func (s *Session) beginAct(name, what string) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.sale.Phase; p == Starting || p == Playing {
+		return nil, fmt.Errorf("%w: the sale is %s", errConflict, p)
+	}
+	s.disturbedLocked()
+	if what == Trap { // it may last until its replica goes on, which the next sale sees to
+		return func() {}, nil
+	}
+	words := what + " " + name
+	s.acting = append(s.acting, words)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.Index(s.acting, words)
+		s.acting = slices.Delete(s.acting, i, i+1)
+	}, nil
+}
+
 // disturbed has requests that fail from now on be no evidence against the strategy of the sale.
 func (s *Session) disturbed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.disturbedLocked()
+}
+
+func (s *Session) disturbedLocked() {
 	if s.run != nil {
 		s.run.faults.Store(true)
 	}

@@ -115,8 +115,8 @@ func (s *Session) Play(name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sale.Phase.active() {
-		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	if err := s.ready(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i], catalogue.NewTranslator()), settings: s.sale.Settings}

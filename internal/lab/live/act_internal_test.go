@@ -1,0 +1,78 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/scenario"
+)
+
+// slowGround is a ground on which what is done to a machine takes as long as a test says.
+type slowGround struct {
+	ground
+
+	begun, end chan struct{}
+}
+
+func (slowGround) check(Settings) error { return nil }
+
+func (g slowGround) act(context.Context, string, string) error {
+	g.begun <- struct{}{}
+	<-g.end
+	return nil
+}
+
+var errNoReplica = errors.New("no replica")
+
+func (slowGround) prepare(context.Context, int64, Settings) error { return errNoReplica }
+
+// A sale that began meanwhile would be judged as if nothing had been done to the machine.
+func TestNoSaleBeginsWhileSomethingIsDoneToAMachine(t *testing.T) {
+	g := slowGround{begun: make(chan struct{}), end: make(chan struct{})}
+	s := &Session{hub: newHub(), ground: g, follow: &follower{}, sampler: &sampler{}, sale: Sale{Phase: Ended}, experiments: []scenario.Experiment{{Name: "one"}}}
+	s.hub.look(func(state *State) { state.Strategies = described() })
+	s.ctx, s.stop = context.WithCancel(t.Context())
+	defer s.stop()
+	acted := make(chan error)
+	go func() { acted <- s.Act("replica-2", Kill) }()
+	<-g.begun
+	for what, err := range map[string]error{"a sale": s.Start(defaults()), "an experiment": s.Play("one")} {
+		if !errors.Is(err, errConflict) || !strings.Contains(err.Error(), "kill replica-2 is not done yet") {
+			t.Errorf("%s begins with %v, want %v with what is not done", what, err, errConflict)
+		}
+	}
+	g.end <- struct{}{}
+	if err := <-acted; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(defaults()); err != nil {
+		t.Errorf("when it is done a sale begins with %v", err)
+	}
+	s.jobs.Wait()
+	if s.sale.Error != errNoReplica.Error() {
+		t.Errorf("the sale ended with %q, want %q", s.sale.Error, errNoReplica)
+	}
+}
+
+// A replica that is to stop in its next purchase may wait for it until the next sale, which has it go on.
+func TestASaleBeginsThoughAReplicaStillStopsInItsPurchase(t *testing.T) {
+	g := slowGround{begun: make(chan struct{}), end: make(chan struct{})}
+	s := &Session{hub: newHub(), ground: g, sale: Sale{Phase: Ended}}
+	s.ctx, s.stop = context.WithCancel(t.Context())
+	defer s.stop()
+	acted := make(chan error)
+	go func() { acted <- s.Act("replica-2", Trap) }()
+	<-g.begun
+	s.mu.Lock()
+	err := s.ready()
+	s.mu.Unlock()
+	if err != nil {
+		t.Errorf("a sale begins with %v", err)
+	}
+	g.end <- struct{}{}
+	if err := <-acted; err != nil {
+		t.Error(err)
+	}
+}
