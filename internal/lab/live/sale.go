@@ -181,7 +181,7 @@ type run struct {
 
 // leg sells in a mode until it is ended or nothing is left; then over is called.
 func (r *run) leg(m Mode, over func()) {
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithDeadline(r.ctx, r.until) // an open loop that has fallen behind would send all that was due
 	r.endLeg = cancel
 	if len(r.modes) == 0 || r.modes[len(r.modes)-1] != m {
 		r.modes = append(r.modes, m)
@@ -193,7 +193,7 @@ func (r *run) leg(m Mode, over func()) {
 		defer cancel()
 		result, err := runPlan(ctx, plan)
 		r.add(result, err)
-		if ctx.Err() == nil || soldOut { // it was not ended, but came to its end
+		if !errors.Is(ctx.Err(), context.Canceled) || soldOut { // it was not ended, but came to its end
 			over()
 		}
 	})

@@ -93,6 +93,23 @@ func TestASaleThatStaysPausedEnds(t *testing.T) {
 	})
 }
 
+// An open loop may be behind its rate: what was due and is not sent when the time is over is not sent any more.
+func TestASaleThatHasFallenBehindEndsInTime(t *testing.T) {
+	const lasts, each = 200 * time.Millisecond, 50 * time.Millisecond
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(each)
+		_, _ = w.Write([]byte(`{"order_id": "1", "replica": "r"}`)) // else nothing is sold
+	}))
+	defer shop.Close()
+	r := &run{ctx: t.Context(), url: shop.URL, until: time.Now().Add(lasts), meter: newMeter(), settings: Settings{Clients: 1, Rate: 1000}}
+	over := false
+	r.leg(Mode{Strategy: "naive"}, func() { over = true })
+	r.legs.Wait()
+	if most := int(lasts/each) + 1; r.failed != nil || !over || r.result.Sent > most {
+		t.Errorf("over: %t, with %d requests sent, %v; want its end after %d at most", over, r.result.Sent, r.failed, most)
+	}
+}
+
 func (s *Session) phase() Phase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
