@@ -76,3 +76,23 @@ func TestASaleBeginsThoughAReplicaStillStopsInItsPurchase(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What does nothing to a sale is no excuse for its requests that fail.
+func TestAPurchaseWithoutAFailpointIsNotPaused(t *testing.T) {
+	g := slowGround{begun: make(chan struct{}, 1), end: make(chan struct{})}
+	close(g.end)
+	s := &Session{ctx: t.Context(), hub: newHub(), ground: g, sale: Sale{Phase: Selling}}
+	for _, name := range withoutFailpoint() {
+		s.run = &run{modes: []Mode{{Strategy: "naive"}, {Strategy: name}}}
+		if err := s.Act("replica-1", Trap); !errors.Is(err, errConflict) || !strings.Contains(err.Error(), name+" has no failpoint") || !strings.Contains(err.Error(), "kill or pause") {
+			t.Errorf("%s: %v, want %v with what is allowed", name, err, errConflict)
+		}
+		if s.run.faults.Load() {
+			t.Errorf("%s: requests that fail are excused", name)
+		}
+	}
+	s.run = &run{modes: []Mode{{Strategy: "redis-stock"}, {Strategy: "naive"}}}
+	if err := s.Act("replica-1", Trap); err != nil || !s.run.faults.Load() {
+		t.Errorf("after a switch to naive: %v, and requests that fail are excused: %t", err, s.run.faults.Load())
+	}
+}

@@ -355,6 +355,11 @@ func (s *Session) beginAct(name, what string) (end func(), err error) {
 	if p := s.sale.Phase; p == Starting || p == Playing {
 		return nil, fmt.Errorf("%w: the sale is %s", errConflict, p)
 	}
+	if what == Trap {
+		if err := s.untrappable(); err != nil {
+			return nil, err
+		}
+	}
 	s.disturbedLocked()
 	if what == Trap { // it may last until its replica goes on, which the next sale sees to
 		return func() {}, nil
@@ -367,6 +372,18 @@ func (s *Session) beginAct(name, what string) (end func(), err error) {
 		i := slices.Index(s.acting, words)
 		s.acting = slices.Delete(s.acting, i, i+1)
 	}, nil
+}
+
+// untrappable says why no purchase can be paused as the sale is sold now; the caller holds mu.
+func (s *Session) untrappable() error {
+	if s.run == nil || len(s.run.modes) == 0 {
+		return nil
+	}
+	if now := s.run.modes[len(s.run.modes)-1].Strategy; slices.Contains(withoutFailpoint(), now) {
+		return fmt.Errorf("%w: %s has no failpoint, so that none of its purchases can be paused: %s or %s the replica, or switch to another strategy",
+			errConflict, now, Kill, Pause)
+	}
+	return nil
 }
 
 // disturbed has requests that fail from now on be no evidence against the strategy of the sale.

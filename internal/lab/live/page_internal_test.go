@@ -125,6 +125,26 @@ func TestTheFocusStaysOnAButtonThatIsDrawnAgain(t *testing.T) {
 	}
 }
 
+func TestOnlyAPurchaseWithAFailpointIsOfferedToBePaused(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	h.session.hub.look(func(state *State) { state.WithoutFailpoint = withoutFailpoint() })
+	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
+	h.session.hub.publish(machines{{Name: "replica-1", Kind: "replica", Status: running}})
+	offered := func(strategy string) bool {
+		t.Helper()
+		s := publishSale(h, Selling, 1, Mode{Strategy: strategy})
+		h.session.hub.publish(Mark{At: at(0), What: "sell", Detail: s.Modes[0].Strategy})
+		b.Until(t, patience, fmt.Sprintf("document.getElementById('marks').textContent.includes(%q)", strategy))
+		b.Until(t, patience, "Boolean(document.querySelector('[data-machine=replica-1][data-action=pause]'))")
+		return browser.Evaluate[bool](t, b, "Boolean(document.querySelector('[data-machine=replica-1][data-action=trap]'))")
+	}
+	for strategy, want := range map[string]bool{"redis-stock": false, "sql-procedure": false, "mutex": true} {
+		if got := offered(strategy); got != want {
+			t.Errorf("while %s sells, a pause in mid-purchase is offered: %t, want %t", strategy, got, want)
+		}
+	}
+}
+
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub

@@ -157,9 +157,13 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	return err
 }
 
+// withoutFailpoint are the strategies that read and write in one step of a server: no purchase of theirs can be
+// held or paused between the two.
+func withoutFailpoint() []string { return []string{"redis-stock", "sql-procedure"} }
+
 // check rejects work for a sale that has no failpoint to wait at.
 func (*stage) check(s Settings) error {
-	if s.WorkMillis != 0 && slices.Contains([]string{"redis-stock", "sql-procedure"}, s.Strategy) {
+	if s.WorkMillis != 0 && slices.Contains(withoutFailpoint(), s.Strategy) {
 		return fmt.Errorf("%w: work_ms: %s has no failpoint, so that it can be 0 alone", errInput, s.Strategy)
 	}
 	return nil
@@ -176,6 +180,7 @@ func (s *stage) show(state *State) {
 	defer s.mu.Unlock()
 	state.Servers, state.Missing = s.backends.Infos(), s.backends.Missing
 	state.Servers["balancer"] = s.cluster.Balancer
+	state.WithoutFailpoint = withoutFailpoint()
 }
 
 // quit ends the replicas.

@@ -31,6 +31,8 @@ type State struct {
 	Play *Play `json:"play"`
 	// Guest tells that others run the replicas.
 	Guest bool `json:"guest,omitempty"`
+	// WithoutFailpoint are the strategies whose purchases cannot be paused between read and write.
+	WithoutFailpoint []string `json:"without_failpoint,omitempty"`
 	// Class is the address at which phones buy, where there is one.
 	Class string `json:"class,omitempty"`
 	// Apart tells that stock and answers are points of their own.

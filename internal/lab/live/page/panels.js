@@ -32,7 +32,7 @@ export class Machines {
       const can = [...(!m.why || theirs) && actions[m.status] || [], ...links[m.link] || [], ...m.can || []];
       if (m.why === 'replaced') li.append(element('p', t('why.replaced'), 'small warn'));
       if (m.link && m.link !== 'whole') li.append(element('p', t(`link.${m.link}`), 'warn small'));
-      if (m.kind === 'replica' && m.status === 'running' && (theirs || this.state.sale.phase === 'selling')) can.push('trap');
+      if (m.kind === 'replica' && m.status === 'running' && (theirs || this.trappable())) can.push('trap');
       if (m.kind === 'replica' && m.status !== 'working' && (theirs || replicas > 1)) can.push('remove');
       row.append(...can.map((what) => this.button(m.name, what)));
       li.append(row);
@@ -48,6 +48,12 @@ export class Machines {
     document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
     const again = (what) => this.box.querySelector(`[data-machine="${focused}"][data-action="${what}"]`);
     if (focused) (again(action) ?? again(undoes[action]))?.focus(); // on no other one: Enter would do it
+  }
+
+  // trappable tells that the strategy of now has a moment at which a purchase can be paused.
+  trappable() {
+    const { sale, without_failpoint: without = [] } = this.state;
+    return sale.phase === 'selling' && !without.includes(sale.modes?.at(-1)?.strategy);
   }
 
   button(name, what) {
