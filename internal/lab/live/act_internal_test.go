@@ -79,7 +79,7 @@ func TestASaleBeginsThoughAReplicaStillStopsInItsPurchase(t *testing.T) {
 
 // What does nothing to a sale is no excuse for its requests that fail.
 func TestAPurchaseWithoutAFailpointIsNotPaused(t *testing.T) {
-	g := slowGround{begun: make(chan struct{}, 1), end: make(chan struct{})}
+	g := slowGround{begun: make(chan struct{}, 3), end: make(chan struct{})}
 	close(g.end)
 	s := &Session{ctx: t.Context(), hub: newHub(), ground: g, sale: Sale{Phase: Selling}}
 	for _, name := range withoutFailpoint() {

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	"golang.org/x/time/rate"
-
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -72,8 +70,8 @@ type phone struct {
 // and does nothing else.
 type class struct {
 	mu      sync.Mutex
-	phones  map[string]*phone        // by token
-	limits  map[string]*rate.Limiter // of requests to join, by address
+	phones  map[string]*phone      // by token
+	asked   map[string][]time.Time // of the requests to join of the last minute, by address
 	changed bool
 }
 
@@ -105,17 +103,21 @@ func (c *class) join(name, from string, now time.Time) (token string, err error)
 	return token, nil
 }
 
-// admits reports whether an address may ask once more; the caller holds mu. An address that has not
-// asked for a minute is forgotten.
+// admits reports whether an address may ask once more; the caller holds mu. No minute has more requests than
+// are allowed, the first one neither. An address that has not asked for a minute is forgotten.
 func (c *class) admits(from string, now time.Time) bool {
-	if c.limits == nil {
-		c.limits = make(map[string]*rate.Limiter)
+	if c.asked == nil {
+		c.asked = make(map[string][]time.Time)
 	}
-	maps.DeleteFunc(c.limits, func(_ string, limit *rate.Limiter) bool { return limit.TokensAt(now) >= joinsAMinute })
-	if c.limits[from] == nil {
-		c.limits[from] = rate.NewLimiter(rate.Every(time.Minute/joinsAMinute), joinsAMinute)
+	for address, times := range c.asked {
+		c.asked[address] = slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
 	}
-	return c.limits[from].AllowN(now, 1)
+	maps.DeleteFunc(c.asked, func(_ string, times []time.Time) bool { return len(times) == 0 })
+	if len(c.asked[from]) >= joinsAMinute {
+		return false
+	}
+	c.asked[from] = append(c.asked[from], now)
+	return true
 }
 
 // free forgets the phones that were not seen for long; the caller holds mu.

@@ -61,6 +61,7 @@ func TestAnAddressCannotFillAClass(t *testing.T) {
 	if _, err := c.join("another", "elsewhere", now); err != nil {
 		t.Errorf("from another address: %v", err)
 	}
+	now = now.Add(time.Minute)
 	var err error
 	for i := 60; i < mostBuyers && err == nil; i++ {
 		now = now.Add(time.Second)
@@ -68,6 +69,28 @@ func TestAnAddressCannotFillAClass(t *testing.T) {
 	}
 	if !errors.Is(err, errConflict) || len(c.phones) != mostOfAddress+1 || !strings.Contains(err.Error(), "from this address") {
 		t.Errorf("with %d buyers the next one of an address is %v, want %v at %d", len(c.phones), err, errConflict, mostOfAddress+1)
+	}
+}
+
+// What is allowed of a minute is not allowed once more for the time that has passed of it.
+func TestAnAddressAsksNoMoreInItsFirstMinuteThanInAnother(t *testing.T) {
+	var c class
+	start := time.Now()
+	for minute := range 3 {
+		admitted := 0
+		for second := range 60 {
+			for range 10 {
+				if c.admits("school", start.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second)) {
+					admitted++
+				}
+			}
+		}
+		if admitted != joinsAMinute {
+			t.Errorf("in minute %d %d requests are admitted, want %d", minute+1, admitted, joinsAMinute)
+		}
+	}
+	if c.admits("elsewhere", start.Add(time.Hour)); len(c.asked) != 1 {
+		t.Errorf("%d addresses are kept, want the one that has asked in the last minute", len(c.asked))
 	}
 }
 
@@ -233,7 +256,7 @@ func TestThePhoneOfABuyerBuysAndSteersNothing(t *testing.T) {
 	if status, said := post("/buy/join", `{"name": "Bob", "token": "x"}`); status != http.StatusUnprocessableEntity || !strings.Contains(said, "token") {
 		t.Errorf("an unknown field is answered with %d %s", status, said)
 	}
-	for range 10 * joinsAMinute { // the limit grows while they are sent
+	for range 10 * joinsAMinute { // the minute may end while they are sent
 		if status, said = post("/buy/join", `{"name": ""}`); status == http.StatusTooManyRequests {
 			break
 		}
