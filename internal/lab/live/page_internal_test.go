@@ -214,6 +214,36 @@ func TestAPageThatIsLoadedAfterASwitchHasTheStrategyOfNow(t *testing.T) {
 	}
 }
 
+// Before its first sale nothing is known of the lock of a strategy.
+func TestAStrategyIsSaidToRecordNoLockWhenItHasSold(t *testing.T) {
+	b, h, _ := openPage(t, 1300)
+	hub := h.session.hub
+	hub.publish(machines{{Name: "replica-1", Kind: "replica", Status: running}})
+	publishSale(h, Selling, 1, Mode{Strategy: "naive"})
+	point := func(seconds float64, sold int) {
+		t.Helper()
+		hub.publish(Point{At: at(seconds), Seen: at(seconds), Stock: int64(1000 - sold), Seconds: 1, Answers: Answers{Sold: sold}})
+		b.Until(t, patience, fmt.Sprintf("document.getElementById('n-stock').textContent.replace(/\\D/g, '') === '%d'", 1000-sold))
+	}
+	// Two changes of the language draw the page anew at once.
+	const says = "(document.getElementById('language').click(), document.getElementById('language').click(), document.getElementById('lanes-says').textContent)"
+	point(0, 0)
+	point(0.5, 3)
+	if got := browser.Evaluate[string](t, b, says); got != "" {
+		t.Errorf("half a second after the first sale the page says %q, want nothing", got)
+	}
+	point(2, 5)
+	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('naive records no lock')")
+	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{{Strategy: "mutex"}}}})
+	point(3, 7)
+	point(5, 9)
+	hub.publish(recorded{Lanes{Until: at(5), Granted: 1}, []Lease{{ID: "1", Holder: "replica-1", Lock: "mutex", Asked: at(3), Granted: at(3)}}})
+	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('1')")
+	if got := browser.Evaluate[string](t, b, says); strings.Contains(got, "no lock") {
+		t.Errorf("beside a lease the page says %q", got)
+	}
+}
+
 func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub

@@ -382,6 +382,7 @@ const apply = {
     keep(state.points, mostPoints);
     drawNumbers();
     charts.changed();
+    if (!state.lanes.granted) lanes.changed(); // that no lock is recorded is known by what was sold
     tell();
   },
   mark(m) {

@@ -6,6 +6,7 @@ const space = 'http://www.w3.org/2000/svg';
 const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
 const wanted = 24; // leases that an automatic window has room for
 const left = 118, high = 46, foot = 22;
+const lateLeases = 1000; // milliseconds after an answer in which its lease is seen, also on a machine that is busy
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 export function svg(name, attributes, text) {
@@ -126,10 +127,9 @@ export class Lanes {
     const { state, t } = this;
     const leases = this.frozen?.leases ?? this.granted(), whole = this.frozen?.whole ?? (state.lanes.whole || 0);
     const replicas = state.guest ? [] : state.machines.filter((m) => m.kind === 'replica'); // others record nothing
-    const mode = state.guest ? undefined : state.sale.modes?.at(-1);
     const says = document.getElementById('lanes-says');
     says.textContent = leases.length > 0 || state.lanes.granted > 0 ? t('granted', state.lanes.granted || 0, state.lanes.overlaps || 0) + (whole > 0 ? ` ${t('left2')}` : '')
-      : mode ? t('noLock', mode.strategy) : '';
+      : this.lockless() ? t('noLock', state.sale.modes.at(-1).strategy) : '';
     document.getElementById('lanes').classList.toggle('two-now', state.lanes.overlaps > 0);
     const until = this.frozen?.until ?? state.lanes.until ?? 0;
     const width = Math.max(280, this.box.clientWidth), height = replicas.length * high + foot;
@@ -146,6 +146,13 @@ export class Lanes {
     this.box.replaceChildren(picture);
     if (this.chosen) this.choose(this.chosen);
     this.redrawn?.();
+  }
+
+  // lockless tells that the strategy has sold and no lease was recorded for it. A lease is seen a moment after the
+  // answer to its purchase.
+  lockless() {
+    const { guest, sale, points } = this.state, last = points.at(-1)?.at ?? 0;
+    return !guest && sale.modes?.length > 0 && points.some((p) => p.answers.sold > 0 && (sale.phase === 'ended' || p.at <= last - lateLeases));
   }
 
   hatch() {
