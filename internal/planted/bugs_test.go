@@ -847,7 +847,7 @@ func defects() []defect {
 		},
 		{
 			name: "a basket whose buyer leaves keeps its units",
-			file: "internal/service/basket.go", old: "case err != nil && !errors.Is(err, stock.ErrUnknownOutcome):", new: "case stock.IsOver(err):",
+			file: "internal/service/basket.go", old: "case !errors.Is(err, stock.ErrUnknownOutcome): // nothing", new: "case errors.Is(err, stock.ErrConfirmed): // nothing",
 			pkg: "./internal/service", test: "TestTheLinesOfABasketComeBackWhoseBuyerLeaves",
 		},
 		{
@@ -977,7 +977,7 @@ func defects() []defect {
 		},
 		{
 			name: "a copy of a basket that fails gives back what the first one holds",
-			file: "internal/service/basket.go", old: "p.Number); !outcome.Replayed {", new: "p.Number); len(numbers) > 0 {",
+			file: "internal/service/basket.go", old: "if !outcome.Replayed { // or", new: "if p.Keyed { // or",
 			pkg: "./internal/service", test: "TestACopyOfABasketThatFailsLeavesTheFirstItsLines",
 		},
 		{
@@ -2309,6 +2309,11 @@ func defects() []defect {
 			name: "the units of an abandoned basket stand in the way of its retry",
 			file: "internal/service/basket.go", old: "\t\tr.letGo(ctx, numbers)", new: "\t\tr.letGo(ctx, own)",
 			pkg: "./internal/service", test: "TestABasketThatWasAbandonedIsSoldWithItsOwnUnits",
+		},
+		{
+			name: "a basket that was rejected holds units under its old number",
+			file: "internal/service/basket.go", old: "} else if err := r.lineEnded(ctx, p.Number); err != nil {", new: "} else if err := r.lineEnded(ctx, p.Number); err != nil && !stock.IsOver(err) {",
+			pkg: "./internal/service", test: "TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber",
 		},
 		{
 			name: "a sweeper waits for another one",

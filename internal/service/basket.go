@@ -38,8 +38,8 @@ type SoldBasket struct {
 // Hold makes a reservation of a line, through the strategy of its item.
 type Hold func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error)
 
-// BasketTries bounds how often a basket is tried under one key that was rejected before.
-const BasketTries = 20
+// BasketTries bounds how often a basket is tried under one key that was rejected before: once, and twenty times again.
+const BasketTries = 21
 
 // BasketNumber is the number of a basket under its request id, which was rejected as often as it was
 // tried before.
@@ -106,10 +106,13 @@ func lineKey(number string, line int) string {
 
 // sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.
 func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
-	numbers, own := make([]string, 0, len(lines)), make([]string, 0, len(lines))
+	numbers, own := make([]string, len(lines)), make([]string, 0, len(lines))
+	for i := range lines {
+		numbers[i] = fmt.Sprintf("%s-%d-%d", number, i+1, len(lines))
+	}
 	for i, line := range lines {
 		p := stock.Purchase{
-			RequestID: lineKey(number, i), Keyed: true, Number: fmt.Sprintf("%s-%d-%d", number, i+1, len(lines)),
+			RequestID: lineKey(number, i), Keyed: true, Number: numbers[i],
 			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(), Durable: stock.InSQL, // it is confirmed next
 		}
 		outcome, err := hold(ctx, line.GoodsID, p)
@@ -120,23 +123,44 @@ func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stoc
 			r.letGo(ctx, own)
 			return SoldBasket{}, lineFault(line.GoodsID, err)
 		}
-		if numbers = append(numbers, p.Number); !outcome.Replayed { // or a copy holds it, which may be about to confirm
+		if !outcome.Replayed { // or a copy holds it, which may be about to confirm
 			own = append(own, p.Number)
+		} else if err := r.lineEnded(ctx, p.Number); err != nil { // what is held after it under this number is given back again
+			return SoldBasket{}, r.notSold(ctx, err, numbers, own)
 		}
 	}
 	confirmed, again, err := r.store.ConfirmAll(ctx, numbers)
-	switch {
-	case err == nil && !again:
+	if err != nil {
+		return SoldBasket{}, r.notSold(ctx, err, numbers, own)
+	}
+	if !again {
 		r.observer.ReservationsEnded(stock.Confirmed, len(confirmed))
+	}
+	return SoldBasket{number, confirmed, again}, nil
+}
+
+// lineEnded is why a line that was held before cannot be confirmed with its basket any more, as repo.Store.ConfirmAll
+// says it, or nil.
+func (r *Reservations) lineEnded(ctx context.Context, number string) error {
+	line, err := r.store.Reservation(ctx, number)
+	if err == nil && line.State != stock.Held && line.PaymentReference != number {
+		err = line.NotHeld()
+	}
+	return err
+}
+
+// notSold gives the lines of a basket back that is not confirmed, and returns why it is not.
+func (r *Reservations) notSold(ctx context.Context, err error, numbers, own []string) error {
+	switch {
 	case stock.IsOver(err): // for every copy: under the next number all lines are held anew
 		r.letGo(ctx, numbers)
-	case err != nil && !errors.Is(err, stock.ErrUnknownOutcome): // nothing was written
+	case !errors.Is(err, stock.ErrUnknownOutcome): // nothing was written
 		r.letGo(ctx, own)
 	}
 	if errors.Is(err, stock.ErrConfirmed) {
 		err = fmt.Errorf("%w: a line of its basket was confirmed alone", stock.ErrKeyReused)
 	}
-	return SoldBasket{number, confirmed, again}, err
+	return err
 }
 
 // lineFault names the item of an error. A key is that of the whole basket.

@@ -525,3 +525,36 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 	}
 	s.leaves(t, map[int64]int64{1: 0, 2: 0})
 }
+
+// Sent again under its key, a basket that was rejected holds each unit under the number alone that it can be sold
+// under: what is given back first, another buyer may take meanwhile. It may be sent so twenty times.
+//
+//contract:api.order One that was rejected
+func TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	s.create(t, 1, 1)
+	s.create(t, 2, 0)
+	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
+	for range 1 + 19 {
+		if _, err := all[0].Sell(t.Context(), b, hold); !errors.Is(err, stock.ErrInsufficientStock) {
+			t.Fatalf("without a unit of item 2 it is answered with %v, want %v", err, stock.ErrInsufficientStock)
+		}
+	}
+	if _, err := s.inventory.Restock(t.Context(), 2, 1, "more"); err != nil {
+		t.Fatal(err)
+	}
+	var held []string
+	sold, err := all[0].Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := hold(ctx, goodsID, p)
+		if err == nil && !outcome.Replayed {
+			held = append(held, p.Number)
+		}
+		return outcome, err
+	})
+	if err != nil || len(held) != 2 || !strings.HasPrefix(held[0], sold.Number) || !strings.HasPrefix(held[1], sold.Number) {
+		t.Errorf("sold as %s (%v), it has held %q, want the two lines of that number", sold.Number, err, held)
+	}
+	s.leaves(t, map[int64]int64{1: 0, 2: 0})
+}
