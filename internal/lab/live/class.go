@@ -104,7 +104,7 @@ func (c *class) join(name, from string, now time.Time) (token string, err error)
 }
 
 // admits reports whether an address may ask once more; the caller holds mu. No minute has more requests than
-// are allowed, the first one neither. An address that has not asked for a minute is forgotten.
+// are allowed, not even the first. An address that has not asked for a minute is forgotten.
 func (c *class) admits(from string, now time.Time) bool {
 	if c.asked == nil {
 		c.asked = make(map[string][]time.Time)
