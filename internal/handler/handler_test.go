@@ -420,6 +420,17 @@ func TestReadingAnItem(t *testing.T) {
 	}
 }
 
+// An item has one path, which may be escaped.
+func TestAnItemHasOnePath(t *testing.T) {
+	a := serveSQLite(t)
+	for path, wanted := range map[string]int{"/goods/1": 200, "/goods/%31": 200, "/goods/01": 400, "/goods/+1": 400, "/goods/%2B1": 400, "/goods/01/audit": 400} {
+		got := a.get(t, path)
+		if got.status != wanted || wanted == 400 && !strings.Contains(got.text, "without a sign or leading zeros") {
+			t.Errorf("%s is answered with %d %s, want %d", path, got.status, got.text, wanted)
+		}
+	}
+}
+
 //contract:api.responses MethodNotAllowed:
 func TestAnotherMethodIsRejected(t *testing.T) {
 	a := serveSQLite(t)

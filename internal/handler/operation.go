@@ -35,14 +35,14 @@ func (o Options) ok(op operation) gin.HandlerFunc {
 	return within(o.Timeout, o.serve(http.StatusOK, op))
 }
 
-// ofItem reads the id of an operation's path.
+// ofItem reads the id of an operation's path. One item has one path, which a cache or a balancer may go by.
 func ofItem(op func(*gin.Context, int64) (any, error)) operation {
 	return func(c *gin.Context) (any, error) {
 		text := c.Param("id")
 		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || id < 1 {
+		if err != nil || id < 1 || strconv.FormatInt(id, 10) != text {
 			return nil, invalid(fieldError{"goods_id", "must be a whole number from 1 to " +
-				strconv.FormatInt(math.MaxInt64, 10) + ", not " + quote(value{text: text})})
+				strconv.FormatInt(math.MaxInt64, 10) + " without a sign or leading zeros, not " + quote(value{text: text})})
 		}
 		return op(c, id)
 	}
