@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
 		}
 	}
-	if err := s.checkAlone(); err != nil {
+	if err := cmp.Or(s.checkAlone(), s.checkOnly(o.Only)); err != nil {
 		return o, cli.UsageError{Err: err}
 	}
 	switch {
@@ -137,6 +138,21 @@ func (s *suiteFlags) checkMeaning() error {
 		return errors.New("--only has no meaning with --ledger, nor with --growth and --chart, which draws all of it")
 	}
 	return nil
+}
+
+// checkOnly rejects a name that leaves nothing to measure but the limits.
+func (s *suiteFlags) checkOnly(only *regexp.Regexp) error {
+	known := bench.SuiteStrategies()
+	switch {
+	case s.items != 0:
+		known = bench.ItemsStrategies()
+	case s.growth:
+		known = bench.GrowthStrategies()
+	}
+	if only == nil || slices.ContainsFunc(known, only.MatchString) {
+		return nil
+	}
+	return fmt.Errorf("--only: %q matches none of the strategies that are measured: %s", only, strings.Join(known, ", "))
 }
 
 func (s *suiteFlags) run(cmd *cobra.Command) error {

@@ -27,10 +27,15 @@ func RunItems(ctx context.Context, o Options, items int) (*Result, error) {
 	})
 }
 
+// severalItems are those whose sale of many items is measured.
+func severalItems() []Setting {
+	return []Setting{{Strategy: conditional}, {Strategy: conditional, Group: true}, {Strategy: forUpdate, Group: true}, {Strategy: inRedis}}
+}
+
 // ofItems compares many items with one for each strategy that writes several in one transaction,
 // and with sql-conditional alone, which does not.
 func (s *stage) ofItems(items int) (suite Suite) {
-	for _, how := range []Setting{{Strategy: conditional}, {Strategy: conditional, Group: true}, {Strategy: forUpdate, Group: true}, {Strategy: inRedis}} {
+	for _, how := range severalItems() {
 		if only := s.options.Only; only != nil && !only.MatchString(how.Strategy) {
 			continue
 		}

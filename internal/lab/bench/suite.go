@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 // Options say how long to measure, and on what.
@@ -24,6 +26,32 @@ type Options struct {
 	// Only names the strategies that are measured; nil: every safe one.
 	Only     *regexp.Regexp
 	Progress Progress
+}
+
+// SuiteStrategies are those that Run measures where their servers are there.
+func SuiteStrategies() (names []string) {
+	for _, entry := range strategy.Registry() {
+		if entry.Guarantees.ExclusiveAcrossReplicas {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
+}
+
+// ItemsStrategies are those that RunItems measures.
+func ItemsStrategies() (names []string) {
+	for _, how := range severalItems() {
+		names = append(names, how.Strategy)
+	}
+	return slices.Compact(names)
+}
+
+// GrowthStrategies are those that RunGrowth measures.
+func GrowthStrategies() (names []string) {
+	for _, g := range grown() {
+		names = append(names, g.Strategy)
+	}
+	return names
 }
 
 func (o Options) crowds() []int {
