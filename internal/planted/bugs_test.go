@@ -1112,7 +1112,7 @@ func defects() []defect {
 		},
 		{
 			name: "a sweeper ends reservations without their ledger rows",
-			file: "internal/repo/reservation.go", old: "return tx.giveBack(ctx, steps)", new: "_, err = tx.write(ctx, \"give units back\", addStock, units[1], 1)\n\t\treturn err",
+			file: "internal/repo/reservation.go", old: "return tx.giveBack(ctx, steps, waits)", new: "_, err = tx.write(ctx, \"give units back\", addStock, units[1], 1)\n\t\treturn err",
 			pkg: "./internal/repo", test: "TestASweeperThatIsKilledLosesAndDoublesNothing/mariadb", needs: "mariadb",
 		},
 		{
@@ -2314,6 +2314,16 @@ func defects() []defect {
 			name: "a basket that was rejected holds units under its old number",
 			file: "internal/service/basket.go", old: "} else if err := r.lineEnded(ctx, p.Number); err != nil {", new: "} else if err := r.lineEnded(ctx, p.Number); err != nil && !stock.IsOver(err) {",
 			pkg: "./internal/service", test: "TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber",
+		},
+		{
+			name: "the reservations of others wait for the row of an item that is locked",
+			file: "internal/repo/reservation.go", old: "err := one(id, false)", new: "err := one(id, true)",
+			pkg: "./internal/repo", test: "TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor/mariadb", needs: "mariadb",
+		},
+		{
+			name: "the row of an item that is locked is never waited for",
+			file: "internal/repo/reservation.go", old: "len(locked))], true)", new: "len(locked))], false)",
+			pkg: "./internal/repo", test: "TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor/mariadb", needs: "mariadb",
 		},
 		{
 			name: "a sweeper waits for another one",

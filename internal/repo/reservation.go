@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -131,7 +132,7 @@ func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation
 		if err := tx.stepIfHeld(ctx, r, setReleased, number); err != nil {
 			return err
 		}
-		return tx.giveBack(ctx, s.stepsOf(stock.Release, r.Reservation))
+		return tx.giveBack(ctx, s.stepsOf(stock.Release, r.Reservation), true)
 	})
 }
 
@@ -203,8 +204,9 @@ func (s *Store) whileRowsChange(ctx context.Context, do func(*Tx) error) (err er
 }
 
 // giveBack appends rows that give units back, counts these out of their buyers, and adds them to
-// the rows of the items. An item that was deleted gets none.
-func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
+// the rows of the items. An item that was deleted gets none. It waits for the row of one item alone that is locked,
+// where it may, and for none of several: meanwhile it would keep the sales of the others waiting.
+func (t *Tx) giveBack(ctx context.Context, rows []stock.Order, waits bool) error {
 	units, limits := unitsOf(rows), make(map[int64]int64)
 	for _, id := range slices.Sorted(maps.Keys(units)) {
 		goods, err := t.Goods(ctx, id)
@@ -224,8 +226,10 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(units))
-	if err := t.lockTogether(ctx, ids); err != nil {
-		return err
+	if !waits || len(ids) > 1 {
+		if err := t.lockFree(ctx, ids); err != nil {
+			return err
+		}
 	}
 	for _, id := range ids {
 		written, err := t.write(ctx, "give units back", addUnderLimit, units[id], id, limits[id])
@@ -239,10 +243,9 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
 	return nil
 }
 
-// lockTogether locks the rows of several items, and waits for none: meanwhile it would keep the sales of the
-// others waiting. stock.ErrBusy: one is locked, or was deleted.
-func (t *Tx) lockTogether(ctx context.Context, ids []int64) error {
-	if len(ids) < 2 {
+// lockFree locks the rows of items, and waits for none. stock.ErrBusy: one is locked, or was deleted.
+func (t *Tx) lockFree(ctx context.Context, ids []int64) error {
+	if len(ids) == 0 {
 		return nil
 	}
 	free, err := t.FreeGoods(ctx, ids)
@@ -279,24 +282,37 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
-// the longest, and returns what each item has got back. Where the row of one of several items is
-// locked, it ends up to most of every item, each by itself, but for those that are locked for too
-// long. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
+// the longest, and returns what each item has got back. Where the row of an item is locked, it ends up to most of
+// every item, each by itself, and then waits for one of those that are locked: the others have their turn in a later
+// round. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
-	ended, units, err = s.expire(ctx, most, "")
+	ended, units, err = s.expire(ctx, most, false, "")
 	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
 		return ended, units, err
 	}
 	items, failed := s.overdueItems(ctx)
 	ended, units = 0, make(map[int64]int64, len(items))
-	for _, id := range items {
-		n, back, err := s.expire(ctx, most, ofOverdueItem, id)
-		if err != nil {
-			failed = err
-			continue
+	var locked []int64
+	one := func(id int64, waits bool) error {
+		n, back, err := s.expire(ctx, most, waits, ofOverdueItem, id)
+		if err == nil {
+			ended += n
+			maps.Copy(units, back)
 		}
-		ended += n
-		maps.Copy(units, back)
+		return err
+	}
+	for _, id := range items {
+		err := one(id, false)
+		if errors.Is(err, stock.ErrBusy) {
+			locked = append(locked, id)
+		} else if err != nil {
+			failed = err
+		}
+	}
+	if len(locked) > 0 { // a row in demand is never free: it must be waited for
+		if err := one(locked[rand.IntN(len(locked))], true); err != nil {
+			failed = err
+		}
 	}
 	if ended > 0 { // those of the others end in the next round
 		failed = nil
@@ -310,8 +326,9 @@ func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
 	return ids, s.fault(ctx, "read items of expired reservations", err)
 }
 
-// expire is Expire in one transaction, of the reservations that a condition selects.
-func (s *Store) expire(ctx context.Context, most int, condition string, args ...any) (ended int, units map[int64]int64, err error) {
+// expire is Expire in one transaction, of the reservations that a condition selects. stock.ErrBusy: the row of an item
+// is locked, and was not waited for, or for too long.
+func (s *Store) expire(ctx context.Context, most int, waits bool, condition string, args ...any) (ended int, units map[int64]int64, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		var over []stock.Reservation
 		units = nil // those of a try before
@@ -333,7 +350,7 @@ func (s *Store) expire(ctx context.Context, most int, condition string, args ...
 		}
 		steps := s.stepsOf(stock.Expiry, over...)
 		units = unitsOf(steps)
-		return tx.giveBack(ctx, steps)
+		return tx.giveBack(ctx, steps, waits)
 	})
 	return ended, units, err
 }

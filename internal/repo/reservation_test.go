@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -562,6 +563,52 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 		}
 		if ended := expireAll(t, s); ended != 3 {
 			t.Errorf("%d are ended afterwards, want the three of item 1", ended)
+		}
+		wantSums(t, s, 10, 0, 0, 0)
+	})
+}
+
+// The row of the item is locked whose reservations are over for the longest: those of others do not wait as long as
+// that row may be waited for. It is waited for afterwards.
+//
+//contract:service.Reservations Units of a reservation
+func TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		locking := labtest.Open(t, d, "locking")
+		s, err := repo.Open(t.Context(), backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 9 * time.Second, ConnectTimeout: time.Second,
+		}, repo.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+		create(t, locking, 1, 10)
+		over(t, s, hold(t, s, 1, 1, ""))
+		for id := int64(2); id < 4; id++ {
+			if err := s.CreateGoods(t.Context(), id, 10, fmt.Sprint("item ", id)); err != nil {
+				t.Fatal(err)
+			}
+			over(t, s, hold(t, s, id, 1, ""))
+		}
+		ended, failed := 0, make(chan error, 1)
+		err = locking.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			go func() {
+				var err error
+				ended, _, err = s.Expire(t.Context(), 10)
+				failed <- err
+			}()
+			labtest.AwaitRowWait(t, d, "UPDATE tb_goods_stock%", failed)
+			left, err := locking.Reservations(t.Context())
+			if left.Overdue != 1 {
+				t.Errorf("when item 1 is waited for %d reservations are over and not ended, want its own alone", left.Overdue)
+			}
+			return err
+		})
+		if err := errors.Join(err, <-failed); err != nil || ended != 3 {
+			t.Errorf("%d are ended (%v), want all three once item 1 is free", ended, err)
 		}
 		wantSums(t, s, 10, 0, 0, 0)
 	})

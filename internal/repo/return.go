@@ -48,7 +48,7 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 		if left == 0 || back.Quantity > left {
 			return fmt.Errorf("%w: %d of %d are left", stock.ErrReturned, left, order.Quantity)
 		}
-		return tx.giveBack(ctx, []stock.Order{back})
+		return tx.giveBack(ctx, []stock.Order{back}, true)
 	})
 	return back, err
 }
