@@ -113,9 +113,17 @@ func askEtcd(ctx context.Context, b *servers.Backends) (said string, err error) 
 
 // etcdSyncs is how often an etcd has synced its log, as it counts it.
 func etcdSyncs(ctx context.Context, endpoint string) (string, error) {
+	return metric(ctx, endpoint, "", "etcd_disk_wal_fsync_duration_seconds_count")
+}
+
+// metric is one of the figures that a server has for Prometheus. Where there is a token, it is sent.
+func metric(ctx context.Context, endpoint, token, name string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/metrics", http.NoBody)
 	if err != nil {
 		return "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -127,9 +135,9 @@ func etcdSyncs(ctx context.Context, endpoint string) (string, error) {
 		return "", err
 	}
 	for line := range strings.Lines(string(metrics)) {
-		if n, ok := strings.CutPrefix(line, "etcd_disk_wal_fsync_duration_seconds_count "); ok {
+		if n, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(n), nil
 		}
 	}
-	return "", errors.New("its metrics do not count syncs")
+	return "", fmt.Errorf("the metrics of %s have no %s", endpoint, name)
 }

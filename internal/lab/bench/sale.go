@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
@@ -24,6 +25,8 @@ const (
 	requestLimit = 30 * time.Second
 	// settleWithin bounds the wait until the ledger has every sale.
 	settleWithin = 5 * time.Second
+	// auditsEach is the time for the audit of each item, beside that wait.
+	auditsEach = 10 * time.Millisecond
 )
 
 // sales are the subjects of every strategy, alone and grouped. What is compared is
@@ -132,10 +135,36 @@ func (s *stage) sellFrom(ctx context.Context, each time.Duration, how Setting, o
 		return Sample{}, context.Cause(ctx)
 	}
 	of.add(result)
-	err = s.settle(ctx, of, result)
+	after, err := s.auditAfter(ctx, how, s.used, func() error { return s.settle(ctx, of, result) })
 	sample := sampleOf(result)
-	sample.Costs = costs(before, s.used(), result.Sold) // with what is written after the answer
+	sample.Costs = costs(before, after, result.Sold)
 	return sample, err
+}
+
+// auditAfter audits a sale, and returns the processor time of all that was written for it, also after the answers.
+// The audits of many items take as much as their sale and are left out, where that of one cannot be seen.
+func (s *stage) auditAfter(ctx context.Context, how Setting, used func() map[string]servers.Processor, audit func() error) (after map[string]servers.Processor, err error) {
+	if how.Items == 0 {
+		err = audit()
+		return used(), err
+	}
+	if how.Strategy == inRedis {
+		if err := settled(ctx, settleWithin, func() (wrong, err error) { return s.pending(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	after = used()
+	return after, audit()
+}
+
+// pending says how many orders of all items the ledger does not have yet; wrong is nil where it has every one.
+func (s *stage) pending(ctx context.Context) (wrong, err error) {
+	c := s.served.Client()
+	n, err := metric(ctx, c.AdminURL, c.Token, "stockd_redis_stock_pending_orders")
+	if err == nil && n != "0" {
+		wrong = fmt.Errorf("%s orders are pending in the ledger", n)
+	}
+	return wrong, err
 }
 
 // lasting gives a large crowd twice the time: at first it makes its connections.
@@ -167,12 +196,15 @@ func (s *stage) settle(ctx context.Context, of *shelf, result *load.Result) erro
 	if result.Rejected > 0 || result.Duplicates > 0 {
 		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Rejected, result.Duplicates)
 	}
-	return settled(ctx, func() (wrong, err error) { return s.compare(ctx, of) })
+	return settled(ctx, settlesWithin(len(of.goods)), func() (wrong, err error) { return s.compare(ctx, of) })
 }
 
+// settlesWithin bounds the wait for the ledger of so many items, with the time that their audits take.
+func settlesWithin(items int) time.Duration { return settleWithin + time.Duration(items)*auditsEach }
+
 // settled waits until a comparison finds nothing wrong.
-func settled(ctx context.Context, compare func() (wrong, err error)) error {
-	for end := time.Now().Add(settleWithin); ; {
+func settled(ctx context.Context, within time.Duration, compare func() (wrong, err error)) error {
+	for end := time.Now().Add(within); ; {
 		wrong, err := compare()
 		if err != nil {
 			return err
@@ -180,7 +212,7 @@ func settled(ctx context.Context, compare func() (wrong, err error)) error {
 		late := time.Now().After(end)
 		switch {
 		case wrong == nil && late:
-			return fmt.Errorf("the ledger had every sale only %s after the last one", (time.Since(end) + settleWithin).Round(time.Millisecond))
+			return fmt.Errorf("the ledger had every sale only %s after the last one", (time.Since(end) + within).Round(time.Millisecond))
 		case wrong == nil, late:
 			return wrong
 		}

@@ -400,7 +400,7 @@ func TestASaleIsWorthNothingUntilItsLedgerHasIt(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, say := time.Now(), ""
-			err := settled(t.Context(), func() (wrong, err error) {
+			err := settled(t.Context(), settleWithin, func() (wrong, err error) {
 				if time.Since(began) < c.right {
 					return contradiction, c.err
 				}
@@ -414,6 +414,49 @@ func TestASaleIsWorthNothingUntilItsLedgerHasIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is written after the answers belongs to a sale, and the audits of many items do not.
+func TestTheAuditsOfManyItemsAreNoCostOfTheirSale(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  Setting
+		want string
+	}{
+		"one item":                         {Setting{Strategy: inRedis}, "audits used"},
+		"many items":                       {Setting{Strategy: conditional, Group: true, Items: 10}, "used audits"},
+		"many, which the ledger has later": {Setting{Strategy: inRedis, Items: 10}, "2 pending, 1 pending, 0 pending, used audits"},
+	} {
+		var steps strings.Builder
+		left := 3
+		s := before(t, func(w http.ResponseWriter, _ *http.Request) {
+			left--
+			fmt.Fprintf(&steps, "%d pending, ", left)
+			fmt.Fprintf(w, "# TYPE stockd_redis_stock_pending_orders gauge\nstockd_redis_stock_pending_orders %d\n", left) //nolint:errcheck // the test notices
+		})
+		after, err := s.auditAfter(t.Context(), c.how, func() map[string]servers.Processor {
+			steps.WriteString("used ")
+			return map[string]servers.Processor{"stockd": {}}
+		}, func() error {
+			steps.WriteString("audits ")
+			return nil
+		})
+		if got := strings.TrimSpace(steps.String()); err != nil || got != c.want || len(after) != 1 {
+			t.Errorf("%s: %q with %v, %v; want %q", name, got, after, err, c.want)
+		}
+	}
+}
+
+// Ten thousand items are audited for longer than the ledger of one may take.
+func TestTheAuditsOfManyItemsAreNoDelayOfTheirLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		audits := func() (wrong, err error) {
+			time.Sleep(MostItems * 2 * time.Millisecond)
+			return nil, nil
+		}
+		if err := settled(t.Context(), settlesWithin(MostItems), audits); err != nil {
+			t.Errorf("the audits of %d items end with %v", MostItems, err)
+		}
+	})
 }
 
 func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
