@@ -116,6 +116,7 @@ func requests() map[string]string {
 		"/orders/{id}/return unknown-order":   "/orders/404404/return",
 		"/orders/{id}/return order-returned":  "/orders/3/return?quantity=1000",
 		"/orders/{id}/return invalid-request": "/orders/3/return?quantity=0",
+		"/orders/{id}/return stock-limit":     "/orders/" + numberOf(7) + "/return",
 
 		"/reservations unknown-strategy":                   "/reservations?goods_id=1&strategy=hope",
 		"/reservations strategy-refused":                   "/reservations?goods_id=1&strategy=" + rejectedHere,

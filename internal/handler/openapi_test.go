@@ -50,6 +50,10 @@ func serveAll(t *testing.T) api {
 	if got := a.order(t, "lines=1:2", "", "Idempotency-Key", usedKey); got.status != http.StatusCreated {
 		t.Fatalf("a basket is answered with %d %s", got.status, got.text)
 	}
+	a.asAdmin(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id": 3998, "stock": %d}`, int64(stock.MaxStock)), http.StatusCreated)
+	a.reserveAs(t, 7, 3998, time.Hour)
+	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(7)+"/confirm", `{"payment_reference": "pay-7"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/3998/restock", `{"quantity": 1}`, http.StatusOK)
 	return a
 }
 
@@ -65,20 +69,26 @@ func (a api) reserveAll(t *testing.T) {
 		if n == 6 {
 			ttl = time.Microsecond
 		}
-		batch := []stock.Purchase{{RequestID: fmt.Sprint("reserve-", n), Quantity: 1, TTL: ttl, Number: numberOf(n)}}
-		err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
-			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: batch}); err != nil {
-				return err
-			}
-			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a.reserveAs(t, n, 1, ttl)
 	}
 	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(4)+"/confirm", `{"payment_reference": "pay-4"}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(5)+"/release", "", http.StatusOK)
+}
+
+// reserveAs holds a unit of an item under a number of serveAll.
+func (a api) reserveAs(t *testing.T, n int, goodsID int64, ttl time.Duration) {
+	t.Helper()
+	batch := []stock.Purchase{{RequestID: fmt.Sprint("reserve-", n), Quantity: 1, TTL: ttl, Number: numberOf(n)}}
+	err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: goodsID, Batch: batch}); err != nil {
+			return err
+		}
+		_, _, err := tx.SubtractIfEnough(t.Context(), goodsID, 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The description is served as it is embedded, to the clients of each API.

@@ -2326,6 +2326,11 @@ func defects() []defect {
 			pkg: "./internal/repo", test: "TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor/mariadb", needs: "mariadb",
 		},
 		{
+			name: "a return lifts an item above its limit",
+			file: "internal/repo/return.go", old: "\t\treturn tx.requireRoomFor(ctx, back)\n", new: "\t\treturn nil\n",
+			pkg: "./internal/repo", test: "TestAReturnDoesNotLiftAnItemAboveItsLimit/sqlite",
+		},
+		{
 			name: "a sweeper waits for another one",
 			file: "internal/repo/reservation.go", old: "oldestFirst + s.dialect.skipLocked", new: "oldestFirst + s.dialect.forUpdate",
 			pkg: "./internal/repo", test: "TestASweeperThatHasStoppedKeepsNoOthersFromExpiring/mariadb", needs: "mariadb",

@@ -106,11 +106,19 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 		if err := tx.appendRestock(ctx, goodsID, units, left, requestID); err != nil {
 			return err
 		}
-		if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {
-			return fmt.Errorf("item %d has %d units and would have more than %d: %w", goodsID, all, int64(stock.MaxStock), stock.ErrStockLimit)
+		if err := requireRoom(goods, units); err != nil {
+			return err
 		}
 		_, err = tx.write(ctx, "add stock", addStock, units, goodsID)
 		return err
 	})
 	return left, err
+}
+
+// requireRoom rejects units with which an item would have too many, in its row and in allocations.
+func requireRoom(goods stock.Goods, units int64) error {
+	if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {
+		return fmt.Errorf("item %d has %d units and would have more than %d: %w", goods.ID, all, int64(stock.MaxStock), stock.ErrStockLimit)
+	}
+	return nil
 }

@@ -448,6 +448,39 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 	})
 }
 
+// Units that come back count for the limit of the stock with those that are allocated, as restocks do. They can come back
+// once there is room.
+//
+//contract:repo.Store The stock of an item
+func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("sql-conditional")
+		create(t, s, 1, stock.MaxStock)
+		number := hold(t, s, 1, 5, "")
+		confirmed, err := s.Confirm(t.Context(), &repo.Payment{Number: number, Reference: "paid"})
+		if err != nil || len(confirmed) != 1 {
+			t.Fatal(confirmed, err)
+		}
+		if _, err := s.Restock(t.Context(), 1, 3, "more"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, units := range []int64{0, 3, 5} { // 0: all
+			if _, err := s.Return(t.Context(), number, units, stock.ReturnKey(fmt.Sprint("above ", units))); !errors.Is(err, stock.ErrStockLimit) {
+				t.Errorf("a return of %d beyond the limit: %v, want %v", units, err, stock.ErrStockLimit)
+			}
+		}
+		if back, err := s.Return(t.Context(), number, 2, stock.ReturnKey("up to it")); err != nil || back.Quantity != 2 {
+			t.Errorf("a return up to the limit: %+v, %v", back, err)
+		}
+		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
+			t.Errorf("the item has %d units (%v), want %d", goods.Stock, err, int64(stock.MaxStock))
+		}
+	})
+}
+
 func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

@@ -22,8 +22,8 @@ const (
 
 // Return gives units of an order back, all that are left of it where units is 0, and returns
 // the ledger's row of that. stock.ErrUnknownOrder: the ledger has no such order.
-// stock.ErrReturned: fewer are left. stock.ErrDuplicateRequest: the request id is in the
-// ledger. In each case nothing was written.
+// stock.ErrReturned: fewer are left. stock.ErrStockLimit: the item would have more than stock.MaxStock.
+// stock.ErrDuplicateRequest: the request id is in the ledger. In each case nothing was written.
 func (s *Store) Return(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
 	order, ok, err := s.findOrder(ctx, number)
 	if err != nil {
@@ -48,9 +48,26 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 		if left == 0 || back.Quantity > left {
 			return fmt.Errorf("%w: %d of %d are left", stock.ErrReturned, left, order.Quantity)
 		}
-		return tx.giveBack(ctx, []stock.Order{back}, true)
+		if err := tx.giveBack(ctx, []stock.Order{back}, true); err != nil {
+			return err
+		}
+		return tx.requireRoomFor(ctx, back)
 	})
 	return back, err
+}
+
+// requireRoomFor rejects units that have been added to the row, which is locked, and are too many. Those of an item that
+// was deleted were not added.
+func (t *Tx) requireRoomFor(ctx context.Context, back stock.Order) error {
+	goods, err := t.Goods(ctx, back.GoodsID)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	goods.Stock -= back.Quantity
+	return requireRoom(goods, back.Quantity)
 }
 
 // lockUnreturned is how many units of an order have not come back; no others come back until

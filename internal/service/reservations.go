@@ -131,6 +131,7 @@ func (r *Reservations) Extend(ctx context.Context, number string, ttl time.Durat
 // Return gives units of an order back after the sale, all that are left of it where units is
 // 0. A key that gave units of the same order back before gives none, and again is set.
 // stock.ErrUnknownOrder: there is none. stock.ErrReturned: fewer are left.
+// stock.ErrStockLimit: the item would have more than stock.MaxStock.
 // stock.ErrKeyReused: the key stands for something else. stock.ErrBusy: the ledger does not
 // have the order yet.
 func (r *Reservations) Return(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {

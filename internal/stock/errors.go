@@ -38,7 +38,7 @@ var (
 	ErrReturned = errors.New("more units than are left of the order")
 	// ErrGoodsExist: an item with this id exists.
 	ErrGoodsExist = errors.New("exists already")
-	// ErrStockLimit rejects a restock beyond MaxStock, and a purchase through a strategy that
+	// ErrStockLimit rejects a restock and a return beyond MaxStock, and a purchase through a strategy that
 	// cannot hold as much stock.
 	ErrStockLimit = errors.New("stock limit exceeded")
 	// ErrKeyReused rejects a request id that was used for other content.

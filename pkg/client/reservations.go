@@ -98,7 +98,7 @@ func (r *returned) id() string { return r.OrderID }
 
 // Return gives units of an order back, all that are left of it where units is 0, on the admin
 // API, and returns how many. Under a requestID it happens once; if it is empty, one is generated.
-// ErrUnknownOrder, ErrOrderReturned: nothing came back.
+// ErrUnknownOrder, ErrOrderReturned, ErrStockLimit: nothing came back.
 func (c Client) Return(ctx context.Context, orderID string, units int64, requestID string) (came int64, err error) {
 	var back returned
 	body := make(map[string]int64)
