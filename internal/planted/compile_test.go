@@ -1,23 +1,19 @@
 package planted
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/stockd/stockd/tools/compiled"
 )
 
 // A bug that does not compile turns no test red, and make prove would find that out hours
@@ -65,40 +61,18 @@ func bugsOfGo() map[string][]breach {
 	return bugs
 }
 
-// listed is what go list knows of a package.
-type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles, IgnoredGoFiles []string
-	Module                  *struct {
-		Main      bool
-		GoVersion string
-	}
-}
-
 // listPackages are the packages in these folders of the module and all that they import, compiled.
-func listPackages(t *testing.T, folders []string) (list []listed) {
+func listPackages(t *testing.T, folders []string) []compiled.Package {
 	t.Helper()
 	patterns := make([]string, len(folders))
 	for i, folder := range folders {
 		patterns[i] = "./" + filepath.ToSlash(folder)
 	}
-	args := slices.Concat([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,IgnoredGoFiles,Module"}, patterns)
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = root
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	list, err := compiled.List(t.Context(), root, patterns...)
 	if err != nil {
-		t.Fatalf("list the packages: %v\n%s", err, &stderr)
+		t.Fatal(err)
 	}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		if err := d.Decode(&p); errors.Is(err, io.EOF) { //nolint:musttag // the names are those of go list
-			return list
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, p)
+	for _, p := range list {
 		if p.Module == nil || !p.Module.Main {
 			continue
 		}
@@ -108,6 +82,7 @@ func listPackages(t *testing.T, folders []string) (list []listed) {
 			}
 		}
 	}
+	return list
 }
 
 // folderOf is where a package is below the root of the module.
@@ -131,22 +106,13 @@ type typeCheck struct {
 	parsed  map[string]*ast.File // files without a bug
 }
 
-func newTypeCheck(list []listed) *typeCheck {
-	exports := make(map[string]string)
-	for _, p := range list {
-		exports[p.ImportPath] = p.Export
-	}
+func newTypeCheck(list []compiled.Package) *typeCheck {
 	fset := token.NewFileSet()
-	return &typeCheck{fset: fset, parsed: make(map[string]*ast.File), imports: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		if exports[path] == "" {
-			return nil, fmt.Errorf("%s is not compiled", path)
-		}
-		return os.Open(exports[path])
-	})}
+	return &typeCheck{fset: fset, parsed: make(map[string]*ast.File), imports: compiled.Importer(fset, list)}
 }
 
 // withBug is what the compiler says of a package in which one file has another content.
-func (c *typeCheck) withBug(p listed, name, content string) error {
+func (c *typeCheck) withBug(p compiled.Package, name, content string) error {
 	files := make([]*ast.File, 0, len(p.GoFiles))
 	for _, other := range p.GoFiles {
 		var file *ast.File

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/stockd/stockd/tools/compiled"
 )
 
 // Variables of the environment of a test binary with mutants.
@@ -55,18 +53,13 @@ func mutant__(n int) bool {
 }
 `
 
-// listed is what go list knows of a package.
-type listed struct {
-	ImportPath, Name, Dir, Export string
-	GoFiles                       []string
-}
-
 // build makes the test binary of a package with all its mutants in it.
 func build(ctx context.Context, folder, work string) (binary string, mutants []mutant, err error) {
-	target, exports, err := list(ctx, folder)
+	list, err := compiled.List(ctx, ".", "./"+folder)
 	if err != nil {
 		return "", nil, err
 	}
+	target := list[len(list)-1] // after what it imports
 	fset := token.NewFileSet()
 	files, sources := make([]*ast.File, len(target.GoFiles)), make([][]byte, len(target.GoFiles))
 	for i, name := range target.GoFiles {
@@ -79,7 +72,7 @@ func build(ctx context.Context, folder, work string) (binary string, mutants []m
 		}
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	check := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	check := types.Config{Importer: compiled.Importer(fset, list)}
 	pkg, err := check.Check(target.ImportPath, fset, files, info)
 	if err != nil {
 		return "", nil, fmt.Errorf("check %s: %w", folder, err)
@@ -113,23 +106,4 @@ func build(ctx context.Context, folder, work string) (binary string, mutants []m
 		return "", nil, fmt.Errorf("build %s with its mutants: %w\n%s", folder, err, out)
 	}
 	return binary, mutants, nil
-}
-
-// list describes a package, and where the compiled ones are that it imports.
-func list(ctx context.Context, folder string) (target listed, exports map[string]string, err error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles", "./"+folder).Output()
-	if err != nil {
-		return target, nil, fmt.Errorf("list %s: %w", folder, err)
-	}
-	exports = map[string]string{}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		if err := d.Decode(&p); errors.Is(err, io.EOF) { //nolint:musttag // the names are those of go list
-			return target, exports, nil
-		} else if err != nil {
-			return target, nil, fmt.Errorf("read go list: %w", err)
-		}
-		exports[p.ImportPath] = p.Export
-		target = p // the package itself comes last
-	}
 }

@@ -380,7 +380,7 @@ func (s *Session) untrappable() error {
 		return nil
 	}
 	if now := s.run.modes[len(s.run.modes)-1].Strategy; slices.Contains(withoutFailpoint(), now) {
-		return fmt.Errorf("%w: %s has no failpoint, so that none of its purchases can be paused: %s or %s the replica, or switch to another strategy",
+		return fmt.Errorf("%w: %s has no failpoint at which a purchase could be paused: %s or %s the replica, or switch to another strategy",
 			errConflict, now, Kill, Pause)
 	}
 	return nil
