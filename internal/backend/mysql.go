@@ -134,7 +134,7 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if err := c.prepare(ctx, inner); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
 	}
-	return &boundedConn{mysqlConn: inner, limit: c.limit}, nil
+	return &boundedConn{mysqlConn: &preparingConn{mysqlConn: inner}, limit: c.limit}, nil
 }
 
 const (

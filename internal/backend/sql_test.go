@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -300,6 +301,87 @@ func TestAServerThatTakesNoWritesIsLeft(t *testing.T) {
 		for _, statement := range []string{`CREATE TABLE written (n INT)`, `SET SESSION TRANSACTION READ ONLY`, `INSERT INTO written VALUES (1)`} {
 			if _, err := s.ExecContext(t.Context(), statement); err != nil {
 				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	})
+}
+
+// A statement that comes again is prepared, which must change nothing but the server's work: neither what is
+// written, nor what is read.
+func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 1)
+		if _, err := s.ExecContext(t.Context(), `CREATE TABLE again (id BIGINT AUTO_INCREMENT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL,
+			less BIGINT NOT NULL, at DATETIME(6) NOT NULL, who VARCHAR(64) NULL, yes BOOLEAN NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("east", 3600))
+		before := preparations(t, s)
+		for try := range 4 {
+			done, err := s.ExecContext(t.Context(), `INSERT INTO again (n, less, at, who, yes) VALUES (?, ?, ?, ?, ?)`,
+				uint64(math.MaxUint64), int64(math.MinInt64), at, nil, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id, err := done.LastInsertId(); err != nil || id != int64(try+1) {
+				t.Errorf("try %d got the id %d: %v", try, id, err)
+			}
+			var n, sum uint64
+			var less int64
+			var when time.Time
+			var who sql.NullString
+			var yes bool
+			if err := s.QueryRowContext(t.Context(), `SELECT n, less, at, who, yes, (SELECT SUM(id) FROM again) FROM again WHERE id = ?`, try+1).
+				Scan(&n, &less, &when, &who, &yes, &sum); err != nil {
+				t.Fatal(err)
+			}
+			if n != math.MaxUint64 || less != math.MinInt64 || !when.Equal(at) || when.Location() != time.UTC || who.Valid || !yes ||
+				sum != uint64((try+1)*(try+2)/2) {
+				t.Errorf("try %d reads %d, %d, %s, %v, %t, %d", try, n, less, when, who, yes, sum)
+			}
+			changed, err := s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rows, err := changed.RowsAffected(); err != nil || rows != int64(try+1) {
+				t.Errorf("try %d matches %d rows: %v", try, rows, err)
+			}
+		}
+		if after := preparations(t, s); after != before+3 {
+			t.Errorf("%d statements were prepared, want 3", after-before)
+		}
+	})
+}
+
+// preparations is how many statements the session has prepared.
+func preparations(t *testing.T, s *backend.SQL) (n int) {
+	t.Helper()
+	var name string
+	if err := s.QueryRowContext(t.Context(), `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`).Scan(&name, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A table that is changed under a prepared statement is read as it is.
+func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 1)
+		if _, err := s.ExecContext(t.Context(), `CREATE TABLE moved (id INT PRIMARY KEY, n INT NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		for try := range 6 {
+			if _, err := s.ExecContext(t.Context(), `INSERT INTO moved (id, n) VALUES (?, ?)`, try, try); err != nil {
+				t.Fatalf("try %d: %v", try, err)
+			}
+			var n int
+			if err := s.QueryRowContext(t.Context(), `SELECT n FROM moved WHERE id = ?`, try).Scan(&n); err != nil || n != try {
+				t.Errorf("try %d reads %d: %v", try, n, err)
+			}
+			if try == 3 {
+				if _, err := s.ExecContext(t.Context(), `ALTER TABLE moved ADD COLUMN more BIGINT NOT NULL DEFAULT 7 FIRST, MODIFY n BIGINT`); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	})

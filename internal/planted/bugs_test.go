@@ -1456,6 +1456,26 @@ func defects() []defect {
 			pkg: "./internal/backend", test: "TestMoreThanHalfOfTheNodesMustAnswer", needs: "redis",
 		},
 		{
+			name: "a statement is sent after an error of its preparation",
+			file: "internal/backend/sql_prepared.go", old: "if err != nil && !known.refused {", new: "if false {",
+			pkg: "./internal/backend", test: "TestNothingIsSentAfterAnErrorOfPreparing",
+		},
+		{
+			name: "a connection prepares statements without end",
+			file: "internal/backend/sql_prepared.go", old: "c.length > mostPrepared; {", new: "false; {",
+			pkg: "./internal/backend", test: "TestAConnectionRemembersOnlySoMuch",
+		},
+		{
+			name: "a prepared statement that the server has lost fails",
+			file: "internal/backend/sql_prepared.go", old: "if !isError(err, unknownPrepared, changedPrepared) {", new: "if true {",
+			pkg: "./internal/backend", test: "TestAStatementThatTheServerHasLostIsSentAsText",
+		},
+		{
+			name: "batches have any length",
+			file: "internal/service/strategy/batcher_queue.go", old: "most := fewLengths(min(q.purchases, bounds.Batch))", new: "most := bounds.Batch",
+			pkg: "./internal/service/strategy", test: "TestALargeBatchHasOneOfFewLengths",
+		},
+		{
 			name: "a connection that cannot be prepared stays open",
 			file: "internal/backend/mysql.go", old: "errors.Join(fmt.Errorf(\"prepare session: %w\", err), conn.Close())", new: "fmt.Errorf(\"prepare session: %w\", err)",
 			pkg: "./internal/backend", test: "TestAConnectionIsPreparedForItsServer",

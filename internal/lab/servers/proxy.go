@@ -176,6 +176,13 @@ func (p *Proxy) way() *link {
 	return p.newest
 }
 
+// answer notes what the server answers on a link.
+func (p *Proxy) answer(l *link, sent []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.prepared.reply(sent)
+}
+
 func (p *Proxy) forget(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,6 +242,8 @@ type link struct {
 	awaits atomic.Pointer[Trigger]
 	// before is the end of what was sent up to now, with the proxy's mutex.
 	before []byte
+	// prepared has the statements that the client has prepared, with the proxy's mutex.
+	prepared preparedTexts
 }
 
 // end ends both directions. It does not wait.
@@ -318,6 +327,7 @@ func (l *link) reply(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) b
 	if l.hung.Load() {
 		return true
 	}
+	l.proxy.answer(l, piece.Data)
 	trigger := l.awaits.Swap(nil)
 	if trigger == nil {
 		return l.send(piece, to)

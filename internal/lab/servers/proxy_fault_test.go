@@ -2,6 +2,7 @@ package servers_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -362,4 +364,51 @@ func TestAServerThatIsNotThereEndsTheConnection(t *testing.T) {
 	if err := client.Ping(within(t, limit)).Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the client gets %v", err)
 	}
+}
+
+// A client of MySQL sends a statement that it has prepared by its number. A rule knows it by its text all the same, and
+// does not take its preparation for it.
+func TestARuleKnowsAPreparedStatement(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		far, way := labtest.Through(t, d)
+		config, err := mysql.ParseDSN(far.DSN)
+		must(t, err)
+		config.Passwd = far.Password
+		connector, err := mysql.NewConnector(config)
+		must(t, err)
+		db := sql.OpenDB(connector)
+		defer db.Close() //nolint:errcheck // nothing is lost with it
+		conn, err := db.Conn(t.Context())
+		must(t, err)
+		count := way.Arm(servers.Rule{Sent: "SELECT ? + 1", Do: servers.Count})
+		first, err := conn.PrepareContext(t.Context(), "SELECT ? + 1")
+		must(t, err)
+		defer first.Close() //nolint:errcheck // the link ends before
+		other, err := conn.PrepareContext(t.Context(), "SELECT ? + 2")
+		must(t, err)
+		defer other.Close() //nolint:errcheck // the same
+		if n := count.Seen(); n != 0 {
+			t.Errorf("its preparation counts %d times", n)
+		}
+		for i := range 3 {
+			var n int
+			must(t, first.QueryRowContext(t.Context(), i).Scan(&n))
+			must(t, other.QueryRowContext(t.Context(), i).Scan(&n))
+			if n != i+2 {
+				t.Errorf("%d + 2 is %d", i, n)
+			}
+		}
+		if n := count.Seen(); n != 3 {
+			t.Errorf("it was seen %d times, want 3", n)
+		}
+		lost := way.Arm(servers.Rule{Sent: "SELECT ? + 2", Do: servers.LoseReply})
+		var n int
+		must(t, first.QueryRowContext(t.Context(), 1).Scan(&n))
+		if err := other.QueryRowContext(t.Context(), 1).Scan(&n); err == nil {
+			t.Error("the reply is there, which was to be lost")
+		}
+		if !lost.Disarm() {
+			t.Error("the rule was not met")
+		}
+	})
 }

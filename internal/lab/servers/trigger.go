@@ -117,7 +117,7 @@ func (p *Proxy) remove(t *Trigger) {
 func (p *Proxy) meet(l *link, sent []byte) (act *Trigger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := slices.Concat(l.before, sent)
+	all := slices.Concat(l.before, l.prepared.request(sent))
 	for _, trigger := range p.triggers {
 		// Of what was there before, as much as cannot have been counted yet.
 		from := max(0, len(l.before)-len(trigger.Sent)+1)

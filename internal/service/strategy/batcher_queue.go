@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -99,10 +100,11 @@ func (q *queue) clear() []*call {
 	return calls
 }
 
-// take removes the calls of the next batch: the oldest, as many as the bounds allow. A
-// copy of a purchase that is in the batch waits for the next one, when that purchase is in
-// the ledger or not.
+// take removes the calls of the next batch: the oldest, as many as the bounds and
+// fewLengths allow. A copy of a purchase that is in the batch waits for the next one, when that purchase
+// is in the ledger or not.
 func (q *queue) take(bounds Group) []*call {
+	most := fewLengths(min(q.purchases, bounds.Batch))
 	var batch, copies []*call
 	var purchases int
 	var units int64
@@ -111,7 +113,7 @@ func (q *queue) take(bounds Group) []*call {
 	for ; len(rest) > 0; rest = rest[1:] {
 		c := rest[0]
 		more := stock.Units(c.purchases)
-		if len(batch) > 0 && (purchases+len(c.purchases) > bounds.Batch || units+more > bounds.Units) {
+		if len(batch) > 0 && (purchases+len(c.purchases) > most || units+more > bounds.Units) {
 			break
 		}
 		if !reserve(ids, c.purchases) {
@@ -128,6 +130,17 @@ func (q *queue) take(bounds Group) []*call {
 	q.calls = rest
 	q.purchases -= purchases
 	return batch
+}
+
+// fewLengths is n up to eight, and above it the next smaller of 8, 12, 16, 24, 32, 48 and so on. A
+// database prepares the statements of batches that come again and again, and keeps only so
+// many of them.
+func fewLengths(n int) int {
+	if n <= 8 {
+		return n
+	}
+	half := 1 << (bits.Len(uint(n)) - 2) // of the power of two below n
+	return n - n%half
 }
 
 // reserve adds the request ids of the purchases, or none of them where one is

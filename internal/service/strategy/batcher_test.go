@@ -255,6 +255,32 @@ func TestABatchKeepsItsBounds(t *testing.T) {
 	})
 }
 
+// Above eight purchases a batch has one of few lengths, and what is beyond it is written next, in its order.
+func TestALargeBatchHasOneOfFewLengths(t *testing.T) {
+	for waiting, want := range map[int][]int{
+		1: {1}, 7: {7}, 8: {8}, 9: {8, 1}, 12: {12}, 15: {12, 3}, 16: {16}, 23: {16, 7}, 24: {24}, 31: {24, 7}, 32: {32},
+		47: {32, 12, 3}, 63: {48, 12, 3}, 95: {64, 24, 7}, 100: {96, 4}, 130: {96, 32, 2},
+	} {
+		wide := bounds
+		wide.Batch, wide.Units, wide.Queue = 100, 1000, 1000
+		inQueue(t, 1000, wide, func(q *queued) {
+			release := q.hold()
+			q.buy("first", 1)
+			all := make([]string, waiting)
+			for i := range all {
+				all[i] = fmt.Sprint("p", i)
+				q.buy(all[i], 1)
+			}
+			release()
+			batches, rest := make([]string, len(want)), all
+			for i, n := range want {
+				batches[i], rest = strings.Join(rest[:n], " "), rest[n:]
+			}
+			q.assertBatches(append([]string{"first"}, batches...)...)
+		})
+	}
+}
+
 // A copy of what is in the batch is the first of the next batch, before what came after it.
 func TestACopyKeepsItsPlaceInTheQueue(t *testing.T) {
 	narrow := bounds
