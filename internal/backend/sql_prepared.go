@@ -88,7 +88,7 @@ func (c *preparingConn) prepared(ctx context.Context, text string, args []driver
 	known := e.Value.(*remembered) //nolint:forcetypeassert // there is nothing else
 	if known.stmt == nil && !known.refused {
 		stmt, err := c.PrepareContext(ctx, text)
-		known.refused = isError(err, tooManyPrepared, notPreparable)
+		known.refused = isError(err, tooManyPrepared, notPreparable, noParameters)
 		if err != nil && !known.refused {
 			return nil, err
 		}
@@ -135,6 +135,7 @@ func (r *remembered) close() {
 const (
 	unknownPrepared = 1243 // it is not known: a proxy has another connection to the server
 	notPreparable   = 1295
+	noParameters    = 6413 // MySQL: it may be prepared, but not with parameters, as KILL
 	tooManyPrepared = 1461 // max_prepared_stmt_count
 	changedPrepared = 1615 // its tables change, or too few tables stay open
 )

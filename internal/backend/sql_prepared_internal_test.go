@@ -124,7 +124,7 @@ func TestSomeStatementsAreNeverPrepared(t *testing.T) {
 }
 
 func TestWhatCannotBePreparedIsSentAsText(t *testing.T) {
-	for _, number := range []uint16{tooManyPrepared, notPreparable} {
+	for _, number := range []uint16{tooManyPrepared, notPreparable, noParameters} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 			p.answer = func(got string) error {
 				if strings.HasPrefix(got, "prepare: ") {

@@ -386,3 +386,20 @@ func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
 		}
 	})
 }
+
+// MySQL prepares no KILL with a parameter.
+func TestAStatementThatTakesNoParametersIsExecutedAllTheSame(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 1)
+		for try := range 4 {
+			var id int64
+			other := openSQL(t, d, 1)
+			if err := other.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.ExecContext(t.Context(), `KILL QUERY ?`, id); err != nil {
+				t.Errorf("try %d: %v", try, err)
+			}
+		}
+	})
+}

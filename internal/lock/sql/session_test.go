@@ -290,11 +290,11 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 // itself that it sends nothing.
 func TestASilentHolderIsReplaced(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, line := newLine(t, d)
+		through, way := labtest.Through(t, d)
 		lease := acquireWithin(t, sqlLock(t, through, kind), "gate", 5*time.Second)
 		next := sqlLock(t, d, kind)
 		isHeld(t, next, "gate")
-		line.frozen.Store(true)
+		way.Freeze()
 		lost := make(chan time.Time, 1)
 		context.AfterFunc(lease.Context(), func() { lost <- time.Now() })
 		second := acquireWithin(t, next, "gate", sqlTTL+time.Second)

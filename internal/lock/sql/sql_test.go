@@ -1,20 +1,16 @@
 package sql_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -274,10 +270,10 @@ func TestSQLFrozenConnectionsAreNamedInTime(t *testing.T) {
 	t.Parallel()
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		for _, limit := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
-			through, line := newLine(t, d)
+			through, way := labtest.Through(t, d)
 			l := sqlLock(t, through, kind)
 			releases(t, acquireWithin(t, l, "gate", 5*time.Second))
-			line.frozen.Store(true)
+			way.Freeze()
 			namesTheBackend(t, l, limit, 500*time.Millisecond)
 		}
 	})
@@ -585,7 +581,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 		"sql-named-lock":   {"GET_LOCK"},
 	}
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, line := newLine(t, d)
+		through, way := labtest.Through(t, d)
 		l, other := sqlLock(t, through, kind), sqlLock(t, d, kind)
 		for i, statement := range statementsOf(t, statements, kind) {
 			name, ctx := strconv.Itoa(i), lock.WithOwner(t.Context(), "me")
@@ -599,115 +595,20 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 			} else {
 				releases(t, first)
 			}
-			delivered := line.delay(statement)
-			if _, err := l.Acquire(ctx, name); !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("%s late: %v, want the backend's failure", statement, err)
+			late := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
+			limited, cancel := context.WithTimeout(ctx, sqlSoon)
+			if _, err := l.Acquire(limited, name); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("%s late: %v, want %v", statement, err, lock.ErrNotAcquired)
 			}
-			<-delivered
+			cancel()
+			if !late.Disarm() {
+				t.Errorf("%s was not sent", statement)
+			}
+			time.Sleep(100 * time.Millisecond) // the server has time to act
 			if err := first.Release(t.Context()); err != nil {
 				t.Errorf("release: %v", err)
 			}
 			releases(t, acquireWithin(t, other, name, sqlSoon))
 		}
 	})
-}
-
-// line leads to a server. It may freeze: what is sent by it then goes nowhere,
-// and neither end is notified.
-type line struct {
-	frozen atomic.Bool
-
-	mu        sync.Mutex
-	late      []byte
-	delivered chan struct{}
-	ends      []net.Conn
-}
-
-func newLine(t *testing.T, d *servers.Database) (*servers.Database, *line) {
-	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &line{}
-	go l.serve(listener, c.Addr)
-	t.Cleanup(func() {
-		listener.Close() //nolint:errcheck // nothing is lost with it
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, end := range l.ends {
-			end.Close() //nolint:errcheck // nothing is lost with it
-		}
-	})
-	c.Addr = listener.Addr().String()
-	through := *d
-	through.DSN = c.FormatDSN()
-	return &through, l
-}
-
-func (l *line) serve(listener net.Listener, target string) {
-	for {
-		client, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", target)
-		if err != nil {
-			client.Close() //nolint:errcheck // the server is gone
-			continue
-		}
-		l.mu.Lock()
-		l.ends = append(l.ends, client, server)
-		l.mu.Unlock()
-		go l.pass(server, client)
-		go l.pass(client, server)
-	}
-}
-
-// delay has the next sender of these bytes find the line cut, and the server get
-// them a while after. The channel is closed when it has had time to act.
-func (l *line) delay(sent string) (delivered <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.late, l.delivered = []byte(sent), make(chan struct{})
-	return l.delivered
-}
-
-func (l *line) pass(to, from net.Conn) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if l.frozen.Load() {
-			if err != nil {
-				return
-			}
-			continue
-		}
-		l.mu.Lock()
-		late := len(l.late) > 0 && bytes.Contains(buffer[:n], l.late)
-		if late {
-			l.late = nil
-			from.Close() //nolint:errcheck // that is the fault we make
-		}
-		l.mu.Unlock()
-		if late {
-			time.Sleep(300 * time.Millisecond)
-			_, _ = to.Write(buffer[:n])
-			time.Sleep(100 * time.Millisecond)
-			to.Close() //nolint:errcheck // the answer is not read
-			close(l.delivered)
-			return
-		}
-		if n > 0 {
-			_, _ = to.Write(buffer[:n])
-		}
-		if err != nil {
-			to.Close() //nolint:errcheck // the other end hung up
-			return
-		}
-	}
 }
