@@ -95,7 +95,7 @@ func wholeSeconds(d time.Duration) int {
 	return int(max(1, math.Ceil(d.Seconds())))
 }
 
-// sessionConnector prepares each new connection. The isolation level cannot be
+// sessionConnector sets up the session of each new connection. The isolation level cannot be
 // set in a DSN that MySQL and MariaDB both understand: they name the variable
 // differently, but share the statement.
 type sessionConnector struct {
@@ -105,7 +105,7 @@ type sessionConnector struct {
 	setup   []string
 }
 
-// Connect opens a connection and prepares it within the timeout, also where
+// Connect opens a connection and sets it up within the timeout, also where
 // the server takes the connection and then says nothing.
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
@@ -131,10 +131,14 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a connection of the driver is a %T", conn), conn.Close())
 	}
-	if err := c.prepare(ctx, inner); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
+	node, err := c.setUp(ctx, inner)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set up session: %w", err), conn.Close())
 	}
-	return &boundedConn{mysqlConn: &preparingConn{mysqlConn: inner}, limit: c.limit}, nil
+	if !node {
+		inner = &preparingConn{mysqlConn: inner}
+	}
+	return &boundedConn{mysqlConn: inner, limit: c.limit}, nil
 }
 
 const (
@@ -169,13 +173,17 @@ func requireMember(ctx context.Context, conn mysqlConn) error {
 	return err
 }
 
-func (c sessionConnector) prepare(ctx context.Context, conn mysqlConn) error {
+// setUp reports also whether the server is a node, where nothing may be prepared: on MariaDB 10.11 with Galera, a
+// transaction that a node aborts for the sake of another one goes on after the preparation of a SELECT, and
+// what it did before is lost.
+func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool, err error) {
 	setup, inGroup := slices.Clip(c.setup), false
 	rows, err := conn.QueryContext(ctx, isNode, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil {
+		node = true
 		reads := groupReads
 		if inGroup = fmt.Sprintf("%s", row[0]) != "wsrep_on"; !inGroup {
 			reads = galeraReads
@@ -183,17 +191,17 @@ func (c sessionConnector) prepare(ctx context.Context, conn mysqlConn) error {
 		setup = append(setup, reads)
 	}
 	if err := rows.Close(); err != nil {
-		return err
+		return false, err
 	}
 	if inGroup {
 		if err := requireMember(ctx, conn); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for _, statement := range setup {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return node, nil
 }

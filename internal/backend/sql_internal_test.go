@@ -346,9 +346,9 @@ func TestAConnectionIsMadeInTime(t *testing.T) {
 	}
 }
 
-// Each connection is prepared before it is used, and closed where that fails. On a node of a
-// cluster its transactions wait for what other nodes have committed.
-func TestAConnectionIsPreparedForItsServer(t *testing.T) {
+// The session of each connection is set up before it is used, and closed where that fails. On a node of a
+// cluster its transactions wait for what other nodes have committed, and nothing is prepared.
+func TestASessionIsSetUpForItsServer(t *testing.T) {
 	setup := slices.Grow([]string{"one", "two"}, 2)
 	for name, c := range map[string]struct {
 		row  []driver.Value // what the server says of its cluster
@@ -363,8 +363,12 @@ func TestAConnectionIsPreparedForItsServer(t *testing.T) {
 			func(context.Context) (driver.Conn, error) { return l, nil },
 		}}
 		conn, err := connector.Connect(t.Context())
-		if bounded, ok := conn.(*boundedConn); err != nil || !ok || bounded.limit != limitOfStatements || !slices.Equal(l.sent, c.want) {
-			t.Errorf("%s: prepared with %q (%v), want %q", name, l.sent, err, c.want)
+		bounded, ok := conn.(*boundedConn)
+		if err != nil || !ok || bounded.limit != limitOfStatements || !slices.Equal(l.sent, c.want) {
+			t.Fatalf("%s: set up with %q (%v), want %q", name, l.sent, err, c.want)
+		}
+		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares != (name == "alone") {
+			t.Errorf("%s: it prepares statements: %t", name, prepares)
 		}
 		for i, left := range l.left {
 			if left == 0 {
