@@ -32,7 +32,7 @@ type preparingConn struct {
 type remembered struct {
 	text    string
 	stmt    preparedStmt // nil: not prepared
-	refused bool         // it cannot be prepared
+	refused bool         // it is not to be prepared again
 }
 
 // preparedStmt is what go-sql-driver's statement implements.
@@ -44,7 +44,7 @@ type preparedStmt interface {
 
 // ExecContext executes a statement.
 func (c *preparingConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	known, err := c.prepared(ctx, text, args)
+	known, err := c.prepared(ctx, text, args, "INSERT", "UPDATE", "DELETE")
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (c *preparingConn) ExecContext(ctx context.Context, text string, args []dri
 
 // QueryContext executes a statement that returns rows.
 func (c *preparingConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	known, err := c.prepared(ctx, text, args)
+	known, err := c.prepared(ctx, text, args, "SELECT", "INSERT") // … RETURNING
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +72,15 @@ func (c *preparingConn) QueryContext(ctx context.Context, text string, args []dr
 	return c.mysqlConn.QueryContext(ctx, text, args)
 }
 
-// prepared is the prepared statement of a text, or nil if its values are to be sent in the text. An error
-// is that of the statement: the transaction may have ended with it, so that the text must not
-// be sent after it.
-func (c *preparingConn) prepared(ctx context.Context, text string, args []driver.NamedValue) (*remembered, error) {
-	if len(args) == 0 || len(text) > mostPrepared/4 || strings.HasPrefix(text, "CALL ") {
-		return nil, nil // the answer to a CALL is several results, which differ by server
+// prepared is the prepared statement of a text, or nil: its values are to be sent in the text. Of other verbs than
+// these it is always nil. Servers differ in what they prepare of a CALL, a KILL or a SET; and an Exec of a SELECT would
+// never end, because MariaDB sends the columns of a prepared statement once, and go-sql-driver 1.10 waits for
+// them again. An error is that of the statement: the transaction may have ended with it, so that the text must
+// not be sent after it.
+func (c *preparingConn) prepared(ctx context.Context, text string, args []driver.NamedValue, verbs ...string) (*remembered, error) {
+	verb, _, _ := strings.Cut(text, " ")
+	if len(args) == 0 || len(text) > mostPrepared/4 || !slices.Contains(verbs, verb) {
+		return nil, nil
 	}
 	e, ok := c.byText[text]
 	if !ok {
@@ -88,11 +91,11 @@ func (c *preparingConn) prepared(ctx context.Context, text string, args []driver
 	known := e.Value.(*remembered) //nolint:forcetypeassert // there is nothing else
 	if known.stmt == nil && !known.refused {
 		stmt, err := c.PrepareContext(ctx, text)
-		known.refused = isError(err, tooManyPrepared, notPreparable, noParameters)
-		if err != nil && !known.refused {
+		known.stmt, _ = stmt.(preparedStmt)
+		known.refused = known.stmt == nil
+		if err != nil && !isError(err, tooManyPrepared, notPreparable) {
 			return nil, err
 		}
-		known.stmt, _ = stmt.(preparedStmt)
 	}
 	if known.stmt == nil {
 		return nil, nil
@@ -135,7 +138,6 @@ func (r *remembered) close() {
 const (
 	unknownPrepared = 1243 // it is not known: a proxy has another connection to the server
 	notPreparable   = 1295
-	noParameters    = 6413 // MySQL: it may be prepared, but not with parameters, as KILL
 	tooManyPrepared = 1461 // max_prepared_stmt_count
 	changedPrepared = 1615 // its tables change, or too few tables stay open
 )

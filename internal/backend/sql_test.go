@@ -387,8 +387,8 @@ func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
 	})
 }
 
-// MySQL prepares no KILL with a parameter.
-func TestAStatementThatTakesNoParametersIsExecutedAllTheSame(t *testing.T) {
+// MySQL prepares no KILL with a parameter, and the driver has no answer for the rows of an Exec.
+func TestWhatIsNotPreparedIsExecutedAgainAndAgain(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := openSQL(t, d, 1)
 		for try := range 4 {
@@ -398,6 +398,9 @@ func TestAStatementThatTakesNoParametersIsExecutedAllTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.ExecContext(t.Context(), `KILL QUERY ?`, id); err != nil {
+				t.Errorf("try %d: %v", try, err)
+			}
+			if _, err := s.ExecContext(t.Context(), `SELECT id FROM information_schema.processlist WHERE id = ?`, id); err != nil {
 				t.Errorf("try %d: %v", try, err)
 			}
 		}

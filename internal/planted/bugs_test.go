@@ -1457,8 +1457,13 @@ func defects() []defect {
 		},
 		{
 			name: "a statement is sent after an error of its preparation",
-			file: "internal/backend/sql_prepared.go", old: "if err != nil && !known.refused {", new: "if false {",
+			file: "internal/backend/sql_prepared.go", old: "if err != nil && !isError(err, tooManyPrepared, notPreparable) {", new: "if false {",
 			pkg: "./internal/backend", test: "TestNothingIsSentAfterAnErrorOfPreparing",
+		},
+		{
+			name: "an Exec of rows is prepared, which the driver waits for in vain",
+			file: "internal/backend/sql_prepared.go", old: "text, args, \"INSERT\", \"UPDATE\"", new: "text, args, \"SELECT\", \"INSERT\", \"UPDATE\"",
+			pkg: "./internal/backend", test: "TestAnExecOfRowsIsNotPrepared",
 		},
 		{
 			name: "a connection prepares statements without end",
@@ -1477,7 +1482,7 @@ func defects() []defect {
 		},
 		{
 			name: "statements are prepared on the nodes of a cluster",
-			file: "internal/backend/mysql.go", old: "if !node {", new: "if true {",
+			file: "internal/backend/mysql.go", old: "if !node {", new: "if node || !node {",
 			pkg: "./internal/backend", test: "TestASessionIsSetUpForItsServer",
 		},
 		{

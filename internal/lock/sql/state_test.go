@@ -36,8 +36,9 @@ const (
 
 	namedTraces = `SELECT CONCAT('named lock: held by connection ', IS_USED_LOCK(` + sqllock.ServerName + `))`
 
+	// A prepared statement shows no values: it may be one of this name.
 	statementTraces = `SELECT CONCAT('connection ', id, ': ', info) FROM information_schema.processlist
-		WHERE id <> CONNECTION_ID() AND db = DATABASE() AND info LIKE CONCAT('%', ?, '%')`
+		WHERE id <> CONNECTION_ID() AND db = DATABASE() AND (info LIKE CONCAT('%', ?, '%') OR info LIKE '%?%')`
 
 	rowOfName = `SELECT lock_name FROM distribute_lock WHERE lock_name = ? AND kind = 'row'`
 )

@@ -49,9 +49,9 @@ type FindOrders func(ctx context.Context, requestIDs ...string) (map[string]stoc
 //
 //  1. No call waits for a batch to fill: the first call of an idle item is written at once,
 //     alone, and those that arrive meanwhile are the next batch, first come first served.
-//     A batch has no more purchases and units than its bounds, and above eight purchases one
-//     of few lengths, so that the database can prepare its statements: the others are the
-//     batch after it.
+//     A batch has no more purchases and units than its bounds, and where more than eight
+//     purchases wait, no more than the next smaller of few lengths, so that the database can
+//     prepare its statements: the others are the batch after it.
 //  2. Batches of an item are written one after the other, and items do not wait for each
 //     other. After an unknown outcome the next batch does not read the stock from before.
 //  3. A caller that leaves the queue leaves no trace. A caller that leaves a batch does not
