@@ -18,6 +18,8 @@ type dialect struct {
 	countVersionTables string
 	// returns reports whether that version supports INSERT … RETURNING.
 	returns func(version string) bool
+	// tooOld reports that a version of the server cannot have the schema.
+	tooOld func(version string) bool
 	// oneWriter reports that transactions poll for the lock of the whole database.
 	oneWriter bool
 	// readForUpdate locks and reads the row until the transaction ends.
@@ -27,10 +29,8 @@ type dialect struct {
 	// byItem has a statement look up rows by their ids: one that read the whole of a small table
 	// would lock all of it.
 	byItem string
-	// skipLocked ends one that leaves out the rows that another writer keeps; skips reports
-	// whether a version of the server knows it.
+	// skipLocked ends one that leaves out the rows that another writer keeps.
 	skipLocked string
-	skips      func(version string) bool
 	// subtractIfEnough subtracts units from the row if it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.

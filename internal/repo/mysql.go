@@ -29,13 +29,14 @@ func mysqlDialect() dialect {
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormmysql.New(gormmysql.Config{Conn: pool})
 		},
+		// The schema has a procedure that reads JSON_TABLE; SKIP LOCKED is as old.
+		tooOld: func(version string) bool { return !since(version, "MariaDB", 10, 6) && !since(version, "MySQL", 8, 0) },
 		// MySQL and what follows it have no INSERT … RETURNING.
-		returns:       func(version string) bool { return since(version, "MariaDB", 10, 5) },
+		returns:       func(version string) bool { return strings.HasPrefix(version, "MariaDB ") },
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
 		byItem:        ` FORCE INDEX (uk_goods)`,
 		skipLocked:    ` FOR UPDATE SKIP LOCKED`,
-		skips:         func(version string) bool { return since(version, "MariaDB", 10, 6) || since(version, "MySQL", 8, 0) },
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), ` + bySale + `

@@ -19,8 +19,8 @@ func sqliteDialect() dialect {
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormsqlite.Dialector{Conn: pool}
 		},
+		tooOld:    func(string) bool { return false },
 		returns:   func(string) bool { return true },
-		skips:     func(string) bool { return true },
 		oneWriter: true,
 		// There are no row locks: every transaction takes the lock of the whole
 		// database when it begins (_txlock=immediate).

@@ -108,9 +108,6 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.returns = d.returns(s.version)
-	if !d.skips(s.version) {
-		s.dialect.skipLocked = d.forUpdate
-	}
 	s.db, err = gorm.Open(d.gorm(pool.DB), &gorm.Config{
 		SkipDefaultTransaction: true, // transactions are opened where they are meant
 		Logger:                 logger.Discard,
@@ -198,7 +195,11 @@ func (s *Store) readVersion(ctx context.Context) (string, error) {
 	if err := s.pool.QueryRowContext(ctx, s.dialect.version).Scan(&version); err != nil {
 		return "", s.fault(ctx, "read version", err)
 	}
-	return s.dialect.describe(version), nil
+	version = s.dialect.describe(version)
+	if s.dialect.tooOld(version) {
+		return "", fmt.Errorf("%s is too old: MariaDB 10.6 or MySQL 8.0 is needed, or a later one", version)
+	}
+	return version, nil
 }
 
 // scanRow scans one row, as sql.Rows.Scan does.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -255,21 +256,31 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 func TestTheVersionOfAServerSaysWhatItCan(t *testing.T) {
 	d := mysqlDialect()
 	for version, want := range map[string]struct {
-		name           string
-		returns, skips bool
+		name            string
+		returns, tooOld bool
 	}{
-		"10.4.34-MariaDB-log":        {"MariaDB 10.4.34", false, false},
-		"10.5.0-MariaDB":             {"MariaDB 10.5.0", true, false},
-		"10.6.1-MariaDB":             {"MariaDB 10.6.1", true, true},
-		"11.0.2-MariaDB-ubu2204-log": {"MariaDB 11.0.2", true, true},
-		"5.7.44":                     {"MySQL 5.7.44", false, false},
-		"8.0.11":                     {"MySQL 8.0.11", false, true},
-		"9.1.0":                      {"MySQL 9.1.0", false, true},
+		"10.4.34-MariaDB-log":        {"MariaDB 10.4.34", true, true},
+		"10.5.27-MariaDB":            {"MariaDB 10.5.27", true, true},
+		"10.6.1-MariaDB":             {"MariaDB 10.6.1", true, false},
+		"11.0.2-MariaDB-ubu2204-log": {"MariaDB 11.0.2", true, false},
+		"5.7.44":                     {"MySQL 5.7.44", false, true},
+		"8.0.11":                     {"MySQL 8.0.11", false, false},
+		"9.1.0":                      {"MySQL 9.1.0", false, false},
 	} {
 		name := d.describe(version)
-		if name != want.name || d.returns(name) != want.returns || d.skips(name) != want.skips {
-			t.Errorf("%s is %q, returns %v, skips %v; want %+v", version, name, d.returns(name), d.skips(name), want)
+		if name != want.name || d.returns(name) != want.returns || d.tooOld(name) != want.tooOld {
+			t.Errorf("%s is %q, returns %v, too old %v; want %+v", version, name, d.returns(name), d.tooOld(name), want)
 		}
+	}
+}
+
+// Before anything is asked of it that it does not know.
+func TestAServerThatIsTooOldIsNamed(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	s.dialect = mysqlDialect()
+	s.dialect.version = `SELECT '10.5.27-MariaDB'`
+	if _, err := s.readVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "MariaDB 10.5.27 is too old: MariaDB 10.6 or MySQL 8.0") {
+		t.Errorf("it is accepted, or not named: %v", err)
 	}
 }
 

@@ -10,12 +10,10 @@ import (
 
 func sqlProcedure() Entry {
 	return Entry{
-		Name:    "sql-procedure",
-		Family:  SQL,
-		Summary: "a stored procedure decides, appends to the ledger, takes the units and commits: one round trip, none of it under the row's lock",
-		Needs:   []backend.Name{backend.MySQL},
-		// JSON_TABLE
-		Minimums:     []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.4"}},
+		Name:         "sql-procedure",
+		Family:       SQL,
+		Summary:      "a stored procedure decides, appends to the ledger, takes the units and commits: one round trip, none of it under the row's lock",
+		Needs:        []backend.Name{backend.MySQL},
 		SeveralItems: true,
 		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New:          func(d Deps) Strategy { return procedure{d.site(), newConditional(d.site(), takeIfEnough)} },

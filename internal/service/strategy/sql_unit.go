@@ -22,7 +22,6 @@ func sqlUnit() Entry {
 		Name:       repo.InUnitRows,
 		Family:     Hot,
 		Summary:    "one row a unit, taken with SELECT … FOR UPDATE SKIP LOCKED; the pool of rows is filled from the stock's row",
-		Minimums:   []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.1"}}, // SKIP LOCKED
 		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		Caveats: []Caveat{{
