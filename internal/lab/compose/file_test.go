@@ -342,9 +342,9 @@ func TestReplicasHaveAUserThatSells(t *testing.T) {
 		t.Errorf("STOCKD_DATABASE_MIGRATE is %q, want false", got)
 	}
 	const grant = "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON stockd.* TO 'stockd'@'%';"
-	users := readText(t, "mysql/users.sh")
+	users := readText(t, "deploy/compose/mysql-users.sh")
 	if strings.Count(users, "GRANT") != 1 || !strings.Contains(users, grant) {
-		t.Errorf("mysql/users.sh grants something else than %q", grant)
+		t.Errorf("mysql-users.sh grants something else than %q", grant)
 	}
 }
 
@@ -451,7 +451,7 @@ func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 // A session of ZooKeeper ends up to a tick after its time, and a name is free within lock.ttl and a second. The server
 // grants lock.ttl, and no less.
 func TestASessionOfZooKeeperEndsInTime(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "zookeeper", "zoo.cfg"))
+	content, err := os.ReadFile(filepath.Join(root, "deploy", "compose", "zoo.cfg"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@
 # its password can be known to everybody: to refuse it, etcd must be healthy. What is
 # done already is left alone.
 #
-#   users.sh http://etcd:2379
+#   etcd-users.sh http://etcd:2379
 set -eu
 etcd=$1
 root=$(cat /run/secrets/etcd-root/password)
