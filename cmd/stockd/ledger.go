@@ -43,8 +43,7 @@ func archiveCommand() *cobra.Command {
 		Long: "Move the oldest rows of the ledger into tb_ledger_archive, in batches, until none is left that is old\n" +
 			"enough. Replicas go on selling. Nothing is deleted: orders, keys, returns and audits are as before.\n\n" +
 			"A row is moved an hour after a replica has added it to the running totals at the earliest, and the\n" +
-			"newest row stays. An interrupt ends it between two batches; running it again goes on. Replace all\n" +
-			"replicas that know no archive before the first run.",
+			"newest row stays. An interrupt ends it between two batches; running it again goes on.",
 		Example: "  stockd ledger archive --older-than 2160h --config configs/production.yaml\n" +
 			"  stockd ledger archive --older-than 720h --batch 2000 --pause 100ms --json archive.json",
 		Args: cli.NoArgs,

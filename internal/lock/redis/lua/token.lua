@@ -9,7 +9,7 @@
 -- Where no floor was given, the answer is false: come back with one. A counter that
 -- is below the microseconds of any clock has been lost, even if it was counted since.
 local LEAST = 10 ^ 15
-local LIFE = 30 * 24 * 3600 * 1000 -- ms; tokenLife in redis.go is the same
+local LIFE = 30 * 24 * 3600 * 1000 -- ms; tokenLife in base.go is the same
 local function next_token(counter, floor)
   local token = redis.call('INCR', counter)
   redis.call('PEXPIRE', counter, LIFE)
