@@ -190,7 +190,7 @@ func TestADatabaseThatIsNotKnownIsNotOpened(t *testing.T) {
 	}
 }
 
-func closePool(t *testing.T, pool *sql.DB) {
+func closePool(t testing.TB, pool *sql.DB) {
 	t.Helper()
 	if err := pool.Close(); err != nil {
 		t.Error(err)

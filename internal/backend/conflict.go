@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -28,7 +29,10 @@ func IsConflict(err error) bool {
 
 // IsGroupConflict reports that of Group Replication alone. A member that is put out of its group answers
 // what it has sent with the same error, although the others may have committed it.
-func IsGroupConflict(err error) bool {
+func IsGroupConflict(err error) bool { return IsMySQL(err, mysqlCertification) }
+
+// IsMySQL reports that a server has answered with one of these error numbers.
+func IsMySQL(err error, numbers ...uint16) bool {
 	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && answer.Number == mysqlCertification
+	return ok && slices.Contains(numbers, answer.Number)
 }

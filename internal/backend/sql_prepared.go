@@ -4,11 +4,8 @@ import (
 	"container/list"
 	"context"
 	"database/sql/driver"
-	"errors"
 	"slices"
 	"strings"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // mostPrepared is the length of all texts that a connection remembers, in bytes. MariaDB takes about
@@ -93,7 +90,7 @@ func (c *preparingConn) prepared(ctx context.Context, text string, args []driver
 		stmt, err := c.PrepareContext(ctx, text)
 		known.stmt, _ = stmt.(preparedStmt)
 		known.refused = known.stmt == nil
-		if err != nil && !isError(err, tooManyPrepared, notPreparable) {
+		if err != nil && !IsMySQL(err, tooManyPrepared, notPreparable) {
 			return nil, err
 		}
 	}
@@ -120,7 +117,7 @@ func (c *preparingConn) remember(text string) {
 // notExecuted reports that the server did not execute a statement because it has lost it. It is sent
 // as a text from then on.
 func (*preparingConn) notExecuted(known *remembered, err error) bool {
-	if !isError(err, unknownPrepared, changedPrepared) {
+	if !IsMySQL(err, unknownPrepared, changedPrepared) {
 		return false
 	}
 	known.close()
@@ -141,8 +138,3 @@ const (
 	tooManyPrepared = 1461 // max_prepared_stmt_count
 	changedPrepared = 1615 // its tables change, or too few tables stay open
 )
-
-func isError(err error, numbers ...uint16) bool {
-	answered, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && slices.Contains(numbers, answered.Number)
-}

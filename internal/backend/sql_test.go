@@ -18,7 +18,7 @@ import (
 )
 
 // openSQL opens a database with a wait for locks that is short.
-func openSQL(t *testing.T, d *servers.Database, maxOpen int) *backend.SQL {
+func openSQL(t testing.TB, d *servers.Database, maxOpen int) *backend.SQL {
 	t.Helper()
 	s, err := backend.OpenSQL(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen,

@@ -1457,7 +1457,7 @@ func defects() []defect {
 		},
 		{
 			name: "a statement is sent after an error of its preparation",
-			file: "internal/backend/sql_prepared.go", old: "if err != nil && !isError(err, tooManyPrepared, notPreparable) {", new: "if false {",
+			file: "internal/backend/sql_prepared.go", old: "if err != nil && !IsMySQL(err, tooManyPrepared, notPreparable) {", new: "if false {",
 			pkg: "./internal/backend", test: "TestNothingIsSentAfterAnErrorOfPreparing",
 		},
 		{
@@ -1472,7 +1472,7 @@ func defects() []defect {
 		},
 		{
 			name: "a prepared statement that the server has lost fails",
-			file: "internal/backend/sql_prepared.go", old: "if !isError(err, unknownPrepared, changedPrepared) {", new: "if true {",
+			file: "internal/backend/sql_prepared.go", old: "if !IsMySQL(err, unknownPrepared, changedPrepared) {", new: "if true {",
 			pkg: "./internal/backend", test: "TestAStatementThatTheServerHasLostIsSentAsText",
 		},
 		{

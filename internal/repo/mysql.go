@@ -32,7 +32,7 @@ func mysqlDialect() dialect {
 		// The schema has a procedure that reads JSON_TABLE; SKIP LOCKED is as old.
 		tooOld: func(version string) bool { return !since(version, "MariaDB", 10, 6) && !since(version, "MySQL", 8, 0) },
 		// MySQL and what follows it have no INSERT … RETURNING.
-		returns:       func(version string) bool { return strings.HasPrefix(version, "MariaDB ") },
+		returns:       func(version string) bool { return since(version, "MariaDB", 10, 5) },
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
 		byItem:        ` FORCE INDEX (uk_goods)`,

@@ -259,8 +259,8 @@ func TestTheVersionOfAServerSaysWhatItCan(t *testing.T) {
 		name            string
 		returns, tooOld bool
 	}{
-		"10.4.34-MariaDB-log":        {"MariaDB 10.4.34", true, true},
-		"10.5.27-MariaDB":            {"MariaDB 10.5.27", true, true},
+		"10.4.34-MariaDB-log":        {"MariaDB 10.4.34", false, true},
+		"10.5.0-MariaDB":             {"MariaDB 10.5.0", true, true},
 		"10.6.1-MariaDB":             {"MariaDB 10.6.1", true, false},
 		"11.0.2-MariaDB-ubu2204-log": {"MariaDB 11.0.2", true, false},
 		"5.7.44":                     {"MySQL 5.7.44", false, true},

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -197,8 +195,3 @@ const (
 	deadlock        = 1213
 	noWait          = 3572
 )
-
-func hasCode(err error, numbers ...uint16) bool {
-	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && slices.Contains(numbers, answer.Number)
-}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // Locked has the places that were found locked, of all that were tried.
@@ -78,7 +80,7 @@ func waits(ctx context.Context, db *sql.DB, statement string) (bool, error) {
 	}
 	defer tx.Rollback()
 	_, err = tx.ExecContext(ctx, statement)
-	if hasCode(err, lockWaitTimeout, noWait) {
+	if backend.IsMySQL(err, lockWaitTimeout, noWait) {
 		return true, nil
 	}
 	return false, err
@@ -176,9 +178,9 @@ func (s *Insertions) count(err error) error {
 	switch {
 	case err == nil:
 		s.Inserted++
-	case hasCode(err, duplicateEntry):
+	case backend.IsMySQL(err, duplicateEntry):
 		s.Duplicates++
-	case hasCode(err, deadlock):
+	case backend.IsMySQL(err, deadlock):
 		s.Deadlocks++
 		s.Answer = err.Error()
 	default:

@@ -2,7 +2,6 @@ package servers_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -371,12 +369,7 @@ func TestAServerThatIsNotThereEndsTheConnection(t *testing.T) {
 func TestARuleKnowsAPreparedStatement(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		far, way := labtest.Through(t, d)
-		config, err := mysql.ParseDSN(far.DSN)
-		must(t, err)
-		config.Passwd = far.Password
-		connector, err := mysql.NewConnector(config)
-		must(t, err)
-		db := sql.OpenDB(connector)
+		db, _ := labtest.Connect(t, far)
 		defer db.Close() //nolint:errcheck // nothing is lost with it
 		conn, err := db.Conn(t.Context())
 		must(t, err)

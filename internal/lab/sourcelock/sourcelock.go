@@ -15,7 +15,6 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/go-sql-driver/mysql"
 	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
@@ -95,8 +94,7 @@ func (l *insert) Close() error {
 
 func isDuplicate(err error) bool {
 	const duplicateEntry = 1062
-	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && answer.Number == duplicateEntry
+	return backend.IsMySQL(err, duplicateEntry)
 }
 
 // lease is the row of a name. It has no time to live: only its release ends it.

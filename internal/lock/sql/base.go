@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/glebarez/go-sqlite"
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
@@ -235,17 +234,12 @@ func (b *base) contended(err error) bool {
 }
 
 // waitedInVain reports whether a row stayed locked for a slice of waiting.
-func waitedInVain(err error) bool { return isMySQL(err, mysqlLockWaitTimeout) }
+func waitedInVain(err error) bool { return backend.IsMySQL(err, mysqlLockWaitTimeout) }
 
 // duplicate reports whether a name was there already.
 func duplicate(err error) bool {
 	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
 		return answer.Code() == sqliteConstraintPrimaryKey || answer.Code() == sqliteConstraintUnique
 	}
-	return isMySQL(err, mysqlDuplicateEntry)
-}
-
-func isMySQL(err error, number uint16) bool {
-	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && answer.Number == number
+	return backend.IsMySQL(err, mysqlDuplicateEntry)
 }
