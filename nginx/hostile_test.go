@@ -58,7 +58,6 @@ func opened(t *testing.T, address, from string, tries int) (served int) {
 	return served
 }
 
-//contract:stockd.conf.template The requests of one address
 func TestNewConnectionsByAddressAreBounded(t *testing.T) {
 	address, began := start(t, nginx.Limits{ConnectionRate: 2}, accept), time.Now()
 	old := client("127.0.0.2")
@@ -78,7 +77,6 @@ func TestNewConnectionsByAddressAreBounded(t *testing.T) {
 	}
 }
 
-//contract:stockd.conf.template The requests of all
 func TestNewConnectionsOfAllAreBounded(t *testing.T) {
 	address, began, served := start(t, nginx.Limits{AllConnectionRate: 2}, accept), time.Now(), 0
 	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
@@ -89,7 +87,6 @@ func TestNewConnectionsOfAllAreBounded(t *testing.T) {
 	}
 }
 
-//contract:stockd.conf.template The requests of all
 func TestConnectionsOfAllAreBounded(t *testing.T) {
 	here, release := make(chan struct{}, 3), make(chan struct{})
 	address := start(t, nginx.Limits{AllConnections: 2}, func(http.ResponseWriter, *http.Request) {
@@ -164,7 +161,6 @@ func raw(t *testing.T, address, request string) (response *http.Response, body [
 	return response, body
 }
 
-//contract:stockd.conf.template What nginx answers
 func TestWhatNginxRejectsIsAProblem(t *testing.T) {
 	never := func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a replica received %s %s", r.Method, r.URL) }
 	for listener, address := range map[string]string{"public": start(t, nginx.Limits{}, never), "admin": startAdmin(t, 1000, never)} {
@@ -200,7 +196,6 @@ func TestAHeaderThatIsNotTooLargeIsPassedOn(t *testing.T) {
 	}
 }
 
-//contract:admin.conf.template How often
 func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 	address, began, served := startAdmin(t, 2, accept), time.Now(), 0
 	for range 30 {
@@ -221,8 +216,6 @@ func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 
 // A replica answers its own hosts alone, so that it must see the one that was asked for; and it bounds
 // guesses of a token by the client's address, which no header changes.
-//
-//contract:admin.conf.template A replica gets
 func TestTheAdminAPIReceivesTheHostAsItWasSent(t *testing.T) {
 	hosts := make(chan string, 1)
 	address := startAdmin(t, 1000, func(_ http.ResponseWriter, r *http.Request) {

@@ -129,10 +129,6 @@ func rejected() answer {
 }
 
 // No client evades the rate by a header of its own, and none waits because of another one.
-//
-//contract:stockd.conf.template The requests of one address
-//contract:stockd.conf.template No header changes
-//contract:stockd.conf.template A client names neither
 func TestARateByAddressHolds(t *testing.T) {
 	var served []string // by nginx's word
 	var mu sync.Mutex
@@ -165,7 +161,6 @@ func TestARateByAddressHolds(t *testing.T) {
 	}
 }
 
-//contract:stockd.conf.template The requests of one address
 func TestConnectionsByAddressAreBounded(t *testing.T) {
 	here, gone := make(chan struct{}), make(chan struct{})
 	address := start(t, nginx.Limits{Connections: 2}, func(http.ResponseWriter, *http.Request) {
@@ -207,9 +202,6 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 }
 
 // What a replica answers is passed on as it is, and no other replica is asked after it.
-//
-//contract:stockd.conf.template What a replica answers
-//contract:admin.conf.template What a replica answers
 func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
 	var asked, status atomic.Int64
 	const says = `{"type":"urn:stockd:problem:its-own","detail":"of the replica"}` // no client would receive it
@@ -257,8 +249,6 @@ func sendTo(t *testing.T, address, method string) (response *http.Response, body
 }
 
 // In production clients do not learn where the replicas are.
-//
-//contract:stockd.conf.template A client names neither
 func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 	replica := func(asked *atomic.Int64) http.HandlerFunc {
 		return func(http.ResponseWriter, *http.Request) {
@@ -294,11 +284,6 @@ func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 
 // A write without an answer may have happened; a read has changed nothing, and needs
 // no key to be sent again.
-//
-//contract:stockd.conf.template A POST or PATCH that was sent
-//contract:stockd.conf.template Where no replica
-//contract:admin.conf.template A POST or PATCH that was sent
-//contract:admin.conf.template Where no replica
 func TestARequestWithoutAnAnswer(t *testing.T) {
 	var asked atomic.Int64
 	silent := func(http.ResponseWriter, *http.Request) {
@@ -328,8 +313,6 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 }
 
 // A replica that is paused says nothing, and closes nothing either.
-//
-//contract:stockd.conf.template Where no replica
 func TestAReplicaThatIsSilentForTooLong(t *testing.T) {
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
@@ -364,8 +347,6 @@ func TestNginxSpreadsRetries(t *testing.T) {
 }
 
 // A replica that is gone refuses the connection: nothing was sent to it.
-//
-//contract:stockd.conf.template A request that could not
 func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(accept))
 	defer backend.Close()
@@ -536,8 +517,6 @@ func assertNamed(t *testing.T, address string, status int, method, body string, 
 }
 
 // What nginx answers itself is a problem like those of a replica, on both listeners.
-//
-//contract:stockd.conf.template What nginx answers
 func TestAnswersOfNginxNameTheRequest(t *testing.T) {
 	var mu sync.Mutex
 	var sent string
@@ -615,8 +594,6 @@ func startAdminBefore(t *testing.T, rate int, upstream string, replicas ...strin
 }
 
 // This nginx authenticates no client, so that none names a buyer to a replica that trusts it.
-//
-//contract:stockd.conf.template A client names neither
 func TestAClientNamesNoBuyer(t *testing.T) {
 	var named []string
 	address := start(t, nginx.Limits{}, func(_ http.ResponseWriter, r *http.Request) {

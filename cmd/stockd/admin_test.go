@@ -129,8 +129,6 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 }
 
 // Where nothing is required, what is a risk is in the log from the start.
-//
-//contract:config.Loaded.check With admin.required
 func TestRisksAreInTheLogFromTheStart(t *testing.T) {
 	r := startReplicaWith(t, nil, "--admin-token=please-change-this-token", "--http-trusted-proxies=10.0.0.0/8,0.0.0.0/0")
 	for _, parts := range [][]string{{"level=WARN", "admin.token", "example"}, {"level=WARN", "http.trusted_proxies", "0.0.0.0/0"}} {

@@ -48,9 +48,6 @@ func (r *reader) once() map[string][]string {
 
 // Four clients buy items alone and in baskets, hold, pay, release, let expire and return, while a reader of the feed dies
 // at every few steps.
-//
-//contract:docs/feed A reader that stores
-//contract:docs/feed Steps of one reservation
 func TestAReaderThatDiesMissesNoStep(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}

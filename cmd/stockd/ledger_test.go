@@ -92,10 +92,6 @@ func askedOf(reservation, order string) []askedAgain {
 
 // Every key that a shop was asked under is used up for good, and everything that it was asked for is
 // answered as before, whatever is archived in between.
-//
-//contract:repo.Store.Archive A request id of the archive
-//contract:repo.Store.Archive What was archived is found
-//contract:api.deduct With an Idempotency-Key
 func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	d := &servers.Database{Driver: repo.SQLite, DSN: r.DSN}

@@ -32,11 +32,6 @@ func (r process) hold(t *testing.T, strategy string, purchases int, hold time.Du
 
 // First readiness fails while all requests are still served; then new ones are rejected; then
 // those in flight get their answers, and nothing is left locked.
-//
-//contract:replica.drainer.drain For drain_delay
-//contract:replica.drainer.drain Every answer closes
-//contract:replica.drainer.drain After drain_delay
-//contract:replica.drainer.drain Requests in flight
 func TestAReplicaDrainsInOrder(t *testing.T) {
 	r := startReplica(t, "--http-drain-delay=1s", "--http-drain=10s")
 	held := r.hold(t, "sql-insert-lock", 1, 2500*time.Millisecond)[0]
@@ -66,8 +61,6 @@ func TestAReplicaDrainsInOrder(t *testing.T) {
 }
 
 // A purchase that would take too long is given up, and its lock with it.
-//
-//contract:replica.drainer.drain What does not end
 func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
 	r := startReplica(t, "--http-drain=300ms", "--deduct-timeout=1m")
 	held := slices.Concat(r.hold(t, "sql-insert-lock", 1, time.Minute), r.hold(t, "naive", 1, time.Minute))

@@ -18,8 +18,6 @@ import (
 
 // One kill of each kind, among reservations that are made, paid, released and that expire; the proof
 // makes fifty of each.
-//
-//contract:service.Reservations Units of a reservation
 func TestReservationsSurviveKills(t *testing.T) {
 	reserveAndKill(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"))
 }

@@ -17,8 +17,6 @@ import (
 
 // check checks the bounds of every value, and values that must fit together.
 //
-// Its obligations:
-//
 //  1. Every mistake is named with its key, its place and what is allowed, all of them at once.
 //     No error shows a secret.
 //  2. redis.timeout is below lock.wait, and lock.wait and database.lock_wait are below

@@ -64,12 +64,6 @@ func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
 }
 
 // Every mistake names its key, and the line, the variable or the flag.
-//
-//contract:config.Loaded.check Every mistake is named
-//contract:config.Loaded.check redis.timeout is below
-//contract:config.Loaded.check http.trusted_proxies are
-//contract:config.Loaded.check With admin.required
-//contract:config.Loaded.check What has no effect
 func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
@@ -204,7 +198,6 @@ func TestVariablesOfKubernetesAreNotOurs(t *testing.T) {
 
 const secret = "a very secret password"
 
-//contract:config.Loaded.check No error shows
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Setenv("STOCKD_ADMIN_TOKEN", secret)
 	t.Setenv("STOCKD_DATABASE_PASSWORD", secret)
@@ -225,8 +218,6 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 
 // Other programs take a login in an address. Such an address is rejected with the key to use, and
 // the error does not show the password.
-//
-//contract:config.Loaded.check No error shows
 func TestNoErrorShowsAPasswordInTheWrongPlace(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--redis-addresses=redis://:hidden@cache:6379", "redis.password"},
@@ -245,8 +236,6 @@ func TestNoErrorShowsAPasswordInTheWrongPlace(t *testing.T) {
 }
 
 // What stands after an asterisk is the name of something else to YAML, which would quote it.
-//
-//contract:config.Loaded.check No error shows
 func TestAPasswordWithoutQuotesIsNotShown(t *testing.T) {
 	_, err := config.Load(write(t, "stockd.yaml", "redis:\n  password: *hidden\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "stockd.yaml: a value that begins with *") || strings.Contains(err.Error(), "hidden") {

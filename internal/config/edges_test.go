@@ -9,10 +9,6 @@ import (
 
 // Each row is a flag with the values that are allowed at the edge of its range, and those
 // that are not any more.
-//
-//contract:config.Loaded.check redis.timeout is below
-//contract:config.Loaded.check http.trusted_proxies are
-//contract:config.Loaded.check With admin.required
 func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 	header := []string{"--buyer-from=header", "--http-trusted-proxies=::1"}
 	for _, c := range []struct {

@@ -78,8 +78,6 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 }
 
 // Every section that has a TLS group is held to it.
-//
-//contract:config.Loaded.check What has no effect
 func TestTheTLSOfEachBackendIsChecked(t *testing.T) {
 	for _, section := range []string{"database", "redis", "redlock", "zookeeper", "etcd"} {
 		for arg, want := range map[string]string{"ca-file=/nonexistent/ca.pem": "/nonexistent/ca.pem", "key-file=/nonexistent/key.pem": "cert_file is not"} {

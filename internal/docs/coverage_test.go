@@ -129,7 +129,7 @@ func hasTest(t *testing.T, name []string, file string) error {
 	if len(name) == 1 {
 		return nil
 	}
-	suites := map[string]string{"TestLocks": "pkg/locktest/suite.go", "TestConformance": "pkg/strategytest/suite.go"}
+	suites := map[string]string{"TestLocks": "internal/locktest/suite.go", "TestConformance": "internal/strategytest/suite.go"}
 	if suite := suites[name[0]]; suite != "" {
 		text = read(t, suite)
 		if !slices.Contains(strategies(), name[2]) {

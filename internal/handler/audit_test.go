@@ -46,8 +46,6 @@ func auditLines(t *testing.T, log string) (list []auditLine) {
 }
 
 // Each write is one line, whatever came of it, also where the log is for errors alone.
-//
-//contract:api.recall 200: Nothing comes back of
 func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) {

@@ -54,10 +54,6 @@ func (a api) left(t *testing.T, want map[int64]int64) {
 	}
 }
 
-//contract:api.order All of them are sold
-//contract:api.order The answer names
-//contract:api.order The same item twice
-//contract:api.order So a line is an order
 func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveItems(t, d, map[int64]int64{2: 5, 3: 1})
@@ -117,8 +113,6 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-//contract:api.order With an Idempotency-Key
-//contract:api.order One that was rejected
 func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveItems(t, d, map[int64]int64{2: 1})
@@ -149,7 +143,6 @@ func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
 	})
 }
 
-//contract:api.schemas Lines:
 func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 	a := serveSQLite(t)
 	many := strings.Repeat(`{"goods_id": 1}, `, 40)
@@ -193,9 +186,6 @@ func TestABasketIsSoldInTheModeThatItAsksFor(t *testing.T) {
 }
 
 // A key of a verified buyer is its own, of a basket as of a purchase.
-//
-//contract:docs/api A key is its buyer's
-//contract:api.listOrders Where buyer.from
 func TestTheBasketOfAVerifiedBuyerIsUnderItsOwnKey(t *testing.T) {
 	a := serveSQLite(t)
 	numbers := make(map[any]bool)
@@ -215,8 +205,6 @@ func TestTheBasketOfAVerifiedBuyerIsUnderItsOwnKey(t *testing.T) {
 }
 
 // A token for one item buys no basket with another one.
-//
-//contract:api.deduct 403: A buyer's token
 func TestATokenForOneItemBuysNoOther(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 5}).with(t, verified(buyer.Buyer{ID: "ann", GoodsID: 1}))
 	for lines, problem := range map[string]string{"1": "", "1,1:2": "", "1,2": "token-bound", "2,1": "token-bound", "2": "token-bound"} {

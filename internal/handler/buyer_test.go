@@ -63,10 +63,6 @@ func (a api) bought(t *testing.T, path string, headers ...string) answer {
 	return a.as(t, http.MethodPost, path, headers...)
 }
 
-//contract:api.deduct buyer.from says who buys
-//contract:api.deduct With a header or a token
-//contract:api.responses Unauthorized:
-//contract:api.headers WWW-Authenticate:
 func TestATokenIdentifiesTheBuyer(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) {
@@ -118,9 +114,6 @@ func TestATokenIdentifiesTheBuyer(t *testing.T) {
 }
 
 // A buyer's keys and orders are its own.
-//
-//contract:api.listOrders Where buyer.from
-//contract:api.readOrder Where buyer.from
 func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) { o.Reveal = true })
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
@@ -156,8 +149,6 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 }
 
 // Where buyers are verified, the number of a reservation is not enough.
-//
-//contract:api.readReservation Where buyer.from
 func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
 	a := serveSQLite(t).withTokens(t, func(*handler.Options) {})
 	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
@@ -194,8 +185,6 @@ func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	}
 }
 
-//contract:api.deduct buyer.from says who buys
-//contract:api.deduct With a header or a token
 func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ proxy, header, query, problem, field string }{
@@ -242,9 +231,6 @@ func TestARateOfUsersNeedsAUser(t *testing.T) {
 }
 
 // One buyer has one name, however it is written.
-//
-//contract:api.schemas UserID: Printable
-//contract:api.schemas UserID: A number is
 func TestAUserIsWrittenInOneWay(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
 	post := func(user string) answer {

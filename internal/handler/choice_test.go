@@ -10,10 +10,6 @@ import (
 	"github.com/stockd/stockd/internal/service"
 )
 
-//contract:api.changeGoods At least one field
-//contract:api.changeGoods An empty strategy
-//contract:api.schemas OwnStrategy:
-//contract:api.schemas Own:
 func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 	a := serveSQLite(t)
 	created := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
@@ -47,9 +43,6 @@ func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 
 // A field of the choice is cleared by null, and the strategy by an empty text as well; what is not
 // given stays.
-//
-//contract:api.changeGoods At least one field
-//contract:api.changeGoods An empty strategy
 func TestEachFieldOfAChoiceIsClearedByItself(t *testing.T) {
 	a := serveSQLite(t)
 	shown := map[string]string{"strategy": "strategy", "group": "group", "fence": "fenced", "max_quantity": "max_quantity"}
@@ -81,8 +74,6 @@ func (a api) claimed(t *testing.T, path string) float64 {
 }
 
 // A repeated creation must not undo what was changed since.
-//
-//contract:api.createGoods 201: Under the same
 func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 	a := serveSQLite(t)
 	const body = `{"goods_id": 2, "stock": 10, "strategy": "mutex"}`
@@ -103,7 +94,6 @@ func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 	}
 }
 
-//contract:api.changeGoods At least one field
 func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 	a := serveSQLite(t)
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
@@ -168,7 +158,6 @@ func TestTheDefaultModifiersAreThoseOfTheConfiguration(t *testing.T) {
 	}
 }
 
-//contract:api.deduct 403: Where requests may not choose
 func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Choose = false })
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "group": true}`, http.StatusOK)
@@ -218,12 +207,6 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 	}
 }
 
-//contract:api Every answer has a request id
-//contract:api.headers X-Stockd-Replica:
-//contract:api.schemas ConcealedSold:
-//contract:api.schemas ConcealedGoods:
-//contract:api.schemas Order: On the public API
-//contract:api.audit Where http.reveal
 func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false }).withAdmin(t, func(*handler.Options) {})
 	for path, want := range map[string]string{

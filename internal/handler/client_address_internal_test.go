@@ -12,8 +12,6 @@ import (
 // Of what a trusted proxy sends, only X-Forwarded-For counts, and of that the right-most
 // address that is not a trusted proxy's: whatever stands left of it, or in another
 // header, a client may have written itself.
-//
-//contract:api.responses RateLimited:
 func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 	const proxy = "10.0.0.1:40000"
 	type headers = http.Header

@@ -179,8 +179,6 @@ func TestABodyIsOneWholeObject(t *testing.T) {
 }
 
 // What has arrived of a body that breaks off may be a whole form: "quantity=1" of "quantity=10".
-//
-//contract:api.responses InvalidRequest:
 func TestABodyThatBreaksOffIsNotRead(t *testing.T) {
 	for media, body := range map[string]string{"application/x-www-form-urlencoded": "a=1", "application/json": `{"a": 1}`} {
 		r := jsonRequest(t, "", "")

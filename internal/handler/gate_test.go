@@ -30,8 +30,6 @@ func from(address string) func(*http.Request) {
 }
 
 // Nothing but the whole token, once, is accepted; the scheme is compared as RFC 9110 wants.
-//
-//contract:api stockd has two APIs
 func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 	admin := handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024}, admintoken.Single(token))
 	for i, c := range []struct {
@@ -71,9 +69,6 @@ func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 }
 
 // Without a token no answer of the admin API reveals what is there, or switched on.
-//
-//contract:api stockd has two APIs
-//contract:api.responses Unauthorized:
 func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Routes: openLab(t).Routes(), Metrics: metrics.New(metrics.Build{}).Handler()}
 	for name, admin := range map[string]http.Handler{
@@ -123,8 +118,6 @@ func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
 // Ten wrong tokens of an address within a minute, and it has to wait: right or wrong, its
 // token is not looked at. Other addresses behind the same proxy, and right tokens, do not
 // count.
-//
-//contract:api.responses RateLimited:
 func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 	var log bytes.Buffer
 	n := observed()
@@ -174,8 +167,6 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 }
 
 // A page whose name was made to resolve to this machine is not served.
-//
-//contract:api.responses MisdirectedRequest:
 func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 	serve := func(hosts ...string) http.Handler {
 		return handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, AdminHosts: hosts}, admintoken.Single(token))

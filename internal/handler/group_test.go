@@ -71,8 +71,6 @@ func TestGroupIsAFlagThatComposesWithFence(t *testing.T) {
 
 // While a lock is held the queue of an item fills, and is blocked: one more is
 // busy at once, and a key that was sold under is answered all the same.
-//
-//contract:docs/grouping A full queue
 func TestABlockedQueueIsBusy(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks := lab.Locks(t, d)

@@ -198,7 +198,6 @@ const (
 	formType = "application/x-www-form-urlencoded"
 )
 
-//contract:api The fields of a request
 func TestASaleInEachForm(t *testing.T) {
 	a := serveSQLite(t)
 	left := 10.0
@@ -243,12 +242,6 @@ func TestSoldOutIsAConflict(t *testing.T) {
 }
 
 // Bad input is a problem that names the field, and leaves no row in the ledger.
-//
-//contract:api Each may be in the query
-//contract:api An unknown field is an error
-//contract:api.responses UnsupportedMediaType:
-//contract:api.responses BodyTooLarge:
-//contract:api.schemas UserID: Printable
 func TestBadInput(t *testing.T) {
 	a := serveSQLite(t)
 	const valid = `"goods_id": 1, "quantity": 1`
@@ -315,7 +308,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-//contract:api.responses InvalidRequest:
 func TestBadHeaders(t *testing.T) {
 	a := serveSQLite(t)
 	for name, values := range map[string][]string{
@@ -334,8 +326,6 @@ func TestBadHeaders(t *testing.T) {
 }
 
 // No route takes half of a query for the whole.
-//
-//contract:api.responses InvalidRequest:
 func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ method, url string }{
@@ -358,7 +348,6 @@ func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 	}
 }
 
-//contract:api.responses InvalidRequest:
 func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=x&quantity=0&colour=red")
@@ -367,7 +356,6 @@ func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-//contract:api.schemas StrategyNames:
 func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=1&strategy=hope")
@@ -376,8 +364,6 @@ func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 	}
 }
 
-//contract:api.deduct With an Idempotency-Key
-//contract:docs/api The answer to a copy
 func TestAKeyIsAnsweredTheSameAgain(t *testing.T) {
 	a := serveSQLite(t)
 	var answers [2]answer
@@ -431,7 +417,6 @@ func TestAnItemHasOnePath(t *testing.T) {
 	}
 }
 
-//contract:api.responses MethodNotAllowed:
 func TestAnotherMethodIsRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.get(t, "/deduct?goods_id=1"); got.status != http.StatusMethodNotAllowed {
@@ -511,9 +496,6 @@ func TestTheAdminCreatesAndRestocks(t *testing.T) {
 
 // A database that is gone is named. It is never taken for sold out, and when it
 // is back, so is the replica.
-//
-//contract:api.schemas BackendName:
-//contract:api.responses ReadUnavailable:
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -547,8 +529,6 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 	})
 }
 
-//contract:api.deduct Without one, a purchase
-//contract:api.deduct 503: Nothing happened
 func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
@@ -570,8 +550,6 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 }
 
 // An internal error is logged and observed, and not shown.
-//
-//contract:api.responses Internal:
 func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
 	n := observed()
@@ -599,8 +577,6 @@ func ExampleTypePrefix() {
 }
 
 // What is sent with a GET is no part of it, whatever its type and its size.
-//
-//contract:api A GET has its fields
 func TestTheBodyOfAGetIsNotRead(t *testing.T) {
 	a := serveSQLite(t)
 	for path, want := range map[string]int{"/goods/1": http.StatusOK, "/orders?request_id=k": http.StatusNotFound} {

@@ -48,9 +48,6 @@ func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
 	return orders
 }
 
-//contract:api.deduct A key is that of one buyer
-//contract:api.listOrders A key of one buyer
-//contract:docs/api A key is its buyer's
 func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
@@ -66,7 +63,6 @@ func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	})
 }
 
-//contract:docs/api A key is its buyer's
 func TestABuyerCannotTakeTheKeyOfARestock(t *testing.T) {
 	a := serveSQLite(t)
 	for _, user := range []string{"", "&user_id=u-1"} {
@@ -97,8 +93,6 @@ func TestAReusedKeyRevealsNothing(t *testing.T) {
 	}
 }
 
-//contract:api.listOrders Without user_id
-//contract:api.listOrders A key of one buyer
 func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)

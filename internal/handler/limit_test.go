@@ -7,8 +7,6 @@ import (
 	"testing"
 )
 
-//contract:api.changeGoods A limit holds
-//contract:api.schemas PerUser:
 func TestABuyerIsLimitedPerItem(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
@@ -51,7 +49,6 @@ func TestABuyerIsLimitedPerItem(t *testing.T) {
 	}
 }
 
-//contract:api.changeGoods An empty strategy
 func TestABadLimitIsNamed(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct {
@@ -78,10 +75,6 @@ func TestABadLimitIsNamed(t *testing.T) {
 }
 
 // What is allowed is allowed to its edge, and names its field beyond.
-//
-//contract:api.schemas PerUser:
-//contract:api.schemas MaxQuantity:
-//contract:api.schemas Quantity:
 func TestTheLargestValueOfAFieldIsAllowed(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct {

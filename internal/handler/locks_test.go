@@ -176,9 +176,6 @@ func TestAFencedSaleTellsItsToken(t *testing.T) {
 
 // The answer says where the order is written down. durable=sql waits for the
 // ledger; the strategies that write it themselves always have.
-//
-//contract:api.schemas Durability:
-//contract:docs/redis-stock `"durable": "redis"`
 func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	a := serveWith(t, d, lab.Locks(t, d, backend.Redis))

@@ -34,8 +34,6 @@ func TestNoKindOfPurchaseHasMoreThanTheMaximum(t *testing.T) {
 	a.left(t, map[int64]int64{1: 7})
 }
 
-//contract:api.schemas Quantity:
-//contract:api.schemas MaxQuantity:
 func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 	a := serveSQLite(t)
 	a.options.Catalogue.SetMaxQuantity(3)

@@ -109,8 +109,6 @@ func TestTheDescriptionIsServed(t *testing.T) {
 }
 
 // Every route is described for its listener, and no other one is.
-//
-//contract:api The servers of an operation
 func TestEveryRouteIsDescribed(t *testing.T) {
 	a := serveAll(t)
 	var there, described []string
@@ -142,8 +140,6 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 }
 
 // Every example is sent, to each listener that its operation is on.
-//
-//contract:api An example of an answer
 func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
 	a := serveAll(t)
 	sent := 0
@@ -203,17 +199,6 @@ func exchange(t *testing.T, r *http.Request) apitest.Answer {
 
 // Whatever answer is described of an operation is given by it in some scenario. A kind
 // of problem without a scenario needs one here.
-//
-//contract:api.deduct 403: Where requests may not choose
-//contract:api.deduct 403: A buyer's token
-//contract:api.responses NotFound:
-//contract:api.responses RequestTimeout:
-//contract:api.responses KeyReused:
-//contract:api.responses UnknownGoods:
-//contract:api.responses ClientGone:
-//contract:api.responses WriteUnavailable: The service is busy
-//contract:api.responses ReadUnavailable:
-//contract:api.responses StrategyRefused:
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	s := scenarios{api: serveAll(t), down: serveAll(t)}
 	if err := s.down.store.Close(); err != nil {

@@ -33,9 +33,6 @@ func sameOrder(t *testing.T, order, sale answer, durable string) {
 	}
 }
 
-//contract:api.listOrders With request_id
-//contract:api.listOrders Nothing is sold
-//contract:api.schemas CreatedAt:
 func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -69,9 +66,6 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 }
 
 // Numbers can be counted through: no stranger reads a sale that way.
-//
-//contract:api.readOrder It is on the public API
-//contract:api.listOrders Without request_id
 func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
@@ -85,8 +79,6 @@ func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	}
 }
 
-//contract:api.listOrders Without request_id
-//contract:api.listOrders A page whose next
 func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 500})
 	for range 5 {
@@ -125,8 +117,6 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 }
 
 // A page has 100 rows unless it says otherwise, and the steps of orders with their kinds where they are asked for.
-//
-//contract:api.listOrders Without request_id
 func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 500})
 	batch := make([]stock.Purchase, 101)
@@ -178,8 +168,6 @@ func (a api) replayed(t *testing.T, what, query, key string, first answer) {
 	}
 }
 
-//contract:docs/api A key that was sold
-//contract:docs/grouping A key that was sold
 func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	b := blocking{make(chan struct{}), make(chan struct{})}

@@ -24,8 +24,6 @@ import (
 
 // Whatever problem this package can answer with is described with its status, and
 // no other one is.
-//
-//contract:api Every failure is a problem
 func TestEveryProblemIsDescribed(t *testing.T) {
 	contract, err := apitest.Load()
 	if err != nil {
@@ -159,9 +157,6 @@ type deadlined struct {
 func (d *deadlined) SetWriteDeadline(at time.Time) error { d.deadline = at; return nil }
 
 // Clients that are rejected together do not return together.
-//
-//contract:api A problem with status 503 or 429
-//contract:api.headers Retry-After:
 func TestRetryAfterHasJitter(t *testing.T) {
 	seen := make(map[string]int)
 	for range 200 {

@@ -41,11 +41,6 @@ func (a api) audit(t *testing.T, wanted map[string]float64) {
 	}
 }
 
-//contract:api.reserve A purchase with a deadline
-//contract:api.confirmReservation Only while it is held
-//contract:api.confirmReservation Confirming again
-//contract:api.releaseReservation Only while it is held
-//contract:api.releaseReservation Releasing it again
 func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -96,8 +91,6 @@ func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 	})
 }
 
-//contract:api.reserve With an Idempotency-Key
-//contract:api.reserve 201:
 func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	a := serveSQLite(t)
 	_, number := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")
@@ -136,8 +129,6 @@ func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	a.audit(t, map[string]float64{"stock": 8, "held": 0, "sold": 2})
 }
 
-//contract:api.returnOrder Without quantity
-//contract:api.returnOrder Under the same Idempotency-Key
 func TestAReturnUnderAKeyIsMadeOnce(t *testing.T) {
 	a := serveSQLite(t)
 	sale := a.buy(t, "goods_id=1&quantity=3")
@@ -158,8 +149,6 @@ func TestAReturnUnderAKeyIsMadeOnce(t *testing.T) {
 }
 
 // A TTL beyond what is configured names the field and what is allowed, and holds nothing.
-//
-//contract:api.schemas TTL:
 func TestATTLIsBounded(t *testing.T) {
 	a := serveSQLite(t)
 	for _, ttl := range []string{"0", "-1", "3601", "1.5", "x"} {
@@ -181,7 +170,6 @@ func TestATTLIsBounded(t *testing.T) {
 	}
 }
 
-//contract:api.extendReservation It expires ttl
 func TestAReservationIsExtendedByWhatIsAskedFor(t *testing.T) {
 	a := serveSQLite(t)
 	for query, want := range map[string]time.Duration{"?ttl=600": 10 * time.Minute, "": 15 * time.Minute} {
@@ -217,9 +205,6 @@ func TestTheAdminSeesWhatVerifiedBuyersHave(t *testing.T) {
 	bob.asAdmin(t, http.MethodPost, "/reservations/"+reservation+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
 }
 
-//contract:api.readReservation Where buyer.from is
-//contract:api.readReservation Elsewhere the number
-//contract:api.responses UnknownReservation:
 func TestAVerifiedBuyerSeesItsOwnReservationsAlone(t *testing.T) {
 	a := serveSQLite(t)
 	of := func(name string) api { return a.with(t, verified(buyer.Buyer{ID: name})) }
@@ -244,7 +229,6 @@ func TestAVerifiedBuyerSeesItsOwnReservationsAlone(t *testing.T) {
 	}
 }
 
-//contract:api.confirmReservation On the public API only
 func TestTheAdminAloneConfirmsWhereThePublicMayNot(t *testing.T) {
 	a := serveSQLite(t)
 	closed := a.with(t, func(o *handler.Options) { o.PublicConfirm = false })

@@ -33,8 +33,6 @@ func (a api) buyAs(t *testing.T, query, header, value string) answer {
 	return send(t, r)
 }
 
-//contract:api Every answer has a request id
-//contract:api.headers X-Request-Id:
 func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).with(t, func(o *handler.Options) {
@@ -56,8 +54,6 @@ func TestARequestIDIsTakenAndReturned(t *testing.T) {
 }
 
 // What is not fit for a log is replaced, and no request fails for it.
-//
-//contract:api.headers X-Request-Id:
 func TestARequestIDIsBounded(t *testing.T) {
 	a := serveSQLite(t)
 	seen := make(map[string]bool)
@@ -104,8 +100,6 @@ func TestARateByUser(t *testing.T) {
 }
 
 // No client becomes another one by a header.
-//
-//contract:api.responses RateLimited:
 func TestAForgedAddressIsNotBelieved(t *testing.T) {
 	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
 	for _, c := range []struct {

@@ -27,7 +27,6 @@ func releaseAll(list []slot) {
 	}
 }
 
-//contract:docs/overload An item has no more
 func TestNoItemTakesAllSlots(t *testing.T) {
 	p := newSlots(1200)
 	first, full := flood(p, 1, nil)
@@ -58,7 +57,6 @@ func TestNoItemTakesAllSlots(t *testing.T) {
 	}
 }
 
-//contract:docs/overload Purchases that ask
 func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T) {
 	p := newSlots(1200)
 	slow, full := flood(p, 1, new(service.Seller))

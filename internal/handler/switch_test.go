@@ -12,8 +12,6 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-//contract:api.switchStrategy The replica that is asked
-//contract:api.responses StrategyRefused:
 func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	a := serveSQLite(t)
 	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
@@ -60,8 +58,6 @@ func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	}
 }
 
-//contract:api.switchStrategy The default strategy
-//contract:api.responses StrategyRefused:
 func TestSwitchesThatAreRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
@@ -91,8 +87,6 @@ func TestSwitchesThatAreRejected(t *testing.T) {
 	}
 }
 
-//contract:api.profile It is there only
-//contract:api.profile Without a profile's name
 func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
 	const path = "/debug/pprof/goroutine?debug=1"
 	a := serveSQLite(t)

@@ -11,8 +11,6 @@ import (
 )
 
 // Anybody may name a strategy: one that cannot be used here costs no line of the log.
-//
-//contract:api.schemas BackendName:
 func TestAStrategyWithoutItsBackendIsRejected(t *testing.T) {
 	var log bytes.Buffer
 	quiet := func(o *handler.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }

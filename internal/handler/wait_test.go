@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-//contract:api.responses InvalidRequest:
 func TestAPurchaseWaitsNoLongerThanLockWait(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct {

@@ -52,8 +52,8 @@ func rules() []rule {
 		{"nginx", nil},
 		{"deploy", nil},
 		{"pkg/client", nil}, // the standard library alone
-		{"pkg/strategytest", service},
-		{"pkg/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
+		{"internal/strategytest", service},
+		{"internal/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
 		// Failpoints implement interfaces of packages that do not know them; commands wire them.
 		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler", "internal/telemetry"})},
 		{"internal/load", nil},
@@ -113,7 +113,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // The lab drives replicas from outside: it may import the service, never the reverse.
 func TestOnlyTheLabImportsTheLab(t *testing.T) {
-	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "pkg/locktest"}
+	importers := []string{"internal/lab/", "cmd/stocklab", "internal/strategytest", "tools/", "cmd/internal/cmdtest", "internal/locktest"}
 	for _, edge := range imports(t) {
 		if matches(edge[1], "internal/lab/") && !matchesAny(edge[0], importers) {
 			t.Errorf("%s imports %s", edge[0], edge[1])

@@ -39,8 +39,6 @@ const (
 )
 
 // Guarantees are the properties that locktest tests.
-//
-//contract:members
 type Guarantees struct {
 	// Exclusive: two never hold a name at once, in one process or in many, as
 	// long as no lease runs out.

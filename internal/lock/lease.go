@@ -35,8 +35,6 @@ var errReleased = errors.New("lock released")
 // NewHeld makes a lease. giveUp gives the name back. It returns ErrLost where it finds
 // that the name is not ours any more.
 //
-// Its obligations:
-//
 //  1. giveUp is called once at the most, and never after the lease was lost.
 //  2. A renewal that finds the name gone while it is given back has found no loss.
 func NewHeld(token uint64, giveUp func(context.Context) error) *Held {
@@ -86,8 +84,6 @@ func (h *Held) Release(ctx context.Context) error {
 
 // Granted ends an Acquire that was granted the name.
 //
-// Its obligations:
-//
 //  1. Where the waiting ended before the grant came, the name is given back.
 func Granted(ctx context.Context, lease Lease) (Lease, error) {
 	if ctx.Err() == nil {
@@ -108,8 +104,6 @@ const (
 
 // TakeBack takes back what an Acquire that failed may have left in the backend. The
 // context that has ended is the reason why it is called.
-//
-// Its obligations:
 //
 //  1. It runs do on a context of its own, which ends within 2 s. Where the backend is slow,
 //     TakeBack returns within 400 ms, and do goes on.

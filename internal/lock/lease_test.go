@@ -15,8 +15,6 @@ import (
 )
 
 // A renewal that is under way while the name is given back finds it gone.
-//
-//contract:lock.NewHeld A renewal that finds
 func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 	var lease *Held
 	lease = NewHeld(1, func(context.Context) error {
@@ -32,8 +30,6 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 }
 
 // A name that belonged to another by the time it was given back was lost.
-//
-//contract:lock.Lease ErrLost: the name
 func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 	lease := NewHeld(1, func(context.Context) error { return ErrLost })
 	if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
@@ -44,7 +40,6 @@ func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 	}
 }
 
-//contract:lock.NewHeld giveUp is called once
 func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
 	failed := errors.New("connection refused")
 	for name, c := range map[string]struct {
@@ -75,7 +70,6 @@ func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
 	}
 }
 
-//contract:lock.Lease Its methods may be called
 func TestALeaseMayBeUsedByManyAtOnce(t *testing.T) {
 	var gaveUp atomic.Int64
 	lease := NewHeld(1, func(context.Context) error { gaveUp.Add(1); return nil })
@@ -99,7 +93,6 @@ func TestALeaseMayBeUsedByManyAtOnce(t *testing.T) {
 	}
 }
 
-//contract:lock.Granted Where the waiting ended
 func TestAGrantAfterTheEndOfTheWaitIsGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var given error
@@ -117,8 +110,6 @@ func TestAGrantAfterTheEndOfTheWaitIsGivenBack(t *testing.T) {
 	}
 }
 
-//contract:lock.TakeBack It runs do
-//contract:lock.TakeBack Where the backend is slow
 func TestTakingBackOutlivesItsCallerAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, ctx := time.Now(), t.Context()
@@ -146,8 +137,6 @@ func TestTakingBackOutlivesItsCallerAndEnds(t *testing.T) {
 	})
 }
 
-//contract:lock.NotAcquired It is the end of ctx
-//contract:lock.NotAcquired A cancelled caller
 func TestAnErrorOfAnAcquireNamesWhatEndedIt(t *testing.T) {
 	failed, hungUp := errors.New("connection refused"), errors.New("hung up")
 	live := t.Context()
@@ -205,7 +194,6 @@ func TestAFailureNamesTheBackendThatFailed(t *testing.T) {
 	}
 }
 
-//contract:lock.While It ends with ctx
 func TestWorkEndsWithTheRequestOrTheLeaseAndKeepsTheCause(t *testing.T) {
 	hungUp := errors.New("hung up")
 	for name, c := range map[string]struct {

@@ -24,8 +24,6 @@ var (
 
 // Locker grants a name to one holder at a time.
 //
-// Its obligations:
-//
 //  1. Acquire returns a lease, or an error that is ErrNotAcquired and the
 //     cause: a context's end is never mistaken for a failure of the backend,
 //     nor the other way round.
@@ -48,8 +46,6 @@ type Locker interface {
 
 // Lease is a name held.
 //
-// Its obligations:
-//
 //  1. Its methods may be called from any goroutine, also after the loss and
 //     after the release.
 //  2. The lease does not end with the context that Acquire was given: a
@@ -58,8 +54,6 @@ type Locker interface {
 //     ErrLost as the cause, within the TTL; then Release answers ErrLost and
 //     touches nothing that may belong to another.
 //  4. Releasing twice is harmless: the second Release answers nil.
-//
-//contract:members
 type Lease interface {
 	// Token grows strictly with each holder of the name; 0 where the lock
 	// cannot give one.
@@ -72,8 +66,6 @@ type Lease interface {
 }
 
 // While returns the context of the work under a lease. Call stop when it is done.
-//
-// Its obligations:
 //
 //  1. It ends with ctx or with the lease, whichever ends first, and keeps the cause.
 func While(ctx context.Context, lease Lease) (work context.Context, stop func()) {
@@ -89,8 +81,6 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 
 // NotAcquired is the error of an Acquire. A request that was sent within the wait is
 // awaited, so that a backend may also fail after ctx has ended.
-//
-// Its obligations:
 //
 //  1. It is the end of ctx where nothing else is known to have ended the Acquire, and the
 //     backend's failure otherwise. A cancelled caller gets only its own error.

@@ -9,8 +9,6 @@ import (
 
 // Multi holds several names of one lock as one.
 //
-// Its obligations:
-//
 //  1. Acquire takes the names one after the other in the order of their bytes, each once,
 //     however they are given: two holders whose names overlap never wait for each other.
 //  2. It returns a lease of all names, or an error and holds none: those that it had are
@@ -54,8 +52,6 @@ func notAll(working context.Context, err error) error {
 }
 
 // MultiLease is several names held as one.
-//
-// Its obligations:
 //
 //  1. The loss of one name is the loss of all: its Context ends with ErrLost, and Release
 //     gives back the others and answers ErrLost.

@@ -87,8 +87,6 @@ func assertFree(t *testing.T, l lock.Locker, names ...string) {
 	}
 }
 
-//contract:lock.Multi Acquire takes the names
-//contract:lock.MultiLease Release gives the names back
 func TestNamesAreTakenInOneOrderEachOnceAndGivenBackInReverse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
@@ -120,7 +118,6 @@ func (s slow) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	return lease, err
 }
 
-//contract:lock.Multi Acquire takes the names
 func TestCallersWithTheSameNamesDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := slow{process.New()}
@@ -144,7 +141,6 @@ func TestCallersWithTheSameNamesDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-//contract:lock.Multi It returns a lease of all names
 func TestAWaitThatEndsGivesBackWhatItHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
@@ -163,7 +159,6 @@ func TestAWaitThatEndsGivesBackWhatItHad(t *testing.T) {
 	})
 }
 
-//contract:lock.Multi It returns a lease of all names
 func TestAFailureMidwayGivesBackWhatItHad(t *testing.T) {
 	s := newShelf()
 	s.broken = "c"
@@ -181,7 +176,6 @@ func TestNoNameIsNotALease(t *testing.T) {
 	}
 }
 
-//contract:lock.MultiLease The loss of one name
 func TestTheLossOfOneNameIsTheLossOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, lost := range []string{"a", "b", "c"} {
@@ -201,7 +195,6 @@ func TestTheLossOfOneNameIsTheLossOfAll(t *testing.T) {
 	})
 }
 
-//contract:lock.Multi An Acquire that loses
 func TestALossWhileTheNextNameIsWaitedForEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
@@ -234,7 +227,6 @@ func (l losing) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	return l.shelf.Acquire(context.WithoutCancel(ctx), name)
 }
 
-//contract:lock.Multi An Acquire that loses
 func TestALossInTheMomentOfTheLastGrantIsALossOfAll(t *testing.T) {
 	s := newShelf()
 	if _, err := lock.NewMulti(losing{s}).Acquire(t.Context(), "a", "b"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, lock.ErrLost) {
@@ -243,7 +235,6 @@ func TestALossInTheMomentOfTheLastGrantIsALossOfAll(t *testing.T) {
 	assertDid(t, s, "take a", "take b", "give b")
 }
 
-//contract:lock.MultiLease The loss of one name
 func TestALossThatTheReleaseFindsIsTheLossOfAll(t *testing.T) {
 	s := newShelf()
 	s.stuck, s.failure = "b", lock.ErrLost
@@ -254,7 +245,6 @@ func TestALossThatTheReleaseFindsIsTheLossOfAll(t *testing.T) {
 	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
 }
 
-//contract:lock.MultiLease Release gives the names back
 func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 	s := newShelf()
 	s.stuck, s.failure = "b", lock.NotReleased("shelf", errBroken)
@@ -264,7 +254,6 @@ func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
 }
 
-//contract:lock.MultiLease Each name keeps
 func TestEachNameKeepsItsToken(t *testing.T) {
 	lease := takeAll(t, newShelf(), "b", "a")
 	for name, want := range map[string]uint64{"a": 1, "b": 2, "c": 0} {

@@ -11,8 +11,6 @@ import (
 // Polling paces the waiters of this replica where no notification says that a name is free:
 // try, pause, try again.
 //
-// Its obligations:
-//
 //  1. A single waiter tries again soon, so that handoffs are quick. Its pause grows with its
 //     wait, and no pause is longer than most.
 //  2. A crowd asks the server no more often than if each paused for most from the start.

@@ -38,7 +38,6 @@ func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 	return n
 }
 
-//contract:lock.Polling A single waiter
 func TestASingleWaiterNoticesSoonThatANameIsFree(t *testing.T) {
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -55,7 +54,6 @@ func TestASingleWaiterNoticesSoonThatANameIsFree(t *testing.T) {
 	}
 }
 
-//contract:lock.Polling Its pause grows
 func TestALongWaitTriesSeldom(t *testing.T) {
 	const minute = time.Minute
 	if n, seldom := tries(t, 1, minute), int(minute/most); n > seldom*11/10 || n < seldom*9/10 {
@@ -63,8 +61,6 @@ func TestALongWaitTriesSeldom(t *testing.T) {
 	}
 }
 
-//contract:lock.Polling A crowd asks
-//contract:lock.Polling A pause ends
 func TestACrowdTriesNoMoreOftenThanWithTheLongestPause(t *testing.T) {
 	const crowd, within = 30, time.Second
 	baseline := crowd * int(within/most)
@@ -73,7 +69,6 @@ func TestACrowdTriesNoMoreOftenThanWithTheLongestPause(t *testing.T) {
 	}
 }
 
-//contract:lock.Polling Waiters for another
 func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
 	inVain := 0
 	polls := NewPolling(most, func() { inVain++ })
@@ -88,7 +83,6 @@ func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
 	}
 }
 
-//contract:lock.Polling Its pause grows
 func TestAPauseGrowsWithTheWaitAndTheSquareOfTheWaiters(t *testing.T) {
 	polls := NewPolling(most, nil)
 	for _, c := range []struct {
@@ -101,7 +95,6 @@ func TestAPauseGrowsWithTheWaitAndTheSquareOfTheWaiters(t *testing.T) {
 	}
 }
 
-//contract:lock.Polling Its pause grows
 func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
 	polls := NewPolling(most, nil)
 	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 4_000_000, 1 << 62} {

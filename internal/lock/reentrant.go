@@ -11,8 +11,6 @@ import (
 // Reentrant lets an owner take a name again that it holds, by counting in this
 // process. It is for those locks whose backend does not count itself.
 //
-// Its obligations:
-//
 //  1. An owner that acquires a name again joins its lease, and the last release gives the
 //     name back. An Acquire that names no owner passes through.
 //  2. An owner that is cancelled before the name is granted leaves nothing: the last release

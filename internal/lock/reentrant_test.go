@@ -60,8 +60,6 @@ func (g *gate) assertReleased(t *testing.T, times int) {
 	}
 }
 
-//contract:lock.Reentrant An owner that acquires
-//contract:lock.Reentrant An Acquire that names no owner
 func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
 	g := newGate(3)
 	r, me := NewReentrant(g), WithOwner(t.Context(), "me")
@@ -90,8 +88,6 @@ func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
 }
 
 // What an owner holds is one name, and no other owner's.
-//
-//contract:lock.Reentrant An owner that acquires
 func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
 	g := newGate(3)
 	r, me := NewReentrant(g), WithOwner(t.Context(), "me")
@@ -112,8 +108,6 @@ func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
 }
 
 // The loss is the backend's news, and may come just before the owner asks again.
-//
-//contract:lock.Reentrant The next Acquire
 func TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow(t *testing.T) {
 	for range 20 { // the owner and the news run at the same time
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +129,6 @@ func TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow(t *testing.T) {
 	}
 }
 
-//contract:lock.Reentrant An owner that is cancelled
 func TestAJoinerThatIsCancelledBeforeTheGrantIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -187,8 +180,6 @@ func (l leaving) Done() <-chan struct{} {
 
 // A joiner that leaves after all others have released is the last one: it gives the name back, although
 // its own context has ended.
-//
-//contract:lock.Reentrant An owner that acquires
 func TestAJoinerThatLeavesLastGivesTheNameBack(t *testing.T) {
 	for range 20 { // it may join as well, because the name is granted
 		g := newGate(1)
@@ -215,8 +206,6 @@ func TestAJoinerThatLeavesLastGivesTheNameBack(t *testing.T) {
 	}
 }
 
-//contract:lock.Reentrant The loss of the name
-//contract:lock.Reentrant The next Acquire
 func TestALossEndsEveryLeaseThatJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(2)

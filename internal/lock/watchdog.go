@@ -35,8 +35,6 @@ type watchdog struct {
 
 // Watch starts the watchdog of a lease that was asked for at a time.
 //
-// Its obligations:
-//
 //  1. The lease is renewed after a third of its TTL, and again after a third from each
 //     renewal. A renewal that is not answered is repeated soon.
 //  2. A lease whose renewals are not answered is lost before its TTL is over, counted from
@@ -57,8 +55,6 @@ func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.C
 }
 
 // Expire ends a lease without renewal.
-//
-// Its obligations:
 //
 //  1. It is lost before its TTL is over.
 func Expire(lease *Held, asked time.Time, ttl time.Duration) {

@@ -11,9 +11,6 @@ import (
 
 // A holder that cannot renew is notified before the backend grants the name to the next, with
 // time to spare for clocks that differ; so is one that renewed once, and one that never does.
-//
-//contract:lock.Watch A lease whose renewals
-//contract:lock.Expire It is lost
 func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	const ttl, spare = time.Second, 12 * time.Millisecond
 	silent := errors.New("no answer")
@@ -75,8 +72,6 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 
 // A process that is paused in the middle of a renewal reads the answer when it goes on. The lease is not
 // believed for another third of its TTL then.
-//
-//contract:lock.Watch A lease whose renewals
 func TestAnAnswerThatIsReadTooLateRenewsNothing(t *testing.T) {
 	const ttl, paused = 3 * time.Second, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -126,19 +121,14 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 		ended  int
 		cause  error
 	}{
-		//contract:lock.Watch After the lease has ended
 		"until it is released": {0, func(n int, lease *Held) (bool, error) {
 			if n == 3 {
 				time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
 			}
 			return true, nil
 		}, []int{10, 20, 30}, 31, errReleased},
-		//contract:lock.Watch A lease whose name
-		"until it is found gone": {0, func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
-		//contract:lock.Watch The lease is renewed after a third
+		"until it is found gone":    {0, func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
 		"where the grant came late": {4 * time.Second, func(n int, _ *Held) (bool, error) { return n < 3, nil }, []int{6, 16, 26}, 26, ErrLost},
-		//contract:lock.Watch The lease is renewed after a third
-		//contract:lock.Watch A renewal that is not answered
 		"soon after no answer": {0, func(n int, _ *Held) (bool, error) {
 			if n == 2 {
 				return false, silent
@@ -161,8 +151,6 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 }
 
 // A renewal that is under way ends with its lease: what is given back is not prolonged any more.
-//
-//contract:lock.Watch After the lease has ended
 func TestARenewalEndsWithItsLease(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	lease := NewHeld(1, func(context.Context) error { return nil })

@@ -139,8 +139,6 @@ func (t *Tx) ageSettled(ctx context.Context) error {
 // Archive moves the oldest rows of the ledger that were accepted before a time into its archive, up to
 // most of them, 1 to MostArchived, in one transaction. It returns how many: fewer are no failure.
 //
-// Its obligations:
-//
 //  1. Rows are moved in the order of their ids, without a gap. The first one that may not be moved
 //     ends the move.
 //  2. A row stays that is younger than the time, or not in the running totals for LeastAge, and

@@ -202,12 +202,6 @@ func archiveOften(t *testing.T, s *repo.Store, enough func(), done <-chan struct
 
 // Buyers buy, hold, give back and ask again, and an admin restocks, while the ledger is archived under
 // them: each key has its first answer, each row is listed once, and the audits are exact.
-//
-//contract:repo.Store.Archive A row is in the ledger or in the archive
-//contract:repo.Store.Archive What was archived is found
-//contract:repo.Store.Archive A request id of the archive
-//contract:repo.Store An audit is right
-//contract:api.listOrders An order is listed
 func TestSalesGoOnWhileTheLedgerIsArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").ArchivingAtOnce()

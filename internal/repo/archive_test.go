@@ -49,10 +49,6 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-//contract:repo.Store.Archive Rows are moved in the order
-//contract:repo.Store.Archive The first one that may not
-//contract:repo.Store.Archive A row stays that is younger
-//contract:repo.Store.Archive A time less than
 func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -102,8 +98,6 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 }
 
 // The clock of the database decides, whatever the rows say of their time.
-//
-//contract:repo.Store.Archive A row stays that is younger
 func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -264,10 +258,6 @@ func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (num
 
 // Batch by batch, what is read of the ledger stays the same while all of it is archived, and while it comes
 // back with the schema of before. On a server the archive gets the partitions of the document meanwhile.
-//
-//contract:repo.Store.Archive What was archived is found
-//contract:repo.Store An audit is right
-//contract:api.listOrders Without request_id
 func TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -311,9 +301,6 @@ func TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived(t *testing.T) {
 }
 
 // What is not sold through a look-up of the service is looked up in the transaction that writes it.
-//
-//contract:repo.Store.Archive A request id of the archive
-//contract:repo.Store The ledger takes
 func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 	d := lab.Database(t, servers.SQLite) // the statements are those of every database
 	s := labtest.Open(t, d, "r")
@@ -356,8 +343,6 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 }
 
 // A reservation whose hold is archived is ended as any other.
-//
-//contract:repo.Store.Archive What was archived is found
 func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 	d := lab.Database(t, servers.SQLite) // the statements are those of every database
 	s := labtest.Open(t, d, "r")
@@ -403,8 +388,6 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 
 // A return has the lock of its order, and the move waits for it; or the move is under way, and the
 // return waits, and goes on in the archive.
-//
-//contract:repo.Store.Archive What was archived is found
 func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, proxy := labtest.Through(t, d)
@@ -463,8 +446,6 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 }
 
 // Whatever statement of a move is lost, or its answer, each row is in one table.
-//
-//contract:repo.Store.Archive A row is in the ledger or in the archive
 func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		cut, proxy := labtest.Through(t, d)
@@ -509,8 +490,6 @@ func archiveSoon(t *testing.T, s *repo.Store, most int) (moved int64) {
 }
 
 // A row that appears behind the copy would be deleted and lost.
-//
-//contract:repo.Store.Archive Where both would differ
 func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, proxy := labtest.Through(t, d)
@@ -562,8 +541,6 @@ func partitionArchive(t *testing.T, s *repo.Store) {
 }
 
 // Two that move at once move different rows.
-//
-//contract:repo.Store.Archive Of two that run at once
 func TestAMoverWaitsForTheOther(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, proxy := labtest.Through(t, d)

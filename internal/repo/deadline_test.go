@@ -49,7 +49,6 @@ func ends(t *testing.T, from, to time.Duration, do func() error) error {
 	}
 }
 
-//contract:repo.Store A commit whose answer
 func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 	const deadline = 500 * time.Millisecond
 	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
@@ -83,8 +82,6 @@ func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 }
 
 // A client that hangs up while its commit is on the way does not make it unknown.
-//
-//contract:repo.Store A caller that leaves
 func TestAHangUpDoesNotCutACommit(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
@@ -135,7 +132,6 @@ func TestAnUnansweredBeginNamesTheBackend(t *testing.T) {
 	})
 }
 
-//contract:repo.Store Any other statement
 func TestEveryStatementHasADeadline(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 500*time.Millisecond)
@@ -158,8 +154,6 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 // The running totals rely on it: a row that the server inserts after the deadline
 // of its transaction is never committed, however the server and the replica were
 // paused.
-//
-//contract:repo.Store Nothing is committed
 func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 500*time.Millisecond)
@@ -180,8 +174,6 @@ func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 
 // A process that was paused may see its deadline late. What it has in hand is not
 // committed all the same.
-//
-//contract:repo.Store Nothing is committed
 func TestNothingIsCommittedAfterTheDeadline(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, _ := bounded(t, d, 300*time.Millisecond)
@@ -226,8 +218,6 @@ func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
 
 // A commit may happen after its purchase was answered with unknown. The next holder
 // of its lock reads what it leaves.
-//
-//contract:docs/operations Such a commit
 func TestAPendingCommitIsWaitedForUnderALock(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 400*time.Millisecond)

@@ -114,8 +114,6 @@ func TestAnUnknownItemIsUnknownToEveryCall(t *testing.T) {
 
 // A call of a caller that has left fails with its cause, and one without a database names it: neither is
 // answered as if nothing were there.
-//
-//contract:strategy.Strategy stock.ErrBackendUnavailable:
 func TestEveryCallSaysThatItCouldNotAsk(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As("me")
 	create(t, s, 1, 10)

@@ -12,8 +12,6 @@ import (
 
 // A counter of tokens that was lost gives one again: the last holder to claim it may write,
 // and the one before may not. Each row is one claim after the other.
-//
-//contract:docs/locks Tokens of different
 func TestTheLastClaimMayWrite(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "replica")

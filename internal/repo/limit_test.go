@@ -71,8 +71,6 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 
 // A lower limit is set, and what a buyer has cannot be allowed any more, because
 // another purchase for the buyer comes just then: that is not as if nothing had happened.
-//
-//contract:repo.Store A limit that was set halfway
 func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
@@ -160,8 +158,6 @@ func takes(ctx context.Context) map[string]taking {
 }
 
 // A transaction that sells under another limit than the item's takes nothing, from wherever.
-//
-//contract:repo.Store Once a limit
 func TestNothingIsTakenUnderAnotherLimit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

@@ -35,7 +35,6 @@ func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (request
 	return requests, next
 }
 
-//contract:api.listOrders Without request_id
 func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -71,9 +70,6 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 }
 
 // A row may be committed after rows with higher ids: nothing is listed beyond it.
-//
-//contract:api.listOrders An order is listed
-//contract:api.listOrders A page whose next
 func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -142,8 +138,6 @@ func slowSale(ctx context.Context, s *repo.Store, requestID string) error {
 
 // Writers commit in any order and roll some back, while readers page all the while: each
 // order is seen once, in order, and none is missed.
-//
-//contract:api.listOrders An order is listed
 func TestNoOrderIsMissedUnderSlowCommitters(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

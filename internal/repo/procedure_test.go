@@ -96,8 +96,6 @@ func wantOrders(t *testing.T, s *repo.Store, sold int64) {
 
 // The procedure commits by itself: without its answer the sale is unknown, and the same
 // request id finds out.
-//
-//contract:repo.Store A commit whose answer
 func TestACallWhoseAnswerIsLostIsUnknown(t *testing.T) {
 	for name, canceled := range map[string]bool{"AtTheDeadline": false, "WhenCanceled": true} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +125,6 @@ func TestACallWhoseAnswerIsLostIsUnknown(t *testing.T) {
 }
 
 // A client that hangs up while the procedure runs does not make its sale unknown.
-//
-//contract:repo.Store A caller that leaves
 func TestAHangUpDoesNotCutACall(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
@@ -167,8 +163,6 @@ func TestACallPassesOverDeadConnections(t *testing.T) {
 
 // The running totals rely on it, and so does the client that was told nothing: the procedure
 // rolls back what it could not finish in time, also where no one waits for it any more.
-//
-//contract:repo.Store Nothing is committed
 func TestACallThatIsLateIsNotCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, _ := bounded(t, d, 300*time.Millisecond)
@@ -187,7 +181,6 @@ func TestACallThatIsLateIsNotCommitted(t *testing.T) {
 	})
 }
 
-//contract:repo.Store A row that is locked
 func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		create(t, labtest.Open(t, d, "r"), 1, 10)
@@ -242,8 +235,6 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 }
 
 // The procedure has its buyer and waits for the row, whose holder then wants the buyer.
-//
-//contract:repo.Store The victim
 func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var retried atomic.Int64

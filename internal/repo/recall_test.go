@@ -178,8 +178,6 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 }
 
 // What is allocated comes back into the row: it counts for the limit of the stock.
-//
-//contract:repo.Store The stock of an item
 func TestARestockCountsWhatIsAllocated(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}

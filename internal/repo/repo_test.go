@@ -56,8 +56,6 @@ func impatient(t *testing.T, d *servers.Database) *repo.Store {
 
 // A replica that is paused in a sale blocks the row for no one for long, and
 // learns that its own sale has not happened.
-//
-//contract:repo.Store A replica that falls
 func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		silent, err := repo.Open(t.Context(), backend.SQLOptions{
@@ -87,8 +85,6 @@ func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 
 // Two sales take two goods in opposite order, and each has its first one when both go
 // on: the database rolls one of them back.
-//
-//contract:repo.Store The victim
 func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
@@ -141,8 +137,6 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 	})
 }
 
-//contract:repo.Store The ledger takes
-//contract:repo.Store The stock of an item
 func TestRestock(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -167,7 +161,6 @@ func TestRestock(t *testing.T) {
 	})
 }
 
-//contract:repo.Store An item is created
 func TestAnItemIsCreatedOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -200,7 +193,6 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 	})
 }
 
-//contract:repo.Store The ledger takes
 func TestRequestIDsThatDifferInCaseAreTwo(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -276,8 +268,6 @@ func TestTheSchemaIsSeenWhileItIsChanged(t *testing.T) {
 
 // Replicas that start together on a new database change its schema one after the
 // other. The window in which they could meet is small: many databases are tried.
-//
-//contract:repo.Store Replicas that migrate
 func TestManyReplicasMigrateAtOnce(t *testing.T) {
 	const rounds, replicas = 12, 4
 	for _, kind := range []string{servers.SQLite, servers.MariaDB, servers.MySQL} {
@@ -338,9 +328,6 @@ func migrateAtOnce(t *testing.T, d *servers.Database, replicas int) {
 
 // A commit whose answer is lost may have happened or not: both look the same
 // from here, and the same request id finds out.
-//
-//contract:strategy.Strategy An error means
-//contract:repo.Store A commit whose answer
 func TestALostCommitIsUnknown(t *testing.T) {
 	for name, delivered := range map[string]bool{"TheServerActed": true, "TheServerNeverHeard": false} {
 		t.Run(name, func(t *testing.T) {
@@ -370,8 +357,6 @@ func TestALostCommitIsUnknown(t *testing.T) {
 }
 
 // What is lost before the commit has not happened, and is no unknown.
-//
-//contract:repo.Store Any other statement
 func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
@@ -392,8 +377,6 @@ func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
 }
 
 // A server that takes connections and never answers must not take us with it.
-//
-//contract:repo.Store Any other statement
 func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
@@ -417,7 +400,6 @@ func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
 	})
 }
 
-//contract:strategy.Strategy stock.ErrBackendUnavailable:
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -443,9 +425,6 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 
 // A wait for a row beyond the limit ends with busy, and not
 // that the stock is out or the database down.
-//
-//contract:strategy.Strategy stock.ErrBusy:
-//contract:repo.Store A row that is locked
 func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -466,7 +445,6 @@ func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	})
 }
 
-//contract:repo.Store A row that is locked
 func TestNoFreeConnectionIsBusy(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s, err := d.Open(t.Context(), "r", 1)

@@ -26,8 +26,6 @@ func stopped(t *testing.T, d *servers.Database) *repo.Store {
 	return labtest.Open(t, &still, "r")
 }
 
-//contract:service.Reservations The time is the database's
-//contract:service.Reservations No clock of a replica
 func TestAReservationIsOverByTheClockOfTheDatabase(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := stopped(t, d)
@@ -52,7 +50,6 @@ func TestAReservationIsOverByTheClockOfTheDatabase(t *testing.T) {
 	})
 }
 
-//contract:service.Reservations A reservation is held, and then ends
 func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := stopped(t, d)

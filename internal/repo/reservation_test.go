@@ -97,10 +97,6 @@ func endings() map[stock.State]func(t *testing.T, s *repo.Store, number string) 
 	}
 }
 
-//contract:service.Reservations A reservation is held, and then ends
-//contract:service.Reservations Nothing leaves
-//contract:api.readReservation One whose time
-//contract:api.extendReservation Only while it is held
 func TestAReservationEndsOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -192,7 +188,6 @@ func TestAPaymentReferenceConfirmsOneReservation(t *testing.T) {
 	})
 }
 
-//contract:api.extendReservation It expires ttl from now on
 func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -219,12 +214,6 @@ func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
 }
 
 // Each reservation is over in the moment in which it is paid and swept, by two sweepers.
-//
-//contract:service.Reservations A reservation is held, and then ends
-//contract:service.Reservations The time is the database's
-//contract:service.Reservations No clock of a replica
-//contract:service.Reservations Units of a reservation
-//contract:service.Reservations No unit comes back twice
 func TestConfirmAndTwoSweepersEndEachReservationOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -282,8 +271,6 @@ func expireAll(t *testing.T, s *repo.Store) (ended int) {
 }
 
 // What is seen as expired stays so, though a confirmation that came in time is not committed yet.
-//
-//contract:service.Reservations Nothing leaves
 func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		slow, proxy := labtest.Through(t, d)
@@ -325,7 +312,6 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 	})
 }
 
-//contract:service.Reservations Units of a reservation
 func TestASweeperThatIsKilledLosesAndDoublesNothing(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		cut, proxy := labtest.Through(t, d)
@@ -450,8 +436,6 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 
 // Units that come back count for the limit of the stock with those that are allocated, as restocks do. They can come back
 // once there is room.
-//
-//contract:repo.Store The stock of an item
 func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").As("sql-conditional")
@@ -570,8 +554,6 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 
 // The row of one item is locked for longer than a sweeper waits, as by its first limit: the reservations of others
 // end all the same, also where those of the item alone are more than a transaction has.
-//
-//contract:service.Reservations Units of a reservation
 func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s := labtest.Open(t, d, "locking"), impatient(t, d)
@@ -603,8 +585,6 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 
 // The row of the item is locked whose reservations are over for the longest: those of others do not wait as long as
 // that row may be waited for. It is waited for afterwards.
-//
-//contract:service.Reservations Units of a reservation
 func TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking := labtest.Open(t, d, "locking")

@@ -87,7 +87,6 @@ func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
 	})
 }
 
-//contract:repo.Store An audit is right
 func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -154,8 +153,6 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 }
 
 // Settlers and buyers at once: no row is lost, and none counts twice.
-//
-//contract:repo.Store An audit is right
 func TestTotalsAreRightUnderACrowd(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -286,8 +283,6 @@ func takeSold(t *testing.T, s *repo.Store, item int64) {
 }
 
 // However much of the ledger is settled, every audit has every kind of its rows.
-//
-//contract:repo.Store An audit is right
 func TestEveryAuditHasEveryKindOfRow(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

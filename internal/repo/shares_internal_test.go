@@ -14,8 +14,6 @@ import (
 
 // A crowd that waits for one item leaves connections to others, and those that wait are
 // served in turns.
-//
-//contract:repo.Store One item does not
 func TestAnItemUsesNotAllConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(8)
@@ -50,7 +48,6 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 	})
 }
 
-//contract:repo.Store Purchases that wait
 func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)

@@ -41,8 +41,6 @@ func TestEveryConnectionToSQLiteSyncsEachCommit(t *testing.T) {
 }
 
 // SQLite compares times as text. A reservation that was extended is over in the very moment of its expiry, as another.
-//
-//contract:service.Reservations A reservation is held, and then ends
 func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
 	if _, err := s.MigrateUp(t.Context()); err != nil {

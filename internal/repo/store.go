@@ -37,8 +37,6 @@ type Options struct {
 // Store is the stock and the ledger in one SQL database. It may be used from
 // any number of goroutines.
 //
-// Its obligations:
-//
 //  1. A commit whose answer is lost is stock.ErrUnknownOutcome. Any other statement that is
 //     not answered is a failure of the backend, which is named within its time limit.
 //  2. Nothing is committed after the deadline of its transaction. A caller that leaves does

@@ -30,8 +30,6 @@ var errWrong = errors.New("wrong")
 
 // A victim is run again a bounded number of times, each reported; one whose writes were computed before it
 // is not run again. A caller that leaves meanwhile has written nothing.
-//
-//contract:repo.Store The victim
 func TestAVictimIsRetriedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var retried []string
@@ -169,8 +167,6 @@ func TestAQueryThatFailsGivesItsConnectionBack(t *testing.T) {
 
 // The turn to write is waited for no longer than a transaction may last, and comes to the next one however
 // the one before has ended.
-//
-//contract:repo.Store A row that is locked
 func TestATurnToWriteIsWaitedForNoLongerThanATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, backend.SQLOptions{MaxOpen: 4, TxTimeout: time.Second}, Options{})
@@ -199,8 +195,6 @@ func TestATurnToWriteIsWaitedForNoLongerThanATransaction(t *testing.T) {
 }
 
 // An item may use three of four connections by each of its strategies, and a purchase without one is busy.
-//
-//contract:repo.Store One item does not
 func TestATurnIsThatOfAnItemAndItsStrategy(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 4}, Options{})
 	late, cancel := context.WithTimeout(t.Context(), 0)

@@ -11,9 +11,6 @@ import (
 )
 
 // Each row is sent after item 1 was created with 10 units under "c", and got 5 more under "r".
-//
-//contract:api.createGoods 201: Under the same
-//contract:api.restock 200: Under the same
 func TestAKeyOfTheAdminStandsForOneWrite(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { assertKeysStandForOneWrite(t, open(t, d, 1)) })
 }

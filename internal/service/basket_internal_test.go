@@ -15,8 +15,6 @@ import (
 
 // A basket is rejected, and the backend of a strategy hangs that keeps a copy of the stock: all lines are given back
 // at once all the same.
-//
-//contract:service.Reservations What a basket holds
 func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 	const lines = 20
 	path := filepath.Join(t.TempDir(), "s.db")

@@ -60,9 +60,6 @@ func (s shop) leaves(t *testing.T, want map[int64]int64) {
 
 // Baskets of overlapping items, given in any order, are sold by every strategy at once until one
 // item is sold out: none is sold in part, and nothing stays held.
-//
-//contract:service.Reservations A basket is sold
-//contract:api.order Each line is held
 func TestBasketsAreSoldWholeByEveryStrategy(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	s := openAll(t, d)
@@ -110,8 +107,6 @@ func TestBasketsAreSoldWholeByEveryStrategy(t *testing.T) {
 }
 
 // Two copies of a basket make one order, whichever of them confirms.
-//
-//contract:api.order With an Idempotency-Key
 func TestCopiesOfABasketAreOneOrder(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 2)
@@ -145,8 +140,6 @@ func TestCopiesOfABasketAreOneOrder(t *testing.T) {
 
 // A copy of a basket that fails gives back only what it has held itself: what it has from the first copy,
 // that one is still selling.
-//
-//contract:service.Reservations A basket is sold whole
 func TestACopyOfABasketThatFailsLeavesTheFirstItsLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		second error // of the copy, for its second line
@@ -186,8 +179,6 @@ func TestACopyOfABasketThatFailsLeavesTheFirstItsLines(t *testing.T) {
 
 // A replica that dies between two lines leaves what it held to the sweepers, and the basket can be
 // sold under the same key.
-//
-//contract:service.Reservations What a basket
 func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	s := open(t, d, 1)
@@ -405,8 +396,6 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 }
 
 // The buyer leaves when all lines are held: they come back at once, and not when they expire.
-//
-//contract:service.Reservations A basket is sold whole
 func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
@@ -439,8 +428,6 @@ func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
 
 // Whichever line ends before its basket is confirmed, those that are held come back at once, also where
 // one of them was confirmed alone.
-//
-//contract:service.Reservations A basket is sold whole
 func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
@@ -528,8 +515,6 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 
 // Sent again under its key, a basket that was rejected holds each unit under the number alone that it can be sold
 // under: what is given back first, another buyer may take meanwhile. It may be sent so twenty times.
-//
-//contract:api.order One that was rejected
 func TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)

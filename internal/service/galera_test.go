@@ -17,15 +17,10 @@ import (
 
 // Each replica writes to a node of its own. Every strategy that is safe sells what there is, and those
 // whose lock is a node's own are rejected.
-//
-//contract:docs/distributed-sql Every node
-//contract:docs/distributed-sql A strategy whose
 func TestTheNodesOfAGaleraClusterSellWhatThereIs(t *testing.T) {
 	sellOnEachNode(t, "Galera", lab.Galera(t))
 }
 
-//contract:docs/distributed-sql Every node
-//contract:docs/distributed-sql A strategy whose
 func TestThePrimariesOfAGroupSellWhatThereIs(t *testing.T) {
 	sellOnEachNode(t, "Group Replication", lab.Group(t))
 }

@@ -34,7 +34,6 @@ func (c *cancelling) Restocked(ctx context.Context, _, _ int64) error {
 	return c.ended
 }
 
-//contract:strategy.Restocker Restocked notifies
 func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 	for _, name := range []string{"redis-decr", "redis-list", "redis-get-set-locked", "redis-stock"} {
 		t.Run(name, func(t *testing.T) {

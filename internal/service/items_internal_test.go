@@ -36,7 +36,6 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 	}
 }
 
-//contract:docs/grouping A key that was sold
 func TestOneSearchFindsTheItemsOfAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, i := newShelf(10, 7)

@@ -9,7 +9,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-//contract:api.changeGoods A strategy, group
 func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 3)
 	other, late, asked := s.replicas[0], s.replicas[1], s.replicas[2] // the inventory is the last one's

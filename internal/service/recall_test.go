@@ -14,9 +14,6 @@ import (
 )
 
 // What is allocated is all pending then: no recall brings it back.
-//
-//contract:api.recall A purchase that finds
-//contract:strategy.Outbox Pending is how many
 func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
 	s := openLingering(t, lab.Database(t, servers.MariaDB), 5*time.Second)
 	s.create(t, 1, 5)
@@ -34,8 +31,6 @@ func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
 }
 
 // A backend that holds units and does not answer is named.
-//
-//contract:strategy.Allocator stock.ErrBackendUnavailable:
 func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	with := openAll(t, d)
@@ -98,7 +93,6 @@ func (s *slow) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error
 	return recalled, err
 }
 
-//contract:api.recall 503: A recall that takes longer
 func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	all := strategy.Registry()
 	bucket := all[slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == "sql-bucket" })]

@@ -15,8 +15,6 @@ import (
 // Reservations are purchases with a deadline: a Seller takes their units, whatever its strategy, and
 // here they are confirmed, or give the units back. They must be closed before the catalogue.
 //
-// Their obligations:
-//
 //  1. A reservation is held, and then ends once: it is confirmed, released or expired.
 //     Nothing leaves those three, and what was seen as expired is never confirmed, however
 //     late its units come back.

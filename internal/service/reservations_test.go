@@ -61,9 +61,6 @@ func (s shop) holds(t *testing.T, name string, goods int64, units int, ttl time.
 
 // Both replicas sweep. What has expired is sold to its last unit, through either of them, by
 // strategies that keep the stock in the row, in buckets, and in Redis.
-//
-//contract:service.Reservations Units of a reservation
-//contract:service.Reservations No unit comes back twice
 func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	s := openAll(t, d)

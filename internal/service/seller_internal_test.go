@@ -417,9 +417,6 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 
 // A purchase is answered from where it asks for at least, also where it repeats one that is only
 // accepted. Its request id is known also where it is not written in time: so what became of it is found.
-//
-//contract:docs/redis-stock `"durable": "sql"`
-//contract:docs/redis-stock `durable=redis` is
 func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 	accepted := stock.Outcome{Order: soldAs("7"), Durable: stock.InRedis}
 	repeated := accepted
@@ -457,9 +454,6 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 }
 
 // An order is stored with the tag of its buyer, and shown to that buyer.
-//
-//contract:api.listOrders A key of one buyer
-//contract:api.listOrders Where buyer.from is
 func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 	stored := func(key, buyer string, kind stock.Kind) stock.Order {
 		return stock.Order{ID: "7", Kind: kind, RequestID: stock.BuyerKey(key, buyer), UserID: buyer}

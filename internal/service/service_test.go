@@ -114,7 +114,6 @@ func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name strin
 	})
 }
 
-//contract:api.deduct With an Idempotency-Key
 func TestTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 	each(t, 2, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 10)
@@ -163,7 +162,6 @@ func TestTheSameKeyWithOtherContentIsRejected(t *testing.T) {
 	})
 }
 
-//contract:docs/api A rejection is not
 func TestARejectionIsNotStoredAsASale(t *testing.T) {
 	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 1)
@@ -186,9 +184,6 @@ func TestARejectionIsNotStoredAsASale(t *testing.T) {
 
 // Many copies of one purchase arrive at once, on three replicas, and
 // there is just enough for one: every copy must hear of the same order.
-//
-//contract:docs/api It names
-//contract:docs/api That holds on any replica
 func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 2)
@@ -234,8 +229,6 @@ func TestManyCopiesOfARejectionAreRejected(t *testing.T) {
 	})
 }
 
-//contract:api.deduct 503: Nothing happened
-//contract:api.responses WriteUnavailable: After outcome-unknown
 func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)

@@ -50,7 +50,6 @@ func soon(t *testing.T, what string, is func() bool) {
 	t.Errorf("%s: not within 5 s", what)
 }
 
-//contract:api.switchStrategy The replica that is asked
 func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 3)
 	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
@@ -135,8 +134,6 @@ func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 }
 
 // The race detector watches.
-//
-//contract:api.switchStrategy Purchases in flight
 func TestASwitchAmongPurchases(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	s.create(t, 1, 1000)

@@ -267,8 +267,6 @@ func (u unresponsive) Restocked(ctx context.Context, goodsID, _ int64) error {
 
 // Units of many items come back, and the backend of one strategy hangs: it is notified of each item, and the round
 // that follows does not wait for that.
-//
-//contract:service.Reservations Units of a reservation
 func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 	const items = 20
 	path := filepath.Join(t.TempDir(), "s.db")

@@ -145,8 +145,6 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 }
 
 // net/http would follow it with a GET, whose answer is an item that has no limit.
-//
-//contract:client A redirect is a failure
 func TestARedirectOfAWriteIsAFailure(t *testing.T) {
 	asked := ""
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -270,7 +270,6 @@ func TestPausesStopGrowing(t *testing.T) {
 	})
 }
 
-//contract:client The attempts have
 func TestACancelledPauseReturnsTheFailureAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -329,7 +328,6 @@ func TestAFailureReadsAsItsKindAndDetail(t *testing.T) {
 	}
 }
 
-//contract:client A call that was sent
 func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
 	for id, want := range map[string]string{"k": "stockd: outcome of request k unknown: reset", "": "stockd: outcome unknown: reset"} {
 		if err := error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}); err.Error() != want {
@@ -339,8 +337,6 @@ func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
 }
 
 // Where stockd says under which id the outcome is found, that is the one of the error.
-//
-//contract:client A call that was sent
 func TestTheIDOfAnUnknownOutcomeIsTheOneThatIsAnswered(t *testing.T) {
 	for answered, want := range map[string]string{"": "sent", "answered": "answered"} {
 		body := fmt.Sprintf(`{"type": "urn:stockd:problem:outcome-unknown", "request_id": %q}`, answered)

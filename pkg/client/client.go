@@ -1,8 +1,6 @@
 // Package client is a client of stockd, or of a balancer before several replicas. It uses only the
 // standard library.
 //
-// Its obligations:
-//
 //  1. It retries a call by itself only where nothing can have happened: no connection was made, or
 //     the service was busy. The attempts have the same request id, and are bounded by Tries and
 //     by ctx.

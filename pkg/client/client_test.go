@@ -93,7 +93,6 @@ func cutShort(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-//contract:client The attempts have
 func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := unserved(busy, sold)
@@ -108,7 +107,6 @@ func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 	})
 }
 
-//contract:client The attempts have
 func TestTriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for tries, want := range map[int]int{0: 4, 1: 1, 2: 2} {
@@ -122,8 +120,6 @@ func TestTriesAreBounded(t *testing.T) {
 }
 
 // A wait that the context would cut short is not begun.
-//
-//contract:client The attempts have
 func TestBusyIsTheAnswerWhereThereIsNoTimeToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := unserved(busy)
@@ -138,8 +134,6 @@ func TestBusyIsTheAnswerWhereThereIsNoTimeToWait(t *testing.T) {
 
 // The connection of an earlier call is cut when the next one was read: net/http does not send that again
 // either, although it has a key.
-//
-//contract:client It retries a call
 func TestACallThatIsCutOnAUsedConnectionIsNotSentAgain(t *testing.T) {
 	s := serve(t, sold, cut, sold)
 	c := client.Client{URL: s.URL}
@@ -152,8 +146,6 @@ func TestACallThatIsCutOnAUsedConnectionIsNotSentAgain(t *testing.T) {
 }
 
 // What may have happened, and what will not change, is never sent again.
-//
-//contract:client It retries a call
 func TestNothingElseIsSentAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -191,8 +183,6 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 }
 
 // A question has no outcome: that there is no answer is all there is to tell.
-//
-//contract:client A call that only reads
 func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"the connection is cut":              cut,
@@ -294,7 +284,6 @@ func TestTheUnitsOfAPurchaseAreLimited(t *testing.T) {
 	}
 }
 
-//contract:client A call that was sent
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })
@@ -309,8 +298,6 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 }
 
 // Where no connection is made nothing has happened: it is tried again.
-//
-//contract:client It retries a call
 func TestAStockdThatIsNotThereYet(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
 	if err != nil {
@@ -339,7 +326,6 @@ func TestAStockdThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-//contract:client The token of the admin
 func TestTheAdminTokenIsSentToTheAdminAPIAlone(t *testing.T) {
 	var said sync.Map
 	note := func(name string) *stub {
@@ -404,8 +390,6 @@ func tags(of any) []string {
 }
 
 // A buyer's token and header go where the buyer is asked for, and nowhere else.
-//
-//contract:client The token of the admin
 func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 	var seen []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

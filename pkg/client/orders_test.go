@@ -33,7 +33,6 @@ func ledger(orders int) http.HandlerFunc {
 	}
 }
 
-//contract:client Orders follows
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	s := serve(t, ledger(7))
 	c := client.Client{AdminURL: s.URL}
@@ -56,8 +55,6 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 
 // A page of one item may be empty where many orders of other items come before its next
 // one: the listing goes on for as long as the cursor does.
-//
-//contract:client Orders follows
 func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 	page := func(orders, next string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +75,6 @@ func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 }
 
 // Every page is asked for as the first, but for its cursor.
-//
-//contract:client Orders follows
 func TestEveryPageIsOfTheSameOrders(t *testing.T) {
 	var asked []string
 	c := over(func(r *http.Request) (*http.Response, error) {
@@ -97,7 +92,6 @@ func TestEveryPageIsOfTheSameOrders(t *testing.T) {
 	}
 }
 
-//contract:client Orders follows
 func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	s := serve(t, ledger(0), ledger(1), ledger(1), ledger(2))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -118,8 +112,6 @@ func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 }
 
 // A listing that follows asks at once for what is there already, and after its pause for what is new.
-//
-//contract:client Orders follows
 func TestAListingThatFollowsPausesWhereNothingIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -149,7 +141,6 @@ func TestAListingThatFollowsPausesWhereNothingIsNew(t *testing.T) {
 	})
 }
 
-//contract:client Orders follows
 func TestAFailureEndsTheListing(t *testing.T) {
 	s := serve(t, ledger(3), problem("backend-unavailable", 503, "1"))
 	var seen []error

@@ -30,8 +30,6 @@ var errForced = errors.New("exit forced")
 
 // closing holds the open parts of a replica, in the order in which they were opened.
 //
-// Its obligations:
-//
 //  1. The replica exits within 2 s after its drain, although a part does not close. The parts
 //     after one that does not close are closed all the same.
 type closing struct {

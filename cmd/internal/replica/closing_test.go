@@ -15,8 +15,6 @@ import (
 // drainOnly is the configuration of a replica that drains within a second.
 func drainOnly() config.HTTP { return config.HTTP{Drain: time.Second} }
 
-//contract:replica.closing The replica exits
-//contract:replica.closing The parts after one
 func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -60,8 +58,6 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 }
 
 // A part that hangs on another one ends with that: nothing is forced.
-//
-//contract:replica.closing The parts after one
 func TestAPartIsAwaitedWhenTheOthersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -106,8 +102,6 @@ func TestPartsAreClosedInReverse(t *testing.T) {
 
 // The time of the exit is counted from the signal, and leaves the requests all of their drain; without
 // a signal it is counted from the failure that ended the replica.
-//
-//contract:replica.closing The replica exits
 func TestTheExitIsForcedAfterTheDrain(t *testing.T) {
 	for name, signalled := range map[string]bool{"a signal": true, "a failure": false} {
 		synctest.Test(t, func(t *testing.T) {

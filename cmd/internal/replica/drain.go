@@ -71,8 +71,6 @@ func (d *drainer) note(_ net.Conn, state http.ConnState) {
 
 // drain stops the server.
 //
-// Its obligations:
-//
 //  1. For drain_delay /readyz fails, so that the balancer notices, and every request is still
 //     served. Every answer closes its connection.
 //  2. After drain_delay no more connections are accepted, but those of the backlog are served.

@@ -79,9 +79,6 @@ func startDrainer(t *testing.T, c config.HTTP, l net.Listener, buyer net.Conn, h
 
 // A replica behind a balancer ends when drain returns: requests in flight have their answers
 // by then, also where a listener could not be closed.
-//
-//contract:replica.drainer.drain After drain_delay
-//contract:replica.drainer.drain Requests in flight
 func TestTheBacklogIsServedWhenTheListenerCloses(t *testing.T) {
 	for name, fails := range map[string]error{"closed": nil, "not closed well": errors.New("no descriptor is left")} {
 		t.Run(name, func(t *testing.T) {
@@ -107,9 +104,6 @@ func TestTheBacklogIsServedWhenTheListenerCloses(t *testing.T) {
 
 // What is in flight when the balancer has noticed has all of http.drain, however long the
 // balancer took; what takes longer is cancelled, and answered.
-//
-//contract:replica.drainer.drain Requests in flight
-//contract:replica.drainer.drain What does not end
 func TestRequestsInFlightHaveAllOfTheDrain(t *testing.T) {
 	const delay, drain = 10 * time.Second, 5 * time.Second
 	for name, c := range map[string]struct {
@@ -144,8 +138,6 @@ func TestRequestsInFlightHaveAllOfTheDrain(t *testing.T) {
 }
 
 // A request that ends neither within the drain nor after its cancellation is cut off.
-//
-//contract:replica.drainer.drain What does not end
 func TestARequestThatDoesNotEndIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, buyer := pipe(t)

@@ -7,8 +7,6 @@ import (
 )
 
 // Connections that are not accepted yet when a listener closes are accepted, and no later ones.
-//
-//contract:replica.drainer.drain After drain_delay
 func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
 	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
 	if err != nil {

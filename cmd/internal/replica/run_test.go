@@ -338,8 +338,6 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 
 // While a replica drains, a balancer sees that it is not ready, and every purchase is served still, as the
 // switches say by then.
-//
-//contract:replica.drainer.drain For drain_delay
 func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	t.Parallel()
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
@@ -373,8 +371,6 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 }
 
 // What outlasts the drain is cancelled as busy, and its answer is still sent; until then it is not.
-//
-//contract:replica.drainer.drain What does not end
 func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var log cmdtest.Buffer

@@ -44,8 +44,6 @@ func TestAClassIsBounded(t *testing.T) {
 
 // One address cannot fill a class: neither at once nor in the course of time. A class of 60 whose phones
 // share an address joins at once, each with a name that was rejected at first.
-//
-//contract:live.Handler One address joins a class
 func TestAnAddressCannotFillAClass(t *testing.T) {
 	var c class
 	now := time.Now()
@@ -231,8 +229,6 @@ func TestBuyersAreListedByWhatTheyBought(t *testing.T) {
 }
 
 // The token of a phone buys, and steers nothing; the token of the desk is no phone's.
-//
-//contract:live.Handler A phone that has joined
 func TestThePhoneOfABuyerBuysAndSteersNothing(t *testing.T) {
 	server := desk(t)
 	post := func(path, body string, headers ...string) (int, string) {

@@ -44,7 +44,7 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page of a session. Its obligations:
+// Handler serves the page of a session.
 //
 //  1. A request that changes something has the token, and a browser sends it from this page alone.
 //     A phone that has joined has a token of its own, which buys in its name and does nothing else.

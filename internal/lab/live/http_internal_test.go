@@ -71,7 +71,6 @@ func postTo(t *testing.T, server *httptest.Server, path, body string, headers ..
 	return response.StatusCode, string(said)
 }
 
-//contract:live.Handler A request that changes something
 func TestOnlyAPageWithTheTokenSteers(t *testing.T) {
 	server := desk(t)
 	const path = "/sale/stop" // a conflict where it is let in: nothing is sold
@@ -101,7 +100,6 @@ func TestOnlyAPageWithTheTokenSteers(t *testing.T) {
 	}
 }
 
-//contract:live.Handler A request for another host
 func TestAnotherHostIsRejected(t *testing.T) {
 	server := desk(t)
 	for _, path := range []string{"/", "/events", "/code/naive"} {
@@ -131,7 +129,6 @@ func TestThePageIsAtItsHostAsABrowserWritesIt(t *testing.T) {
 	}
 }
 
-//contract:live.Handler The page loads nothing from elsewhere
 func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 	server := desk(t)
 	got := ask(t, server, http.MethodGet, "/").Header.Get("Content-Security-Policy")

@@ -30,8 +30,6 @@ const (
 // in them and no buffer of its own: one that is too slow, or was away for too long, finds
 // its place gone and gets the state as a whole.
 //
-// Its obligations:
-//
 //  1. A client that reconnects with the id of its last event gets what it missed, in order and once.
 //  2. A client whose place is gone gets one snapshot, and then what follows it.
 //  3. What is kept is bounded, however many clients there are and however slow they are.

@@ -55,7 +55,6 @@ func TestASnapshotKeepsWhereItsLeasesBegin(t *testing.T) {
 	}
 }
 
-//contract:live.hub A client that reconnects with the id
 func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 	h := newHub()
 	first := next(t, h, 0)
@@ -73,7 +72,6 @@ func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 	}
 }
 
-//contract:live.hub A client whose place is gone
 func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
 	h := newHub()
 	start := next(t, h, 0)[0].ID
@@ -113,7 +111,6 @@ func TestAnIDOfAnotherHubGetsASnapshot(t *testing.T) {
 	}
 }
 
-//contract:live.hub What is kept is bounded
 func TestWhatTheHubKeepsIsBounded(t *testing.T) {
 	h := newHub()
 	for i := range 5 * mostMessages {

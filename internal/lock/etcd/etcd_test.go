@@ -395,8 +395,6 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 }
 
 // A request that has ended still gives its name back.
-//
-//contract:lock.Lease The lease does not end
 func TestEtcdReleasesForARequestThatHasEnded(t *testing.T) {
 	server := lab.Etcd(t)
 	l := etcdReplica(t, server.Endpoint, etcdTTL)
@@ -410,8 +408,6 @@ func TestEtcdReleasesForARequestThatHasEnded(t *testing.T) {
 }
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no key.
-//
-//contract:lock.Granted Where the waiting ended
 func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)

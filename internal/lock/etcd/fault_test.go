@@ -223,7 +223,6 @@ func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *
 	return etcdReplicaOn(t, client, etcdTTL), silent
 }
 
-//contract:lock.Locker Waiting is by notification
 func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	const limit = 4 * time.Second
 	server := lab.Etcd(t)

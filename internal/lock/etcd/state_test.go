@@ -8,7 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // state is the keys of a name, each under the lease of a replica.

@@ -22,7 +22,6 @@ func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 	return lease
 }
 
-//contract:lock.Locker A Locker may be used
 func TestProcessExcludes(t *testing.T) {
 	l := process.New()
 	held, seen := 0, 0
@@ -53,7 +52,6 @@ func TestProcessKeepsNamesApart(t *testing.T) {
 	acquire(t, l, "b") // would wait for ever
 }
 
-//contract:lock.Locker Acquire waits until
 func TestProcessGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := process.New()
@@ -105,7 +103,6 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-//contract:lock.Lease Releasing twice
 func TestReleasingTwiceIsHarmless(t *testing.T) {
 	l := process.New()
 	first := acquire(t, l, "a")
@@ -128,7 +125,6 @@ func TestReleasingTwiceIsHarmless(t *testing.T) {
 	}
 }
 
-//contract:lock.Lease Context ends with the lease
 func TestALeasesContextEndsWithItsRelease(t *testing.T) {
 	lease := acquire(t, process.New(), "a")
 	if err := lease.Release(t.Context()); err != nil {

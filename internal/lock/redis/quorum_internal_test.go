@@ -51,8 +51,6 @@ func TestAMasterHasItsTimeToAnswer(t *testing.T) {
 
 // A lease is over where masters say so that are all there: one that is away may have it still, and is
 // asked again.
-//
-//contract:lock.Watch A lease whose name
 func TestANameIsGoneWhereNoMasterIsAway(t *testing.T) {
 	down, taken := &redsync.RedisError{Err: errors.New("connection refused")}, &redsync.ErrNodeTaken{}
 	for name, c := range map[string]struct {

@@ -90,8 +90,6 @@ func TestAScriptFlushIsSurvived(t *testing.T) {
 
 // The answer to the script that took the name is lost: the Acquire fails with the error of
 // Redis, and the name does not stay taken for a TTL.
-//
-//contract:lock.Locker An Acquire that fails
 func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range scripted() {
@@ -120,8 +118,6 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 
 // A request is held up on its way until its Acquire has given up, and reaches Redis then: the grant
 // is taken back, and does not stay for a TTL.
-//
-//contract:lock.Locker An Acquire that fails
 func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
 	server := lab.OwnRedis(t)
 	direct := clientAt(server, server.Address)
@@ -176,8 +172,6 @@ func awaitEvent(t *testing.T, events *redis.PubSub, command string) {
 }
 
 // A release wakes a waiter: none of them polls for it.
-//
-//contract:lock.Locker Waiting is by notification
 func TestAReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	server := lab.Redis(t)
@@ -228,8 +222,6 @@ func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 
 // Where messages do not arrive, because the user may not subscribe, a waiter still gets the
 // name, within a bound.
-//
-//contract:lock.Locker Waiting is by notification
 func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
 	server := lab.OwnRedis(t)
 	owner := clientAt(server, server.Address)
@@ -276,8 +268,6 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 
 // The first in the queue of the fair lock gives up when the name is free already: the next one is
 // woken, and not left to its fallback.
-//
-//contract:lock.Locker An Acquire that fails
 func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)

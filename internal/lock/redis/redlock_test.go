@@ -144,8 +144,6 @@ func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool
 
 // A name whose token cannot be issued, or comes too late, is not granted, and the next one need not wait for
 // its lease.
-//
-//contract:lock.Granted Where the waiting ended
 func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	entry, clients := redlock(t)
 	broken := errors.New("no token can be issued")

@@ -87,9 +87,6 @@ func TestLocksOfTwoKindsOrInstallationsDoNotMeet(t *testing.T) {
 
 // A lease is counted from before Redis was asked, and not from the answer: Redis counts from in
 // between.
-//
-//contract:lock.Watch A lease whose renewals
-//contract:lock.Expire It is lost
 func TestALeaseIsCountedFromItsRequest(t *testing.T) {
 	server := lab.Redis(t)
 	for _, e := range onOne() {
@@ -189,8 +186,6 @@ func TestAFloorThatIsNotKnownIsNoGrant(t *testing.T) {
 
 // A subscription that begins wakes its waiters, because messages may have been lost before it;
 // and where none comes, they look again by themselves.
-//
-//contract:lock.Locker Waiting is by notification
 func TestAWaiterTellsWhatWokeIt(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range []string{"redis-reentrant", "redis-fair"} {
@@ -306,8 +301,6 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 
 // The owner of a fair lock takes it again before those that wait: they wait for the owner, which would wait
 // for them.
-//
-//contract:lock.Guarantees Reentrant:
 func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 	server := lab.Redis(t)
 	client, name := clientAt(server, server.Address), "enters-"+lock.NewOwner()
@@ -359,8 +352,6 @@ func TestTriesInVainAreCounted(t *testing.T) {
 
 // redsync gives a round trip a third of a lease. That this is over, because all connections are in use, is a
 // failure of Redis: the wait for the name has not ended.
-//
-//contract:lock.Locker Acquire returns a lease
 func TestTheTimeOfOneRoundTripIsNoEndOfTheWait(t *testing.T) {
 	server := lab.Redis(t)
 	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{server.Address}, Password: server.Password, Timeout: time.Minute, PoolSize: 1})

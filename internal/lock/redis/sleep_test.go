@@ -46,8 +46,6 @@ func (a *afterNext) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 // A name that is given back after a waiter has looked, and before it can be woken, is not missed: the
 // waiter looks once more before it sleeps.
-//
-//contract:lock.Locker Waiting is by notification
 func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 	server := lab.Redis(t)
 	for _, kind := range []string{"redis-reentrant", "redis-fair"} {
@@ -79,8 +77,6 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 
 // The request ends while the answer that grants the name is on its way: it is granted nothing, and the
 // next one does not wait for its lease.
-//
-//contract:lock.Granted Where the waiting ended
 func TestAGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 	server := lab.Redis(t)
 	for _, e := range onOne() {

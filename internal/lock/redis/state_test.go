@@ -9,7 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // state is the keys of a name on one Redis, a cluster, or five masters.

@@ -5,7 +5,7 @@ package sql_test
 import (
 	"testing"
 
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // A thousand tokens of every lock that gives some, each above the one before.

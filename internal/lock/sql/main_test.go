@@ -7,7 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 var lab *labtest.Lab

@@ -97,8 +97,6 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 
 // An Acquire that gives up has the server give up, too: at once, and without the loss of a
 // connection.
-//
-//contract:lock.Locker An Acquire that fails
 func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		admin := sqlPool(t, d, 2)
@@ -145,8 +143,6 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 
 // Many that come at once find a connection free, and take the last one before they notice: they give it
 // back. Where they kept it, the pool would be used up, and no holder could be renewed or released.
-//
-//contract:lock.Locker An Acquire that fails
 func TestTheLastConnectionIsGivenBack(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		pool := sqlPool(t, d, 4)

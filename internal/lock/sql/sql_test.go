@@ -391,8 +391,6 @@ func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
 
 // A lease is counted from before the database was asked, and not from the answer: the database counts
 // from in between.
-//
-//contract:lock.Watch A lease whose renewals
 func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	labtest.Open(t, d, "migrates")
@@ -442,8 +440,6 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 }
 
 // The connection of a renewal is dead, and the server is not: the lease is renewed on another one.
-//
-//contract:lock.Watch A renewal that is not answered
 func TestASQLLeaseOutlivesADeadConnection(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	labtest.Open(t, d, "migrates")
@@ -487,8 +483,6 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 
 // The request ends while the answer that grants the name is on its way: it is granted nothing, and the
 // next one does not wait for its lease.
-//
-//contract:lock.Granted Where the waiting ended
 func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	labtest.Open(t, d, "migrates")

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/pkg/locktest"
 )
 
 // state is the rows, named locks and statements of a name, in a database that no other

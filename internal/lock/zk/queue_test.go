@@ -23,8 +23,6 @@ import (
 
 // The node that a waiter is about to watch goes before the watch is set: it must
 // not wait for an event that has been.
-//
-//contract:lock.Locker Waiting is by notification
 func TestZKMissesNoRelease(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -91,8 +89,6 @@ func (m *meter) settled(t *testing.T) int {
 }
 
 // A waiter that is woken looks, and the server counts the looks.
-//
-//contract:lock.Locker Waiting is by notification
 func TestZKReleaseWakesTheHerdOrOne(t *testing.T) {
 	const waiters = 12
 	server := lab.OwnZooKeeper(t)
@@ -314,8 +310,6 @@ func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
 }
 
 // While others are in a folder whose numbers are used up, a request pauses before it looks again.
-//
-//contract:lock.Locker Waiting is by notification
 func TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp(t *testing.T) {
 	const most, wait = 10, 300 * time.Millisecond
 	server := lab.ZooKeeper(t)

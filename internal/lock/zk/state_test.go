@@ -8,7 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // state is the nodes in the folder of a name.

@@ -219,8 +219,6 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 }
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no node.
-//
-//contract:lock.Granted Where the waiting ended
 func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -766,8 +764,6 @@ func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 }
 
 // A request that has ended still gives its name back.
-//
-//contract:lock.Lease The lease does not end
 func TestZKReleasesForARequestThatHasEnded(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)

@@ -15,9 +15,6 @@ import (
 // A Redis that went back in time unnoticed has an order on its stream that was archived since, and
 // another order under its request id: the one is settled, and the other dead-lettered, as if the row
 // was in the ledger still.
-//
-//contract:repo.Store.Archive A request id of the archive
-//contract:hot An accepted order
 func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	seller := s.replica(t, "seller", idle)

@@ -18,8 +18,6 @@ import (
 // A consumer has an order of an epoch that is over in hand, and stalls. Another one
 // offers it again and writes it, and Redis forgets the request. The first one then finds
 // it in the ledger, and takes no units for it.
-//
-//contract:hot An accepted order
 func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -164,8 +162,6 @@ func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
 
 // A replica that starts has orders of its own from before, whose counter cannot be rebuilt: it reads those of
 // other items all the same.
-//
-//contract:hot A panic or a failure
 func TestOrdersFromBeforeThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
 	keepsNoOthersWaiting(t, func(s *shop) {
 		read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}, Count: 100}
@@ -177,8 +173,6 @@ func TestOrdersFromBeforeThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
 
 // The allocation of one item is locked for longer than a consumer waits, as while its first limit is set: the
 // orders of the others come into the ledger.
-//
-//contract:hot A panic or a failure
 func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	other := s.another(t, 3, 10) // on the same stream
@@ -209,8 +203,6 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 
 // A consumer has an order in hand that Redis has forgotten, and all that was left was sold since: the order is
 // dead-lettered.
-//
-//contract:hot What can never be written
 func TestAnOrderThatRedisHasForgottenIsDeadLetteredWhenAllIsSold(t *testing.T) {
 	buriesWhatRedisForgets(t, 10, 9, func(r *hot.Stock) stock.Order {
 		order := sell(t, r, by("another", 9))
@@ -231,7 +223,6 @@ func assertCloses(t *testing.T, r *hot.Stock) {
 	}
 }
 
-//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	server := lab.OwnRedis(t)
 	s := open(t, server, 1000)
@@ -258,8 +249,6 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 
 // The database does not answer while a batch is written: what is not finished stays
 // pending, and another replica writes it.
-//
-//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a, way := s.replicaThrough(t, "a")
@@ -291,8 +280,6 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 
 // A batch that could not be written is in the hands of its consumer, which writes it when it can: no
 // other one takes it over so soon.
-//
-//contract:hot A database that is away
 func TestABatchThatFailedIsWrittenByItsConsumer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.ClaimAfter = time.Hour

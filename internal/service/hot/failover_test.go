@@ -12,8 +12,6 @@ import (
 // A master dies before its replica and the ledger have an order that its
 // buyer got: that one is lost, and nothing else. Its units are sold to others,
 // and each unit once.
-//
-//contract:hot A Redis that forgets
 func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	pair := lab.OwnRedisPair(t)
 	s := open(t, pair.Primary, 10)

@@ -36,8 +36,6 @@ func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.O
 	return s, r, pending
 }
 
-//contract:strategy.Outbox FindRequest finds
-//contract:strategy.Outbox An order that the ledger has
 func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 	s, r, pending := backlog(t, 1200) // three pages
 	for _, order := range []stock.Order{pending[0], pending[600], pending[1199]} {
@@ -58,8 +56,6 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 }
 
 // Without a counter it is unknown what is pending, but where the ledger has all that was allocated.
-//
-//contract:strategy.Outbox Pending is how many
 func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
 	s := open(t, lab.Redis(t), 3)
 	forget := func() {
@@ -101,7 +97,6 @@ func TestAnOrderOfAReplicaWithAFastClockIsFound(t *testing.T) {
 	}
 }
 
-//contract:strategy.Outbox stock.ErrBackendUnavailable:
 func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	s, r, pending := backlog(t, 1)
 	if _, ok, err := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000"); err != nil || ok {

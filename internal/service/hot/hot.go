@@ -16,8 +16,6 @@
 // nothing, its units go back into the row, but for those of pending orders, and these
 // are written in that epoch. The next purchase opens it again.
 //
-// Its obligations:
-//
 //  1. An accepted order is written into the ledger once, however often it is delivered and
 //     whichever replica accepted it. A request id is sold once, also where the reply to it
 //     was lost.

@@ -134,9 +134,6 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 
 // The reply of the script is lost: the buyer gets an unknown outcome, retries with its
 // key, and gets the one order.
-//
-//contract:hot A request id is sold once
-//contract:docs/redis-stock Where the reply of Redis
 func TestALostReplyIsOneDeduction(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -185,8 +182,6 @@ func (s *shop) assertNeedsNoRedis(t *testing.T, r *hot.Stock) {
 }
 
 // What was written is delivered again, because taking it off the stream failed.
-//
-//contract:hot An accepted order
 func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -206,9 +201,6 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 }
 
 // A consumer has died with orders in its hands.
-//
-//contract:hot An accepted order
-//contract:docs/redis-stock `"durable": "redis"`
 func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
@@ -226,7 +218,6 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s.assertExact(t, s.replica(t, "b"), reported)
 }
 
-//contract:strategy.Outbox Lag is how far
 func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	other := s.another(t, 2, 10) // on another stream
@@ -456,8 +447,6 @@ func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
 
 // A copy of a basket has sold the same line, under the same number, from the row: the units in Redis are sold to
 // another buyer.
-//
-//contract:hot What can never be written
 func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
@@ -483,8 +472,6 @@ func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
 
 // A request id on the stream stands for another order in the ledger by now: it can
 // never be written, and its units are sold to another buyer.
-//
-//contract:hot What can never be written
 func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
@@ -570,9 +557,6 @@ func inTheMiddle(t *testing.T, do func()) (ended func()) {
 
 // Redis loses all that it knows, again and again: what only it knew is lost, and
 // never is more sold than there was.
-//
-//contract:hot A Redis that forgets
-//contract:docs/redis-stock It is lost only
 func TestARedisThatForgetsNeverOversells(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -608,8 +592,6 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 
 // A Redis that was restarted with an old copy of its data has units that were sold
 // since: the history of its data is another one, and the counter is not believed.
-//
-//contract:hot A Redis that goes back
 func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 10)
 	a := s.replica(t, "a")
@@ -640,8 +622,6 @@ func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.O
 
 // A master is demoted, gets an older state from another master, and is promoted again. It
 // still knows the script, and its data is not what it was.
-//
-//contract:hot A Redis that goes back
 func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
 	s, old := open(t, lab.OwnRedis(t), 10), lab.OwnRedis(t)
 	a := s.replica(t, "a")
@@ -710,8 +690,6 @@ func TestOrdersBeyondTheStockAreNotWritten(t *testing.T) {
 	s.assertExact(t, a, reported)
 }
 
-//contract:strategy.Outbox Drift compares
-//contract:hot A counter that differs
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
@@ -807,8 +785,6 @@ func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 	}
 }
 
-//contract:strategy.Outbox Await returns
-//contract:strategy.Outbox stock.ErrUnknownOutcome:
 func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a")
@@ -835,8 +811,6 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 
 // A request is remembered while the ledger does not have it, and for a bounded
 // time after that.
-//
-//contract:hot A request id is sold once
 func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Remember = 200 * time.Millisecond
@@ -859,10 +833,6 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 
 // The database is gone for a while: buyers are served, and the ledger has it all
 // when it is back.
-//
-//contract:hot A database that is away
-//contract:hot What is accepted while
-//contract:docs/redis-stock `"durable": "redis"`
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := open(t, lab.Redis(t), 300)
 	a, cut := s.replicaThrough(t, "a")

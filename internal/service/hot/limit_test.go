@@ -67,8 +67,6 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 }
 
 // What a buyer has is known again from the ledger.
-//
-//contract:hot The limit of a buyer
 func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
@@ -90,8 +88,6 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 
 // Pending units count as well where the counter is rebuilt: once, also where
 // the ledger has it already and the stream still.
-//
-//contract:hot The limit of a buyer
 func TestALimitCountsPendingOrders(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 100)
@@ -130,8 +126,6 @@ func TestALimitKeepsOrdersAcceptedBefore(t *testing.T) {
 }
 
 // Units were given back, and the message of it was lost: their buyer may have as much again within a second.
-//
-//contract:hot The limit of a buyer
 func TestAMessageThatIsLostKeepsNoBuyerAtTheLimit(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a, way := s.replicaThrough(t, "a")
@@ -165,8 +159,6 @@ func TestAMessageThatIsLostKeepsNoBuyerAtTheLimit(t *testing.T) {
 }
 
 // What is dead-lettered was never bought: its buyer may have as much again.
-//
-//contract:hot What can never be written
 func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a", idle)
@@ -187,8 +179,6 @@ func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
 
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
 // as many as it may since: the order is dead-lettered.
-//
-//contract:hot The limit of a buyer
 func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	buriesWhatRedisForgets(t, 100, 3, func(r *hot.Stock) stock.Order { return sell(t, r, by("小明", 3)) })
 }
@@ -230,8 +220,6 @@ func buriesWhatRedisForgets(t *testing.T, units, limit int64, since func(*hot.St
 
 // A batch is offered again for one that does not fit, under a limit that was raised in between, and that answer is
 // lost: a buyer who was at the limit before may have bought.
-//
-//contract:strategy.Strategy An error means that none
 func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -274,8 +262,6 @@ func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
 }
 
 // The admin's replica died after the limit was set and before Redis was notified.
-//
-//contract:strategy.Limiter LimitChanged notifies
 func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Reconcile = 20 * time.Millisecond

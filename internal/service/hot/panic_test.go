@@ -30,8 +30,6 @@ func (l *trap) Handle(_ context.Context, r slog.Record) error {
 }
 
 // A panic in the middle of a batch loses nothing of it, nor the replica.
-//
-//contract:hot A panic or a failure
 func TestAConsumerOutlivesAPanic(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)

@@ -84,8 +84,6 @@ func (s *shop) assertUsers(t *testing.T) {
 
 // A replica dies in the middle of a rebuild for many users, while sales go on. Another
 // one goes on with the next page, in the same epoch, and every unit and user is counted.
-//
-//contract:hot Any replica continues
 func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 1000)
@@ -282,8 +280,6 @@ func (s *shop) pendingOrders(t *testing.T, r *hot.Stock, n int) []stock.Order {
 }
 
 // Redis hangs in the middle of a rebuild: the replica closes without waiting for it twice.
-//
-//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -388,8 +384,6 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 
 // One item fails, and the others are repaired: the one that drifted, and the one whose
 // counter is absent.
-//
-//contract:hot A panic or a failure
 func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
@@ -453,8 +447,6 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 }
 
 // The counter of one item cannot be rebuilt: the orders of the others of its batch are written all the same.
-//
-//contract:hot A panic or a failure
 func TestOrdersThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
 	keepsNoOthersWaiting(t, func(*shop) {})
 }

@@ -42,10 +42,6 @@ func (s *shop) assertEndsWith(t *testing.T, row, allocated int64, reported []sto
 
 // Redis fails before each step of a recall, and the replica dies. Another one ends the
 // recall, and every unit is in the row or with a pending order.
-//
-//contract:api.recall 503: Recalling again
-//contract:strategy.Allocator It may be called at any time
-//contract:strategy.Allocator stock.ErrUnknownOutcome:
 func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -122,8 +118,6 @@ func assertNamesRedis(t *testing.T, err error) {
 
 // A replica loses the database at each commit of a recall, before or after the database has
 // it, and another one ends the recall.
-//
-//contract:api.recall 503: Recalling again
 func TestARecallGoesOnAfterAFailureOfTheDatabase(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ { // of the closing, of the next epoch, of the return
 		for _, do := range []servers.Action{servers.Lose, servers.LoseReply} {
@@ -213,7 +207,6 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	s.assertEndsWith(t, 6, 12, reported)
 }
 
-//contract:strategy.Allocator It may be called at any time
 func TestTwoReplicasRecallAtOnce(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b")}
@@ -381,8 +374,6 @@ func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 
 // A consumer writes the pending orders between two steps of a recall, and dies before it
 // settles them: their units are not pending any more, and return with the next recall.
-//
-//contract:strategy.Outbox Pending is how many
 func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 20)

@@ -67,7 +67,6 @@ func (s *shop) sellFromRow(t *testing.T, p stock.Purchase) bool {
 	return err == nil
 }
 
-//contract:strategy.Allocator Recall moves the units
 func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
@@ -102,9 +101,6 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 
 // Orders are pending when the units are recalled: theirs stay in the allocation, and they
 // are written in the epoch of the closed counter.
-//
-//contract:api.recall Of the units
-//contract:strategy.Allocator Recall moves the units
 func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.ClaimAfter = time.Hour
@@ -129,8 +125,6 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 
 // Recalls, and purchases from the row and through two replicas, in turns: every unit is
 // sold once.
-//
-//contract:strategy.Allocator It may be called at any time
 func TestUnitsAreRecalledDuringSales(t *testing.T) {
 	const units = 2000
 	s := open(t, lab.Redis(t), units)
@@ -169,8 +163,6 @@ func TestUnitsAreRecalledDuringSales(t *testing.T) {
 
 // What is pending may be in the hands of a dead consumer. It is claimed, and the rest of
 // the allocation returns with the next recall.
-//
-//contract:api.recall Recalling again is safe
 func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)

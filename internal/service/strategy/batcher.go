@@ -45,8 +45,6 @@ type FindOrders func(ctx context.Context, requestIDs ...string) (map[string]stoc
 // each call; on one replica it is exclusive whatever the strategy is, and across replicas it
 // is what the strategy is.
 //
-// Its obligations:
-//
 //  1. No call waits for a batch to fill: the first call of an idle item is written at once,
 //     alone, and those that arrive meanwhile are the next batch, first come first served.
 //     A batch has no more purchases and units than its bounds, and where more than eight

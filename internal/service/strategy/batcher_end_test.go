@@ -51,7 +51,6 @@ func (b measured) Deduct(ctx context.Context, _ int64, batch []stock.Purchase) (
 	return make([]stock.Outcome, len(batch)), nil
 }
 
-//contract:strategy.Batcher A batch has a time limit
 func TestABatchLastsNoLongerThanItsCallersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := measured{make(chan time.Duration, 1)}

@@ -206,8 +206,6 @@ func (q *queued) assertError(a *answer, kinds ...error) {
 	}
 }
 
-//contract:strategy.Batcher No call waits
-//contract:docs/grouping Purchases are decided
 func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
 	inQueue(t, 6, bounds, func(q *queued) {
 		release := q.hold()
@@ -239,7 +237,6 @@ func TestABatchOfACallerIsOneEntryOfTheQueue(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher A batch has no more
 func TestABatchKeepsItsBounds(t *testing.T) {
 	narrow := bounds
 	narrow.Batch, narrow.Units = 3, 10
@@ -296,8 +293,6 @@ func TestACopyKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher A caller that leaves the queue
-//contract:docs/grouping A purchase whose client
 func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -317,7 +312,6 @@ func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher A caller that leaves the queue
 func TestACancelledCallIsNotServed(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		ctx, cancel := context.WithCancelCause(q.t.Context())
@@ -327,9 +321,6 @@ func TestACancelledCallIsNotServed(t *testing.T) {
 	})
 }
 
-//contract:strategy.Strategy Where a Batcher writes
-//contract:strategy.Batcher A caller that leaves a batch
-//contract:docs/grouping A client that hangs up
 func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -348,9 +339,6 @@ func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	})
 }
 
-//contract:strategy.Strategy Where a Batcher writes
-//contract:strategy.Batcher A caller that leaves a batch
-//contract:docs/grouping When all clients
 func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
@@ -378,8 +366,6 @@ func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	}
 }
 
-//contract:strategy.Batcher A copy of what
-//contract:docs/grouping A copy of a purchase
 func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.assertSale(q.buy("known", 1), "known")
@@ -398,8 +384,6 @@ func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher Two copies
-//contract:docs/grouping Two copies
 func TestCopiesAreNeverInOneBatch(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -464,7 +448,6 @@ func TestAnUnresponsiveLedgerFailsEveryCall(t *testing.T) {
 	})
 }
 
-//contract:docs/grouping A failure of a batch
 func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	for _, err := range []error{
 		stock.ErrBusy, stock.ErrFenced, stock.ErrLeaseLost, stock.ErrUnknownGoods, stock.ErrUnknownOutcome, stock.ErrBackendUnavailable,
@@ -484,8 +467,6 @@ func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	}
 }
 
-//contract:strategy.Batcher A full queue
-//contract:docs/grouping A full queue
 func TestAFullQueueIsBusyAtOnce(t *testing.T) {
 	narrow := bounds
 	narrow.Queue = 2
@@ -539,7 +520,6 @@ func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
 	}
 }
 
-//contract:strategy.Batcher A batch has a time limit
 func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -575,7 +555,6 @@ func TestTheWaitIsThatInTheQueueAndThatForTheLock(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher Batches of an item
 func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -590,7 +569,6 @@ func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-//contract:strategy.Batcher Close answers
 func TestCloseWaitsForTheBatchAndRejectsTheQueue(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()

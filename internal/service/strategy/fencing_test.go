@@ -156,8 +156,6 @@ const (
 // The token must be claimed before the read. Checked only at the write, the
 // late holder's write passes, because the other has not written yet, and the
 // other's passes as well, because its token is the higher one: an update is lost.
-//
-//contract:strategy.Fencer A deduction that came too late
 func TestATokenCheckedOnlyAtTheWriteLosesAnUpdate(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, database *servers.Database) {
 		t.Run("claimed before the read", func(t *testing.T) {

@@ -21,8 +21,6 @@ type ItemBatch struct {
 }
 
 // Joiner is a strategy that can sell batches of several items in one transaction.
-//
-//contract:members
 type Joiner interface {
 	// DeductItems is Deduct for a batch of each of several items, in one transaction that waits
 	// for no row that another one has locked. An item without outcomes was not sold, and is to be
@@ -46,8 +44,6 @@ const (
 // Joint makes one transaction of the batches of different items that wait while others are
 // being written. It stands between a Batcher, which has a batch of an item at a time, and the
 // strategy.
-//
-// Its obligations:
 //
 //  1. A batch of ownTransaction purchases or more is written at once, alone: a hot item waits
 //     for no other, and no other for it. So is any batch while fewer than jointWriters

@@ -172,8 +172,6 @@ func (s *shop) assertFailed(a *answer, kinds ...error) {
 	}
 }
 
-//contract:strategy.Joint So is any batch
-//contract:strategy.Joint The others wait
 func TestItemsThatWaitAreOneTransaction(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -193,7 +191,6 @@ func TestItemsThatWaitAreOneTransaction(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint A batch of ownTransaction
 func TestAHotItemHasATransactionOfItsOwn(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -208,7 +205,6 @@ func TestAHotItemHasATransactionOfItsOwn(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint The others wait
 func TestATransactionHasNoMorePurchasesThanABatch(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -224,8 +220,6 @@ func TestATransactionHasNoMorePurchasesThanABatch(t *testing.T) {
 }
 
 // A transaction may wait itself, for the row of an item: the others do not wait for that.
-//
-//contract:strategy.Joint The others wait
 func TestNoItemWaitsLongForAnother(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -249,8 +243,6 @@ func TestNoItemWaitsLongForAnother(t *testing.T) {
 }
 
 // What a transaction has no room for waits for the next, and no longer than that.
-//
-//contract:strategy.Joint The others wait
 func TestWhatATransactionHasNoRoomForDoesNotWaitLong(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -281,7 +273,6 @@ func TestAWaitBeginsAnewAfterATransaction(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint What is locked
 func TestAnItemThatIsNotSoldWithOthersIsSoldAlone(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.refuses = map[int64]bool{2: true}
@@ -300,7 +291,6 @@ func TestAnItemThatIsNotSoldWithOthersIsSoldAlone(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint What is locked
 func TestACopyFailsNoOtherItem(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.fails = fmt.Errorf("append: %w", stock.ErrDuplicateRequest)
@@ -314,7 +304,6 @@ func TestACopyFailsNoOtherItem(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint What is locked
 func TestAFailureOfSeveralItemsIsThatOfEach(t *testing.T) {
 	for _, err := range []error{stock.ErrBusy, stock.ErrUnknownOutcome, stock.ErrBackendUnavailable} {
 		inShop(t, func(s *shop) {
@@ -342,8 +331,6 @@ func TestAPanicOverSeveralItemsIsAnUnknownOutcome(t *testing.T) {
 }
 
 // A batch that panics is under way no more: the next ones are written at once.
-//
-//contract:strategy.Joint So is any batch
 func TestAPanicOverOneItemEndsItsTransaction(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.breaks = true
@@ -362,7 +349,6 @@ func TestAPanicOverOneItemEndsItsTransaction(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint Who leaves before
 func TestWhoLeavesBeforeTheTransactionLeavesNoTrace(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -396,7 +382,6 @@ func TestNothingIsWrittenWhereAllHaveLeft(t *testing.T) {
 	})
 }
 
-//contract:strategy.Joint Who leaves it
 func TestTheLastItemToLeaveEndsTheTransaction(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()

@@ -16,8 +16,6 @@ import (
 
 // The replica lives on, no caller gets an error that means "nothing happened", and the next batch
 // is written.
-//
-//contract:docs/grouping A panic in a strategy
 func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 	var log strings.Builder
 	loud := bounds

@@ -14,8 +14,6 @@ import (
 
 // A commit that was sent and not answered may happen when its purchase is over and
 // its lock is released. The next sale must not write what it read before.
-//
-//contract:strategy.Batcher After an unknown outcome
 func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 	for name, grouped := range map[string]bool{"mutex": false, "channel": false, "redis-lua": false, "naive": true} {
 		t.Run(name, func(t *testing.T) {

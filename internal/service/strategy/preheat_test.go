@@ -368,8 +368,6 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 }
 
 // An attempt has read the row before a restock, and puts its copy in place after it.
-//
-//contract:strategy.Restocker Restocked notifies
 func TestARestockDuringACopyIsNotLost(t *testing.T) {
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)

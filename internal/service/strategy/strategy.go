@@ -13,8 +13,6 @@ import (
 // Strategy takes stock of one item for a batch of purchases, first come first served. A
 // single purchase is a batch of one.
 //
-// Its obligations:
-//
 //  1. outcomes[i] answers batch[i]. A purchase that does not fit is rejected with
 //     stock.ErrInsufficientStock, and a later one that fits is still accepted. A
 //     purchase beyond its buyer's limit is rejected with stock.ErrUserLimit, and one without
@@ -44,8 +42,6 @@ type Strategy interface {
 type Deduct func(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 
 // Fencer is a strategy that can have the store check a fencing token.
-//
-//contract:members
 type Fencer interface {
 	// DeductFenced is Deduct under the same lock, with a fenced write. A deduction that
 	// came too late is stock.ErrFenced, and nothing happened.
@@ -54,8 +50,6 @@ type Fencer interface {
 
 // Restocker is a strategy that keeps a copy of the stock outside of the store. An error
 // means that the copy may lack the units.
-//
-//contract:members
 type Restocker interface {
 	// Restocked notifies it of units that were added to an item's row and committed: it
 	// sells them. One restock may be reported more than once: a copy does not count it
@@ -64,8 +58,6 @@ type Restocker interface {
 }
 
 // Allocator is a strategy that keeps units of an item outside of its row.
-//
-//contract:members
 type Allocator interface {
 	// Recall moves the units of an item from the allocation of the strategy back into
 	// its row, but for those of pending orders, and sells none of them from there until
@@ -80,8 +72,6 @@ type Allocator interface {
 
 // Limiter is a strategy that checks the limit of one buyer outside of the store. It may be
 // notified of one limit more than once. An error means that it may sell under an old limit.
-//
-//contract:members
 type Limiter interface {
 	// LimitChanged notifies it that an item's limit was set and committed: it sells under
 	// that one from then on.
@@ -96,8 +86,6 @@ type Waiter interface {
 
 // Outbox is a strategy that may answer before the ledger has the order. The registry has
 // one at most.
-//
-//contract:members
 type Outbox interface {
 	// Pending is how many units of an item are accepted and not in the ledger yet.
 	Pending(ctx context.Context, goodsID int64) (units int64, err error)

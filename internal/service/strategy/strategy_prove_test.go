@@ -11,7 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/pkg/strategytest"
+	"github.com/stockd/stockd/internal/strategytest"
 )
 
 // The suite again on backends of several servers: what sells from Redis, and a lock

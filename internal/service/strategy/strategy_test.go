@@ -10,7 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/pkg/strategytest"
+	"github.com/stockd/stockd/internal/strategytest"
 )
 
 var lab *labtest.Lab

@@ -30,8 +30,6 @@ func (s *subject) wantReservation(t *testing.T, p stock.Purchase, goodsID int64)
 }
 
 // holdsUnits reserves in a batch with a purchase, in which one does not fit.
-//
-//contract:strategy.Strategy A purchase with a time to live
 func holdsUnits(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	first, second, large := reserve(3), reserve(1), reserve(8)
@@ -65,8 +63,6 @@ func holdsUnits(t *testing.T, s *subject) {
 }
 
 // sellsWhatComesBack has two of three reservations end, one of them after its time.
-//
-//contract:service.Reservations Units of a reservation
 func sellsWhatComesBack(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	kept, released, confirmed := reserve(2), reserve(5), reserve(3)
@@ -126,8 +122,6 @@ func (s *subject) giveBack(t *testing.T, p stock.Purchase) {
 }
 
 // countsWhatABuyerHolds has a buyer reserve up to the limit, and buy again what was released.
-//
-//contract:api.reserve The limit per buyer
 func countsWhatABuyerHolds(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	held := reserve(perUser)

@@ -7,9 +7,6 @@ import (
 
 // fences proves that tokens grow strictly, from hold to hold, replica to replica
 // and client to client; or that there are none.
-//
-//contract:lock.Guarantees Fences:
-//contract:lock.Lease Token grows strictly
 func fences(t *testing.T, s *subject) {
 	name := unique()
 	var last uint64
@@ -51,9 +48,6 @@ const ahead = 1<<60 + 1
 // fencesAfterDataLoss makes the backend forget every name and every counter, and
 // its scripts: tokens go on above those that were given, and above what the
 // store has seen.
-//
-//contract:lock.Lease Token grows strictly
-//contract:docs/locks A Redis that has lost
 func fencesAfterDataLoss(t *testing.T, s *subject) {
 	own := s.own(t)
 	seenElsewhere := []uint64{0, ahead}

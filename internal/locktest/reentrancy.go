@@ -9,11 +9,6 @@ import (
 )
 
 // isReentrant has an owner take again what it holds; or shows that it locks itself out.
-//
-//contract:lock.Guarantees Reentrant:
-//contract:lock.Reentrant An owner that acquires
-//contract:lock.Reentrant The loss of the name
-//contract:lock.Locker A Locker may be used
 func isReentrant(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
@@ -97,8 +92,6 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 
 // servesASecondRequestOfAnOwner has two requests of one owner wait, the first of which is
 // cancelled: the second must get the name all the same.
-//
-//contract:lock.Reentrant An owner that is cancelled
 func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	holder, l, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/pkg/strategytest"
+	"github.com/stockd/stockd/internal/strategytest"
 )
 
 // Another module runs the suite like this, with entries of its own.

@@ -36,13 +36,10 @@ func (s *subject) crowd() crowd {
 // that is here for that, leaves its buyers an honest busy.
 const saleWithin = 6 * time.Second
 
-//contract:strategy.Strategy Whether concurrent
-//contract:strategy.Batcher Batches of an item
 func onOneReplica(t *testing.T, s *subject) {
 	exclusion(t, s, s.entry.Guarantees.ExclusiveInProcess, s.replicas[:1])
 }
 
-//contract:strategy.Strategy Whether concurrent
 func onThreeReplicas(t *testing.T, s *subject) {
 	exclusion(t, s, s.entry.Guarantees.ExclusiveAcrossReplicas, s.replicas)
 }

@@ -14,9 +14,6 @@ import (
 
 // signalsLossToAReplacedHolder has another client be granted the name as soon as the backend
 // has taken it: what the first holder then finds under the name is not its own.
-//
-//contract:lock.Lease A lease that the backend took
-//contract:lock.Guarantees SignalsLoss:
 func signalsLossToAReplacedHolder(t *testing.T, s *subject) {
 	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	lease := acquire(t, l, name)
@@ -39,8 +36,6 @@ func signalsLossToAReplacedHolder(t *testing.T, s *subject) {
 
 // forgetsWaitersThatLeft has a crowd wait and leave, where the lock is one that tries again: a later
 // waiter, which is alone, tries as soon as one that has always been.
-//
-//contract:lock.Polling A pause ends with its context
 func forgetsWaitersThatLeft(t *testing.T, s *subject) {
 	const crowd = 100
 	patient, made, tries := *s, s.lock.New, new(atomic.Int64)

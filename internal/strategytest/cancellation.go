@@ -11,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-//contract:strategy.Strategy Deduct returns soon
 func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	gone := errors.New("the buyer hung up")
@@ -35,9 +34,6 @@ func isAnswerToLeaver(err, gone error) bool {
 // sellsNothingAfterAFailedAnswer cancels purchases at random moments: a client that
 // got an error that is not "unknown" must have bought nothing, and no purchase may
 // still be in the middle of it when the answers are in.
-//
-//contract:strategy.Strategy Deduct returns soon
-//contract:strategy.Strategy An error means
 func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 	goods, gone := s.create(t, 1_000_000), errors.New("the buyer hung up")
 	var mu sync.Mutex
@@ -90,8 +86,6 @@ func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 
 // returnsWhenItIsCancelledBesideAnother has one buyer leave while the purchase of another one is
 // in its middle: the one that left returns, and only then does the other one go on.
-//
-//contract:strategy.Strategy Deduct returns soon
 func returnsWhenItIsCancelledBesideAnother(t *testing.T, s *subject) {
 	bare, seen := s.withMiddle(t)
 	deduct := s.group(t, bare.Deduct)

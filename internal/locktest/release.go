@@ -13,8 +13,6 @@ import (
 // outlivesItsRequest ends the context that Acquire was given: the work may go on
 // after it, and the name has to be given back in any case, also where the release is
 // given a context that has ended.
-//
-//contract:lock.Lease The lease does not end
 func outlivesItsRequest(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -35,7 +33,6 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-//contract:lock.Lease Context ends with the lease
 func endsItsContextWithTheRelease(t *testing.T, s *subject) {
 	lease := acquire(t, s.replica(t), unique())
 	release(t, lease)
@@ -49,10 +46,6 @@ func endsItsContextWithTheRelease(t *testing.T, s *subject) {
 
 // releasesTwiceHarmlessly releases a lease again: at once, from several goroutines, and when another
 // holds the name.
-//
-//contract:lock.Lease Releasing twice
-//contract:lock.Lease Its methods may be called
-//contract:lock.Lease Release gives the name up
 func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 	l, name := s.replica(t), unique()
 	first := acquire(t, l, name)
@@ -75,10 +68,6 @@ func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 
 // releasesOnlyItsOwn has a holder release too late: the backend has taken the name from it
 // and granted it to another.
-//
-//contract:lock.Lease A lease that the backend took
-//contract:lock.Lease ErrLost: the name
-//contract:lock.Guarantees ReleasesOnlyItsOwn:
 func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	if !s.lock.Guarantees.ReleasesOnlyItsOwn {
 		freesAnothers(t, s)

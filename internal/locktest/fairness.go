@@ -18,8 +18,6 @@ const (
 
 // isFair proves that the name is granted in the order of arrival, or shows
 // another order.
-//
-//contract:lock.Guarantees Fair:
 func isFair(t *testing.T, s *subject) {
 	replicas := []*replica{s.replica(t), s.replica(t)}
 	if s.lock.Guarantees.Fair {

@@ -6,8 +6,6 @@ import (
 )
 
 // survivesACrash kills the process that holds a name.
-//
-//contract:lock.Guarantees SurvivesCrash:
 func survivesACrash(t *testing.T, s *subject) {
 	holder, next, name := s.process(t), s.replica(t), unique()
 	holder.must(t, order{Do: doAcquire, Name: name})
@@ -24,8 +22,6 @@ func survivesACrash(t *testing.T, s *subject) {
 }
 
 // dropsADeadWaiter kills a process that waits: later waiters must not wait for it.
-//
-//contract:lock.Locker An Acquire that fails
 func dropsADeadWaiter(t *testing.T, s *subject) {
 	holder, behind, dead, name := s.replica(t), s.replica(t), s.process(t), unique()
 	lease := acquire(t, holder, name)

@@ -43,10 +43,6 @@ func of(goodsID int64, batch ...stock.Purchase) strategy.ItemBatch {
 
 // sellsSeveralItemsAtOnce sells one that is plentiful, one that is short and one of which a unit is
 // reserved, beside those that cannot be sold together with others.
-//
-//contract:strategy.Joiner DeductItems is Deduct
-//contract:strategy.Joiner An item without outcomes
-//contract:strategy.Joiner What does not fit
 func sellsSeveralItemsAtOnce(t *testing.T, s *subject) {
 	joiner := s.joiner(t)
 	plenty, short, gone, held, limited, unknown := s.create(t, 50), s.create(t, 3), s.create(t, 0), s.create(t, 7), s.create(t, 9), s.goods.Add(1)
@@ -83,8 +79,6 @@ func sellsSeveralItemsAtOnce(t *testing.T, s *subject) {
 
 // sellsNothingOfSeveralItemsWithACopy has a request id of the ledger in the batch of one of them, and one
 // request id in the batches of two.
-//
-//contract:strategy.Joiner What does not fit
 func sellsNothingOfSeveralItemsWithACopy(t *testing.T, s *subject) {
 	joiner := s.joiner(t)
 	first, second, known := s.create(t, 5), s.create(t, 5), buy(1)
@@ -105,9 +99,6 @@ func sellsNothingOfSeveralItemsWithACopy(t *testing.T, s *subject) {
 
 // doesNotWaitForALockedItem has another transaction keep the row of one item, and another item of a
 // small table be written meanwhile.
-//
-//contract:strategy.Joiner DeductItems is Deduct
-//contract:strategy.Joiner An item without outcomes
 func doesNotWaitForALockedItem(t *testing.T, s *subject) {
 	joiner := s.joiner(t)
 	if s.store.Dialect() == repo.SQLite {
@@ -139,8 +130,6 @@ func doesNotWaitForALockedItem(t *testing.T, s *subject) {
 
 // sellsOutSeveralItemsOnThreeReplicas has a crowd buy items in turns, of which each is hot for a while:
 // none is oversold, and none has a unit left.
-//
-//contract:strategy.Joint A batch of ownTransaction
 func sellsOutSeveralItemsOnThreeReplicas(t *testing.T, s *subject) {
 	const items, units, clients = 9, 12, 24
 	if !s.entry.SeveralItems || !s.entry.Guarantees.ExclusiveAcrossReplicas {

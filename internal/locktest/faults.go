@@ -50,7 +50,6 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 	}
 }
 
-//contract:lock.Locker Acquire returns a lease
 func namesAWrongAddress(t *testing.T, s *subject) {
 	at := s.site.at.each(t, func(string) string {
 		port, err := servers.FreePort()
@@ -70,8 +69,6 @@ func namesAWrongPassword(t *testing.T, s *subject) {
 
 // namesAnUnresponsiveServer has servers accept connections and not answer on them, from the
 // beginning or after a while.
-//
-//contract:lock.Locker Acquire returns a lease
 func namesAnUnresponsiveServer(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
 	warm, cold := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil)
@@ -90,9 +87,6 @@ func namesAnUnresponsiveServer(t *testing.T, s *subject) {
 // namesAServerThatGoesAsAWaitEnds freezes the servers during a wait, and ends the
 // connections just after it, when a last answer may still come: the name is free, so that
 // it must not be reported as busy.
-//
-//contract:lock.Locker Acquire returns a lease
-//contract:lock.NotAcquired It is the end of ctx
 func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
 	at, cuts := s.site.at.through(t)
@@ -107,10 +101,8 @@ func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	s.assertNamed(t, err)
 }
 
-//contract:lock.Locker What cannot be taken back
 func outlivesALostRequest(t *testing.T, s *subject) { losesRequests(t, s, false) }
 
-//contract:lock.Locker What cannot be taken back
 func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 
 // losesRequests ends the connections in the middle of an Acquire, at one of its requests

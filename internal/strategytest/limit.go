@@ -72,8 +72,6 @@ func (s *subject) impatient() int {
 const perUser = 3
 
 // limitsABuyer has one buyer ask many times at once, on three replicas.
-//
-//contract:strategy.Strategy A purchase beyond its buyer's limit
 func limitsABuyer(t *testing.T, s *subject) {
 	const units = 200
 	goods := s.createLimited(t, units, perUser)
@@ -135,9 +133,6 @@ func assertLimited(t *testing.T, err error, has int64) {
 
 // limitsEveryBuyer has a crowd of buyers ask for more than each may have, in
 // batches of several, on three replicas.
-//
-//contract:strategy.Strategy A purchase beyond its buyer's limit
-//contract:strategy.Strategy The limit holds
 func limitsEveryBuyer(t *testing.T, s *subject) {
 	const units, users, rounds = 500, 5, 6
 	goods := s.createLimited(t, units, perUser)
@@ -165,9 +160,6 @@ func limitsEveryBuyer(t *testing.T, s *subject) {
 
 // rejectsOneOfABatchForTheLimit shows that a buyer beyond the limit takes nothing
 // from the others, and that an anonymous purchase is rejected.
-//
-//contract:strategy.Strategy outcomes[i] answers
-//contract:strategy.Strategy A purchase beyond its buyer's limit
 func rejectsOneOfABatchForTheLimit(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 20, perUser)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 2), by("b", 3), by("a", 2), buy(1), by("a", 1), by("c", 9))
@@ -222,8 +214,6 @@ func rejectsWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
 
 // followsTheLimit sells before there is a limit, and has it set, raised, lowered and
 // taken away while the item is on sale.
-//
-//contract:strategy.Limiter LimitChanged notifies
 func followsTheLimit(t *testing.T, s *subject) {
 	goods := s.create(t, 100)
 	sell := func(units int64, wanted error) {

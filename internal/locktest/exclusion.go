@@ -10,13 +10,10 @@ import (
 // crowding is how long a crowd is sent through the gate.
 const crowding = 400 * time.Millisecond
 
-//contract:lock.Locker A Locker may be used
-//contract:lock.Guarantees Exclusive:
 func excludesGoroutines(t *testing.T, s *subject) {
 	exclusion(t, s, 1, 8)
 }
 
-//contract:lock.Guarantees Exclusive:
 func excludesClients(t *testing.T, s *subject) {
 	exclusion(t, s, 3, 3)
 }
@@ -71,9 +68,6 @@ func passOnce(t *testing.T, l *replica, name string, g *gate) {
 }
 
 // excludesProcesses has two processes count in one file, and compare their tokens.
-//
-//contract:lock.Guarantees Exclusive:
-//contract:lock.Lease Token grows strictly
 func excludesProcesses(t *testing.T, s *subject) {
 	name, folder := unique(), t.TempDir()
 	first, second := s.process(t), s.process(t)

@@ -13,8 +13,6 @@ import (
 
 var errHungUp = errors.New("the client closed the request")
 
-//contract:lock.Locker Acquire returns a lease
-//contract:lock.Locker Acquire waits until
 func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	const limit = 200 * time.Millisecond
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
@@ -34,8 +32,6 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-//contract:lock.Locker Acquire returns a lease
-//contract:lock.Locker Acquire waits until
 func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, holder, name)
@@ -50,7 +46,6 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-//contract:lock.Locker An Acquire that fails
 func takesNothingForACancelledRequest(t *testing.T, s *subject) {
 	at, name := s.site.at, unique()
 	at.TTL *= 10 // what is taken is not free again in time
@@ -70,8 +65,6 @@ func takesNothingForACancelledRequest(t *testing.T, s *subject) {
 // takesNothingWhenCancelledInTheMiddle ends requests at random moments, among them those
 // in which the backend has granted the name and the answer is under way. An Acquire that
 // fails has not taken the name.
-//
-//contract:lock.Locker An Acquire that fails
 func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 	const requests = 60
 	at, name := s.site.at, unique()
@@ -103,8 +96,6 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 // takesNothingWhenCancelledAtTheGrant ends waits at random moments around the release of the holder,
 // among them those in which the name is handed to the waiter. Each next holder finds it free. A
 // lock that does not compare the owner may be locked out by a waiter that was never granted it.
-//
-//contract:lock.Locker An Acquire that fails
 func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 	const waits = 20
 	at, name := s.site.at, unique()
@@ -150,9 +141,6 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 }
 
 // leavesNothingOfACrowd has a crowd wait, most of which is cancelled.
-//
-//contract:lock.Locker Acquire waits until
-//contract:lock.Locker An Acquire that fails
 func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	const waiters, staying = 200, 10
 	name, at := unique(), s.site.at
@@ -221,8 +209,6 @@ func holdOnce(ctx context.Context, l lock.Locker, name string) error {
 
 // asksAtIntervals counts the requests of a waiter to the servers: a lock that spins
 // overloads them.
-//
-//contract:lock.Locker A waiter does not spin
 func asksAtIntervals(t *testing.T, s *subject) {
 	const wait, most = time.Second, 400
 	at := s.site.at

@@ -10,9 +10,6 @@ import (
 
 // signalsLoss has the backend take one of two names from their holder, which is notified of that
 // one, or is not where that is not guaranteed.
-//
-//contract:lock.Lease A lease that the backend took
-//contract:lock.Guarantees SignalsLoss:
 func signalsLoss(t *testing.T, s *subject) {
 	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	beside := unique()
@@ -46,9 +43,6 @@ func signalsLoss(t *testing.T, s *subject) {
 
 // signalsLossWhenCutOff cuts the holder off from the backend: it is notified before another
 // can have the name because the lease ran out, and it recovers afterwards.
-//
-//contract:lock.Lease A lease that the backend took
-//contract:lock.Guarantees SignalsLoss:
 func signalsLossWhenCutOff(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
 	l, other, name, ttl := s.replicaAt(t, at, nil).connected(t), s.replica(t), unique(), s.site.at.TTL

@@ -195,8 +195,6 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 // sellsNothingThatIsSoldInItsMiddle has another replica sell two of three units in the middle of a sale
 // of two: one of both does not fit. The crowds of the suite buy one unit each, for which it is enough to
 // compare the stock with 0.
-//
-//contract:strategy.Strategy Whether concurrent
 func sellsNothingThatIsSoldInItsMiddle(t *testing.T, s *subject) {
 	if !s.entry.Guarantees.ExclusiveAcrossReplicas {
 		t.Skip("it guarantees no exclusion across replicas")
@@ -236,8 +234,6 @@ func sellsNothingThatIsSoldInItsMiddle(t *testing.T, s *subject) {
 // keepsRestocksDuringASale restocks again and again while three replicas sell. Each
 // restock is larger than all sales together, so that one which is lost shows, however
 // many sales a strategy loses that is here for that.
-//
-//contract:strategy.Restocker Restocked notifies
 func keepsRestocksDuringASale(t *testing.T, s *subject) {
 	const restocks, clients, attempts = 8, 6, 10
 	const units = 1000 // of each restock

@@ -67,9 +67,6 @@ func keepsALargeStock(t *testing.T, s *subject) {
 	want(t, "sold", audit.Sold, units-left)
 }
 
-//contract:strategy.Strategy A purchase that does not fit
-//contract:strategy.Restocker Restocked notifies
-//contract:strategy.Restocker One restock may be
 func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
 	for _, units := range []int64{3, stock.MaxQuantity} {
@@ -107,9 +104,6 @@ func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
 	}
 }
 
-//contract:strategy.Strategy outcomes[i] answers
-//contract:strategy.Strategy A purchase that does not fit
-//contract:docs/grouping Purchases are decided
 func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 	goods := s.create(t, 5)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3), buy(4), buy(2))
@@ -143,7 +137,6 @@ func changesNoOtherItem(t *testing.T, s *subject) {
 	want(t, "stock of another item", s.audit(t, other).Stock, 10)
 }
 
-//contract:strategy.Strategy stock.ErrUnknownGoods:
 func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	unknown := s.goods.Add(1)
 	purchase := buy(1)
@@ -166,9 +159,6 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 
 // takesARequestIDOnce sends a request id again, in a batch and for another item. Where the item has
 // a limit, none of that counts for the buyer.
-//
-//contract:strategy.Strategy An accepted purchase is one row
-//contract:strategy.Strategy An Outbox,
 func takesARequestIDOnce(t *testing.T, s *subject) {
 	for _, most := range []int64{0, 5} {
 		goods := s.createLimited(t, 10, most)
@@ -214,9 +204,6 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 // duplicatesInACrowdChangeNoOtherPurchase has many buy at once, every fourth one what was
 // bought before: those get the duplicate, and no sale of the others is lost or made
 // twice.
-//
-//contract:strategy.Strategy An accepted purchase is one row
-//contract:docs/grouping A copy of a purchase
 func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	goods := s.create(t, 1000)
 	known := buy(1)
@@ -283,8 +270,6 @@ func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 
 // namesTheDatabaseThatFails has a replica lose its database: it blames the backend, calls nothing
 // sold out, and keeps no lock from the replicas that still have it.
-//
-//contract:strategy.Strategy An error means
 func namesTheDatabaseThatFails(t *testing.T, s *subject) {
 	store := s.bench.Open(t, "replica-0")
 	broken := s.entry.New(s.deps(t, store))

@@ -13,9 +13,6 @@ const lifetimes = 3
 
 // renews proves that a lease lasts for as long as its holder lives; or shows
 // that it ends, and the next holder comes, while the first is still at work.
-//
-//contract:lock.Guarantees Renews:
-//contract:lock.Lease Token grows strictly
 func renews(t *testing.T, s *subject) {
 	l, other, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	asked := time.Now() // the TTL begins after that, and before the answer
@@ -55,8 +52,6 @@ func renews(t *testing.T, s *subject) {
 }
 
 // endsAnExplicitLease is renews with a lock whose watchdog is left out.
-//
-//contract:lock.Guarantees Renews:
 func endsAnExplicitLease(t *testing.T, s *subject) {
 	explicit, made := *s, s.lock.New
 	explicit.lock.Guarantees.Renews = false
@@ -69,10 +64,6 @@ func endsAnExplicitLease(t *testing.T, s *subject) {
 
 // replacesAFrozenHolder stops the holder's process for longer than the TTL:
 // another gets the name, and the first finds out when it goes on.
-//
-//contract:lock.Lease A lease that the backend took
-//contract:lock.Lease Token grows strictly
-//contract:lock.Guarantees SurvivesCrash:
 func replacesAFrozenHolder(t *testing.T, s *subject) {
 	frozen, next, third, name := s.process(t), s.replica(t), s.replica(t), unique()
 	before := frozen.must(t, order{Do: doAcquire, Name: name})

@@ -27,16 +27,12 @@ func (s *subject) fenced(t *testing.T) []strategy.Deduct {
 	return list
 }
 
-//contract:strategy.Fencer DeductFenced is Deduct
 func sellsOutFencedOnThreeReplicas(t *testing.T, s *subject) {
 	assertSoldOut(t, s, s.fenced(t))
 }
 
 // writesTheTokenThatItClaimed shows that the token of the answer is the one in
 // the ledger and the one in the row, and that it grows.
-//
-//contract:strategy.Fencer DeductFenced is Deduct
-//contract:docs/locks A lock that gives no token
 func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 	replicas := s.fenced(t)
 	goods := s.create(t, 10)
@@ -64,8 +60,6 @@ const ahead = 1 << 60
 // rejectsAWriteAfterALaterClaim has another holder claim the item with a token that is far
 // ahead, as after the loss of a counter: the next sale is rejected, not lost, and
 // where the tokens can be lifted the one after it is served.
-//
-//contract:strategy.Fencer A deduction that came too late
 func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)
@@ -97,8 +91,6 @@ func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 
 // rejectsAWriteAfterAClaimInItsMiddle has another holder claim the item when a sale has read it, as
 // where its holder is paused for longer than its lease.
-//
-//contract:strategy.Fencer A deduction that came too late
 func rejectsAWriteAfterAClaimInItsMiddle(t *testing.T, s *subject) {
 	bare, seen := s.withMiddle(t)
 	fencer, ok := bare.(strategy.Fencer)

@@ -26,8 +26,6 @@ func (s *subject) allocator(t *testing.T, replica int) strategy.Allocator {
 
 // sellsTheTailOfItsAllocation sells through three replicas in turns, in quantities that no
 // part of an allocation has at the end: the last unit is sold, and none is left behind.
-//
-//contract:api.recall A purchase that finds
 func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 	s.allocator(t, 0)
 	const units = 97
@@ -49,11 +47,6 @@ func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 }
 
 // returnsItsAllocation recalls what is left: another strategy sells it from the row.
-//
-//contract:api.recall Of the units
-//contract:api.recall Recalling again is safe
-//contract:strategy.Allocator Recall moves the units
-//contract:strategy.Allocator Where nothing is left
 func returnsItsAllocation(t *testing.T, s *subject) {
 	allocator := s.allocator(t, 0)
 	const units, sold = 50, 20
@@ -90,8 +83,6 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 }
 
 // recallsDuringASale has three replicas sell, and each of them recall what is left again and again.
-//
-//contract:strategy.Allocator It may be called
 func recallsDuringASale(t *testing.T, s *subject) {
 	const units, recalls, attempts = 300, 6, 12
 	item := s.create(t, units)
