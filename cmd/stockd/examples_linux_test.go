@@ -52,59 +52,6 @@ for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d 
 	}
 }
 
-// elsewhere are the pages whose examples do not run here, each with the reason, or the test that runs them.
-func elsewhere() map[string]string {
-	return map[string]string{
-		"CONTRIBUTING.md":            "make and the tools of this tree, which CI runs",
-		"docs/adding-a-lock.md":      "tests of this tree",
-		"docs/adding-a-strategy.md":  "tests of this tree",
-		"docs/benchmark.md":          "JMeter, which the distribution has none of that works; its plan is tested by TestTheJMeterPlanBuysAsTheDemoDoes",
-		"docs/class.md":              "pages that run until they are ended: TestAClassBuysWithItsPhones runs one",
-		"docs/compose.md":            "it needs a Docker engine: TestCompose has one",
-		"docs/demo.md":               "five minutes: make demo",
-		"docs/from-the-tutorials.md": "demos and experiments: TestDemoLocal and TestProveEveryExperimentIsReproduced run them",
-		"docs/growing.md":            "variables of topologies, which TestProveSalesOutliveAMember sets",
-		"docs/kubernetes.md":         "it needs a cluster: TestWhatTheChartStartsSells runs what the chart starts",
-		"docs/live.md":               "a page that runs until it is ended: TestAPageShowsASaleThatOversells runs it",
-		"docs/nginx.md":              "it needs the nginx of the reader: every test through nginx fills in the templates",
-		"docs/production.md":         "it needs the database and the files of the reader",
-		"docs/runbook.md":            "a strategy that is switched off on purpose: TestAnItemWhoseStrategyIsSwitchedOffIsNotSold does it",
-	}
-}
-
-// A new page with examples has to run here, or to say why not.
-func TestEveryPageWithExamplesIsRunOrSaysWhyNot(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := make(map[string]bool)
-	for _, page := range append(pages, filepath.Join(repository, "README.md"), filepath.Join(repository, "CONTRIBUTING.md")) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path, err := filepath.Rel(repository, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		indented := slices.ContainsFunc(command.FindAllString(string(text), -1), func(found string) bool { return strings.HasPrefix(found, "    ") })
-		if examples, err := readExamples(string(text)); err == nil && len(examples) == 0 && !indented {
-			continue
-		}
-		found[path] = true
-		_, run := documented()[path]
-		if _, known := elsewhere()[path]; run == known {
-			t.Errorf("%s has examples: that they run here is %v, and that they run elsewhere is %v", path, run, known)
-		}
-	}
-	for path := range elsewhere() {
-		if !found[path] {
-			t.Errorf("%s has no examples any more", path)
-		}
-	}
-}
-
 // Every example of these documents runs as it is pasted, in the order of the page, in
 // one shell. An answer of 400 or above fails it, unless the block names the status.
 func TestDocumentedExamplesRun(t *testing.T) {
