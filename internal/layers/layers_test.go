@@ -64,7 +64,7 @@ func rules() []rule {
 		{"internal/lab/", lab},
 		{"cmd/", []string{"cmd/internal/", "internal/", "pkg/", "migrations"}},
 		{"tools/listings", []string{"internal/service/strategy"}}, // it lists the code of each
-		{"tools/", []string{"tools/compiled", "internal/lab/servers", "internal/lab/bench"}},
+		{"tools/", []string{"internal/lab/servers", "internal/lab/bench"}},
 	}
 }
 

@@ -44,44 +44,39 @@ func TestWhatTestsNeedHasTheNameThatIsRequired(t *testing.T) {
 	}
 }
 
+func TestSkipsAreCountedByReason(t *testing.T) {
+	const events = `{"Action":"run","Package":"a","Test":"TestOne"}
+{"Action":"output","Package":"a","Test":"TestOne","Output":"=== RUN   TestOne\n"}
+{"Action":"output","Package":"a","Test":"TestOne","Output":"    lab_test.go:10: no mysql\n"}
+{"Action":"skip","Package":"a","Test":"TestOne"}
+{"Action":"output","Package":"a","Test":"TestTwo","Output":"    lab_test.go:10: no mysql\n"}
+{"Action":"pass","Package":"a","Test":"TestTwo"}
+{"Action":"skip","Package":"b"}
+{"Action":"output","Package":"c","Test":"TestOne","Output":"    labtest.go:7: no mysql\n"}
+{"Action":"skip","Package":"c","Test":"TestOne"}
+{"Action":"output","Package":"c","Test":"TestTwo/x","Output":"        c_test.go:7: no disk\n"}
+{"Action":"skip","Package":"c","Test":"TestTwo/x"}
+`
+	ran, skipped, err := read(strings.NewReader(events))
+	if err != nil || !slices.Equal(ran, []string{"TestOne"}) {
+		t.Errorf("%q ran (%v)", ran, err)
+	}
+	var out strings.Builder
+	printSkipped(&out, skipped)
+	if want := "SKIPPED     2  no mysql\nSKIPPED     1  no disk\n"; out.String() != want {
+		t.Errorf("it prints\n%s, want\n%s", &out, want)
+	}
+}
+
 // go test passes where -run matches nothing.
-func TestAPatternThatMatchesNothingIsNoSuccess(t *testing.T) {
-	for pattern, want := range map[string]bool{
-		"TestGoroutines": true, "TestGoroutines/part": true, "FuzzRead": true, "TestHope": false, "Hope/TestGoroutines": false, "TestGoroutines|FuzzHope": false,
-	} {
-		if err := matches(t.Context(), pattern, nil, []string{root + "/internal/lab/history"}); (err == nil) != want {
-			t.Errorf("-run %s: %v", pattern, err)
-		}
-	}
-}
-
-// A renamed test is no part of a run any more, even where the others of its pattern are.
 func TestEachAlternativeMatchesATest(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"TestA": "", "TestA|TestB": "", "^Test(A|B)$": "", "TestA|TestC": "TestC", "^Test(A|C|B)$": "^Test(C)$",
+	ran := []string{"TestA", "TestA/part", "TestA/part/more", "TestB"}
+	for pattern, want := range map[string]bool{
+		"": true, "TestA": true, "TestA|TestB": true, "^Test(A|C)$": true, "TestA/part": true, "TestA//more": true, "TestB$|TestA/pa": true,
+		"TestC": false, "TestA|TestC": false, "TestA/none": false, "TestB/part": false, "Test[": false,
 	} {
-		if got, err := unmatched(alternatives(pattern), []string{"TestA", "TestB"}); got != want || err != nil {
-			t.Errorf("of %s %q matches no test (%v), want %q", pattern, got, err, want)
-		}
-	}
-	if _, err := unmatched([]string{"Test["}, nil); err == nil {
-		t.Error("a pattern that is none matches")
-	}
-}
-
-func TestAPatternIsTakenApart(t *testing.T) {
-	for pattern, want := range map[string][]string{
-		"A":              {"A"},
-		"A|B|C":          {"A", "B", "C"},
-		"^P(A|B)Q$":      {"^P(A)Q$", "^P(B)Q$"},
-		"A(B|C(D|E))|F":  {"A(B)", "A(C(D))", "A(C(E))", "F"},
-		"A/(b|c)|B":      {"A/(b)", "A/(c)", "B"},
-		`A[|(]|B\|C|(D)`: {"A[|(]", `B\|C`, "(D)"},
-		"(A|B)(C|D)":     {"(A)(C)", "(A)(D)", "(B)(C)", "(B)(D)"},
-		"P(A|B|C)Q":      {"P(A)Q", "P(B)Q", "P(C)Q"},
-	} {
-		if got := alternatives(pattern); !slices.Equal(got, want) {
-			t.Errorf("%s is taken apart into %q, want %q", pattern, got, want)
+		if err := mustMatch(pattern, ran); (err == nil) != want {
+			t.Errorf("-run %s: %v", pattern, err)
 		}
 	}
 }
