@@ -3,7 +3,6 @@ package repo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -279,30 +278,23 @@ func TestManyReplicasMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// The migrations before one that fails were applied, and are named.
-func TestWhatWasMigratedIsNamedWhereOneFails(t *testing.T) {
+// A migration that fails has applied nothing, and is applied once what was in its way is gone.
+func TestAMigrationThatFailsAppliesNothing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s, err := d.Open(t.Context(), "r", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
-	all, err := s.Migrations(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	must(t, s.Exec(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`))
+	if applied, err := s.MigrateUp(t.Context()); err == nil || len(applied) != 0 {
+		t.Errorf("applied %v (%v), want a failure", applied, err)
 	}
-	pool, _, err := d.Pool(1, time.Second)
-	if err == nil {
-		_, err = pool.ExecContext(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`)
-		err = errors.Join(err, pool.Close())
+	must(t, s.Exec(t.Context(), `DROP TABLE tb_ledger_archive`))
+	if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != 1 {
+		t.Errorf("applied %v (%v), want one", applied, err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied, err := s.MigrateUp(t.Context())
-	if err == nil || len(applied) != len(all)-1 || applied[0].File != all[0].File {
-		t.Errorf("applied %v (%v), want all of %d but the last", applied, err, len(all))
-	}
+	create(t, s, 1, 5)
 }
 
 func migrateAtOnce(t *testing.T, d *servers.Database, replicas int) {
@@ -493,103 +485,4 @@ func TestVersionNamesTheServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Taking reservations out of the schema gives back what is held, and no more: what was confirmed has
-// been sold, what was released or expired is back already, and what was returned was restocked. Taking
-// allocations out of it gives their units back. Each item has its own, and the totals agree.
-func TestMigratingDownGivesBackOnlyWhatIsHeld(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
-		if err := s.CreateGoods(t.Context(), 2, 50, "another"); err != nil {
-			t.Fatal(err)
-		}
-		hold(t, s, 1, 1, "")
-		hold(t, s, 2, 7, "")
-		all := endings()
-		for i, state := range []stock.State{stock.Confirmed, stock.Released, stock.Expired} {
-			number := hold(t, s, 1, int64(2)<<i, "")
-			all[state](t, s, number)
-			if state != stock.Confirmed {
-				continue
-			}
-			if _, err := s.Return(t.Context(), number, 1, stock.ReturnKey("k")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := s.CreateLimited(t.Context(), 3, 40, 3, "limited"); err != nil {
-			t.Fatal(err)
-		}
-		hold(t, s, 3, 1, "ann ")                 // of another buyer than ann
-		for i, units := range []int64{1, 2, 2} { // ann returns the first 2, and may buy 2 more
-			number := hold(t, s, 3, units, "ann")
-			all[stock.Confirmed](t, s, number)
-			if i != 1 {
-				continue
-			}
-			if _, err := s.Return(t.Context(), number, 2, stock.ReturnKey("limited")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
-		for item, moved := range map[int64]int64{1: 30, 2: 20} {
-			if _, filled, err := s.FillPool(t.Context(), item, moved); err != nil || filled != moved {
-				t.Fatalf("%d units are allocated (%v), want %d", filled, err, moved)
-			}
-		}
-		for _, c := range []struct {
-			without string // migration
-			inRow   int64  // of item 1
-		}{{"reservations", 69}, {"places", 99}} {
-			downTo(t, s, c.without)
-			if _, err := s.MigrateUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if c.without == "reservations" {
-				wantLimited(t, s)
-			}
-			quick, full := bothAudits(t, s, 1)
-			if quick != full || !full.Clean || full.Stock != 99 || full.Initial != 101 || full.Sold != 2 || full.Held != 0 || full.Returned != 0 {
-				t.Errorf("without %s and with them again, the audits are %+v and %+v, want 99 in stock and 2 of 101 sold", c.without, quick, full)
-			}
-			if row, err := s.Goods(t.Context(), 1); err != nil || row.Stock != c.inRow {
-				t.Errorf("without %s the row is %+v (%v), want %d units", c.without, row, err, c.inRow)
-			}
-			if other, full := bothAudits(t, s, 2); other != full || !other.Clean || other.Stock != 50 {
-				t.Errorf("without %s the audits of the other item are %+v and %+v, want 50 in stock", c.without, other, full)
-			}
-		}
-	})
-}
-
-// wantLimited wants the item with a limit to have the buyers that its ledger has without reservations.
-func wantLimited(t *testing.T, s *repo.Store) {
-	t.Helper()
-	if users, err := s.UsersAfter(t.Context(), 3, ""); err != nil || fmt.Sprint(users) != "[{ann 5} {ann  0}]" {
-		t.Errorf("the buyers have %v (%v), want what ann has bought", users, err)
-	}
-	if a, err := s.AuditInFull(t.Context(), 3); err != nil || !a.Clean || a.Stock != 37 || a.Sold != 5 || a.Buyers == nil || *a.Buyers != (stock.Buyers{}) {
-		t.Errorf("the audit of the item with a limit is %+v, of buyers %+v (%v)", a, a.Buyers, err)
-	}
-}
-
-// downTo reverts migrations until one is reverted.
-func downTo(t *testing.T, s *repo.Store, name string) {
-	t.Helper()
-	list, err := s.Migrations(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range slices.Backward(list) {
-		if _, err := s.MigrateDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(m.File, name) {
-			return
-		}
-	}
-	t.Fatalf("no migration is called %s", name)
 }

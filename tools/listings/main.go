@@ -102,13 +102,18 @@ func of(root, name string) ([]listing, error) {
 func files() map[string][]string {
 	return map[string][]string{
 		"redis-stock":   {"internal/service/hot/lua/2_sell.lua"},
-		"sql-procedure": {"migrations/mysql/00011_procedure.sql"},
+		"sql-procedure": {"migrations/mysql/00001_schema.sql"},
 	}
 }
 
 func whole(root, path string) (listing, error) {
 	content, err := os.ReadFile(filepath.Join(root, path))
-	return listing{Path: path, Line: 1, Text: string(content)}, err
+	found := listing{Path: path, Line: 1, Text: string(content)}
+	if before, procedure, ok := strings.Cut(found.Text, "-- +goose StatementBegin\n"); ok { // of a schema, its procedure
+		found.Text, _, _ = strings.Cut(procedure, "-- +goose StatementEnd\n")
+		found.Line += strings.Count(before, "\n") + 1
+	}
+	return found, err
 }
 
 // base is what strategies rest on whose own file has such words, its path before them.

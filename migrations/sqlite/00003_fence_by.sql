@@ -1,8 +1,0 @@
--- +goose Up
-
--- Tokens of different locks do not compare. fence_by is the strategy whose token
--- fence is.
-ALTER TABLE tb_goods_stock ADD COLUMN fence_by TEXT NOT NULL DEFAULT '';
-
--- +goose Down
-ALTER TABLE tb_goods_stock DROP COLUMN fence_by;
