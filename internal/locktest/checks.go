@@ -1,13 +1,19 @@
 package locktest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/pprof"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -179,5 +185,149 @@ func closed(t *testing.T, what io.Closer) {
 	t.Helper()
 	if err := what.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// showsItsState tests the State itself, which other topics trust.
+func showsItsState(t *testing.T, s *subject) {
+	l, name := s.replica(t), unique()
+	if free := s.traces(t, name); len(free) > 0 {
+		t.Errorf("State.Traces finds %q of a name that was never taken", free)
+	}
+	lease := acquire(t, l, name)
+	if len(s.traces(t, name)) == 0 {
+		t.Fatal("State.Traces finds nothing of a name that is held: does it look where the lock keeps it?")
+	}
+	s.take(t, name)
+	_ = lease.Release(within(t)) // lost, which is not this topic
+	release(t, acquire(t, s.replica(t), name))
+}
+
+// traces lists what the backend keeps because of a name.
+func (s *subject) traces(t *testing.T, name string) []string {
+	t.Helper()
+	// It is called at the end of a test as well, when the context of that has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	traces, err := s.state.Traces(ctx, name)
+	if err != nil {
+		t.Fatalf("State.Traces: %v", err)
+	}
+	return traces
+}
+
+// take takes a name that has no waiters away from its holder.
+func (s *subject) take(t *testing.T, name string) {
+	t.Helper()
+	if err := s.state.Break(within(t), name); err != nil {
+		t.Fatalf("State.Break: %v", err)
+	}
+	var left []string
+	if !labtest.Eventually(s.site.at.TTL/2, func() bool { left = s.traces(t, name); return len(left) == 0 }) {
+		t.Fatalf("State.Break left %q of a name without waiters", left)
+	}
+}
+
+// assertClean requires that the backend keeps nothing because of a name.
+func (s *subject) assertClean(t *testing.T, name string) {
+	t.Helper()
+	s.assertTraces(t, name, 0, s.site.at.TTL)
+}
+
+// assertTraces requires that no more traces than n are left, sooner than any of them could
+// have expired with a TTL.
+func (s *subject) assertTraces(t *testing.T, name string, n int, ttl time.Duration) {
+	t.Helper()
+	var left []string
+	if !labtest.Eventually(ttl/2, func() bool { left = s.traces(t, name); return len(left) <= n }) {
+		t.Errorf("the backend keeps %d traces of a name, want at most %d:\n%s", len(left), n, strings.Join(left, "\n"))
+	}
+}
+
+// awaitTraces waits until the backend shows so many traces of a name: that is how a test
+// knows that an Acquire waits in the queue.
+func (s *subject) awaitTraces(t *testing.T, name string, n int) {
+	t.Helper()
+	var left []string
+	if !labtest.Eventually(patience, func() bool { left = s.traces(t, name); return len(left) >= n }) {
+		t.Fatalf("the backend shows %d traces of a name, want %d:\n%s", len(left), n, strings.Join(left, "\n"))
+	}
+}
+
+// Each topic runs under a label, which the runtime hands on to every goroutine
+// that is started because of it: so the goroutines of one topic can be counted
+// while other topics run.
+const label = "topic"
+
+func labelOf(t *testing.T) pprof.LabelSet { return pprof.Labels(label, t.Name()) }
+
+// lasting reports goroutines of a pool of connections: they stay for the next user of a
+// connection.
+func lasting(record string) bool {
+	return strings.Contains(record, "mysql.(*mysqlConn).startWatcher") || strings.Contains(record, "sql.(*DB).connectionCleaner")
+}
+
+// goroutines counts the goroutines of a test, and describes them.
+func goroutines(t *testing.T) (n int, stacks string) {
+	t.Helper()
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	mine := fmt.Sprintf("%q:%q", label, t.Name())
+	var found strings.Builder
+	_, records, _ := strings.Cut(profile.String(), "\n") // after the total
+	for record := range strings.SplitSeq(records, "\n\n") {
+		if !strings.Contains(record, mine) || lasting(record) {
+			continue
+		}
+		count, err := strconv.Atoi(strings.Fields(record)[0])
+		if err != nil {
+			t.Fatalf("a record of the profile is not understood: %s", record)
+		}
+		n += count
+		found.WriteString(record + "\n\n")
+	}
+	return n, found.String()
+}
+
+// assertNoGoroutines finds that a test that is over, with all of its clients
+// closed, has left no goroutine behind.
+func assertNoGoroutines(t *testing.T) {
+	t.Helper()
+	left := 0
+	var stacks string
+	gone := labtest.Eventually(patience, func() bool {
+		left, stacks = goroutines(t)
+		return left == 0
+	})
+	if !gone {
+		t.Errorf("%d goroutines are left when everything is closed:\n%s", left, stacks)
+	}
+}
+
+// settled counts the goroutines of a test when none has come or gone for a while:
+// what a client starts for itself takes its time.
+func settled(t *testing.T) (n int) {
+	t.Helper()
+	since := time.Now()
+	labtest.Eventually(patience, func() bool {
+		now, _ := goroutines(t)
+		if now != n {
+			n, since = now, time.Now()
+		}
+		return time.Since(since) > aWhile
+	})
+	return n
+}
+
+// assertNoMoreGoroutines finds that there are as many goroutines of a test as
+// there were before.
+func assertNoMoreGoroutines(t *testing.T, before int) {
+	t.Helper()
+	now := 0
+	var stacks string
+	if !labtest.Eventually(patience, func() bool { now, stacks = goroutines(t); return now <= before }) {
+		t.Errorf("%d goroutines, and %d before:\n%s", now, before, stacks)
 	}
 }

@@ -1,8 +1,12 @@
 package locktest
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/lock"
 )
 
 // survivesACrash kills the process that holds a name.
@@ -48,4 +52,77 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 		t.Errorf("a dead waiter delayed the one behind it by %s", waited)
 	}
 	s.assertClean(t, name)
+}
+
+// downFor is how long a server stays away.
+const downFor = 200 * time.Millisecond
+
+// restart kills a server, or all of them, and starts it again on the same data.
+func restart(t *testing.T, server crashable) {
+	t.Helper()
+	if err := server.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(downFor)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outlivesARestartWhileWaiting restarts the backend during a wait, which ends with the name
+// or with an error that names the backend.
+func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
+	own := s.own(t)
+	holder, waiter, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
+	lease := acquire(t, holder, name)
+	type result struct {
+		lease lock.Lease
+		err   error
+	}
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	go func() {
+		lease, err := waiter.Acquire(ctx, name)
+		got <- result{lease, err}
+	}()
+	time.Sleep(aWhile)
+	restart(t, own.server)
+	_ = lease.Release(within(t)) // it may be lost, or the backend still down
+	r := <-got
+	if r.err != nil {
+		s.assertNamed(t, r.err)
+		r.lease = s.recover(t, waiter, name, patience)
+	}
+	release(t, r.lease)
+}
+
+// outlivesARestartWhileHolding restarts the backend under a holder: it still holds the name,
+// alone, or it is notified within the TTL.
+func outlivesARestartWhileHolding(t *testing.T, s *subject) {
+	own := s.own(t)
+	holder, other, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
+	lease := acquire(t, holder, name)
+	restart(t, own.server)
+	release(t, s.recover(t, other, unique(), patience)) // the backend is back
+	taken := isFreeWithin(t, other, name, s.site.at.TTL/2)
+	if !s.lock.Guarantees.SignalsLoss {
+		_ = lease.Release(within(t))
+		return
+	}
+	if taken && !endsWithin(lease, s.site.at.TTL+grace) {
+		t.Error("the name was granted to another after a restart, and its holder was not notified within the TTL")
+	}
+	lost := errors.Is(context.Cause(lease.Context()), lock.ErrLost)
+	switch err := lease.Release(within(t)); {
+	case lost && !errors.Is(err, lock.ErrLost):
+		t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)
+	case !lost && err != nil && !errors.Is(err, lock.ErrLost):
+		t.Errorf("released after a restart with %v, want nil or %v", err, lock.ErrLost)
+	}
+	next := s.recover(t, holder, name, patience)
+	if s.lock.Guarantees.Fences && next.Token() <= lease.Token() {
+		t.Errorf("after a restart, token %d came after %d", next.Token(), lease.Token())
+	}
+	release(t, next)
 }

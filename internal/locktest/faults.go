@@ -176,3 +176,25 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 	s.assertClean(t, name)
 	return met
 }
+
+// namesAServerThatTakesNoRelease has no server answer when the name is given back: it may be held
+// for another TTL, and that is the failure of the backend. A lock that lives in a session or on a
+// connection has lost the name with it.
+func namesAServerThatTakesNoRelease(t *testing.T, s *subject) {
+	at, cuts := s.site.at.through(t)
+	l, name := s.replicaAt(t, at, nil).connected(t), unique()
+	lease := acquire(t, l, name)
+	cuts.cut()
+	err := lease.Release(within(t))
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	ends := s.lock.Guarantees.Renews && !s.lock.Watchdog
+	if lost := errors.Is(err, lock.ErrLost); lost && !ends || !lost && (!ok || failed.Backend != string(s.site.name)) {
+		t.Errorf("released without a server with %v, want an error that names %s, or %v where it ends with its connection: %v", err, s.site.name, lock.ErrLost, ends)
+	}
+	if err := lease.Release(within(t)); err != nil {
+		t.Errorf("released once more with %v, want nil", err)
+	}
+	if lease.Context().Err() == nil {
+		t.Error("the context of a lease goes on after its release")
+	}
+}

@@ -7,6 +7,8 @@ package locktest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"runtime/pprof"
 	"slices"
@@ -14,16 +16,31 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 )
 
 // Lock is a lock to test.
 type Lock struct {
-	Entry
+	lock.Entry
 	// State shows and breaks what the lock keeps, by the clients of a replica that takes
 	// no lock.
-	State func(*Clients) State
+	State func(*backend.Clients) State
+}
+
+// Family lists the locks of a family, and the one called paired once more over two names.
+func Family(family string, state func(lock string, c *backend.Clients) State, paired ...string) (all []Lock) {
+	for _, entry := range registry.Family(family) {
+		one := Lock{Entry: entry, State: func(c *backend.Clients) State { return state(entry.Name, c) }}
+		all = append(all, one)
+		if slices.Contains(paired, entry.Name) {
+			all = append(all, pairOf(one))
+		}
+	}
+	return all
 }
 
 // State is how the suite sees and breaks what a lock keeps in its backend.
@@ -48,7 +65,7 @@ const holds = 200
 // Main runs the tests of a binary, and returns its exit status. It must be the first
 // thing that TestMain calls. It starts the servers, and plays the other processes that
 // hold the locks.
-func Main(m *testing.M, lab **Lab, locks ...Lock) int {
+func Main(m *testing.M, lab **labtest.Lab, locks ...Lock) int {
 	if os.Getenv(role) != "" {
 		return serve(os.Stdin, os.Stdout, locks)
 	}
@@ -56,21 +73,21 @@ func Main(m *testing.M, lab **Lab, locks ...Lock) int {
 }
 
 // Run runs the suite on some locks, each on every backend that it can use.
-func Run(t *testing.T, lab *Lab, locks ...Lock) {
+func Run(t *testing.T, lab *labtest.Lab, locks ...Lock) {
 	t.Helper()
 	r := &run{lab: lab, locks: locks, topics: contents(), holds: holds}
 	r.run(t)
 }
 
 // ProveTokens takes each name so often to see its tokens grow.
-func ProveTokens(t *testing.T, lab *Lab, holds int, locks ...Lock) {
+func ProveTokens(t *testing.T, lab *labtest.Lab, holds int, locks ...Lock) {
 	t.Helper()
 	r := &run{lab: lab, locks: locks, topics: []topic{{"Fences", fences, nil}}, holds: holds}
 	r.run(t)
 }
 
 // ProveOn runs the suite on a backend of several servers; see topologies.
-func ProveOn(t *testing.T, lab *Lab, topology string, locks ...Lock) {
+func ProveOn(t *testing.T, lab *labtest.Lab, topology string, locks ...Lock) {
 	t.Helper()
 	where, ok := topologies()[topology]
 	if !ok {
@@ -82,7 +99,7 @@ func ProveOn(t *testing.T, lab *Lab, topology string, locks ...Lock) {
 
 // run is what the subjects of one run share.
 type run struct {
-	lab      *Lab
+	lab      *labtest.Lab
 	locks    []Lock
 	topics   []topic
 	holds    int
@@ -190,7 +207,6 @@ const stateTopic = "ShowsItsState"
 // contents lists the topics.
 func contents() []topic {
 	return []topic{
-		// state.go
 		{stateTopic, showsItsState, nil},
 		// exclusion.go
 		{"ExcludesGoroutines", excludesGoroutines, nil},
@@ -205,44 +221,39 @@ func contents() []topic {
 		{"TakesNothingWhenCancelledInTheMiddle", takesNothingWhenCancelledInTheMiddle, nil},
 		{"TakesNothingWhenCancelledAtTheGrant", takesNothingWhenCancelledAtTheGrant, freesOnlyItsOwn},
 		{"LeavesNothingOfACrowd", leavesNothingOfACrowd, nil},
+		{"ForgetsWaitersThatLeft", forgetsWaitersThatLeft, nil},
 		{"AsksAtIntervals", asksAtIntervals, isServed},
+		{"IsFair", isFair, nil},
 		// release.go
 		{"OutlivesItsRequest", outlivesItsRequest, nil},
 		{"EndsItsContextWithTheRelease", endsItsContextWithTheRelease, nil},
 		{"ReleasesTwiceHarmlessly", releasesTwiceHarmlessly, nil},
 		{"ReleasesOnlyItsOwn", releasesOnlyItsOwn, nil},
-		// expiry.go
+		{"Fences", fences, nil},
+		{"FencesAfterDataLoss", fencesAfterDataLoss, isForgetful},
+		// loss.go
 		{"Renews", renews, nil},
 		{"EndsAnExplicitLease", endsAnExplicitLease, hasWatchdog},
 		{"ReplacesAFrozenHolder", replacesAFrozenHolder, nil},
+		{"SignalsLoss", signalsLoss, nil},
+		{"SignalsLossWhenCutOff", signalsLossWhenCutOff, isServed},
+		{"SignalsLossToAReplacedHolder", signalsLossToAReplacedHolder, guaranteesLoss},
 		// crash.go
 		{"SurvivesACrash", survivesACrash, nil},
 		{"DropsADeadWaiter", dropsADeadWaiter, nil},
-		// loss.go
-		{"SignalsLoss", signalsLoss, nil},
-		{"SignalsLossWhenCutOff", signalsLossWhenCutOff, isServed},
-		// gone.go
-		{"SignalsLossToAReplacedHolder", signalsLossToAReplacedHolder, guaranteesLoss},
-		{"ForgetsWaitersThatLeft", forgetsWaitersThatLeft, nil},
-		{"NamesAServerThatTakesNoRelease", namesAServerThatTakesNoRelease, isServed},
+		{"OutlivesARestartWhileWaiting", outlivesARestartWhileWaiting, isServed},
+		{"OutlivesARestartWhileHolding", outlivesARestartWhileHolding, isServed},
 		// reentrancy.go
 		{"IsReentrant", isReentrant, nil},
 		{"ServesASecondRequestOfAnOwner", servesASecondRequestOfAnOwner, isReentrantLock},
-		// fairness.go
-		{"IsFair", isFair, nil},
-		// tokens.go
-		{"Fences", fences, nil},
-		{"FencesAfterDataLoss", fencesAfterDataLoss, isForgetful},
 		// faults.go
 		{"NamesAWrongAddress", namesAWrongAddress, isServed},
 		{"NamesAWrongPassword", namesAWrongPassword, hasPassword},
 		{"NamesAnUnresponsiveServer", namesAnUnresponsiveServer, isServed},
 		{"NamesAServerThatGoesAsAWaitEnds", namesAServerThatGoesAsAWaitEnds, isServed},
+		{"NamesAServerThatTakesNoRelease", namesAServerThatTakesNoRelease, isServed},
 		{"OutlivesALostRequest", outlivesALostRequest, isServed},
 		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
-		// restart.go
-		{"OutlivesARestartWhileWaiting", outlivesARestartWhileWaiting, isServed},
-		{"OutlivesARestartWhileHolding", outlivesARestartWhileHolding, isServed},
 	}
 }
 
@@ -269,4 +280,64 @@ type subject struct {
 	direct bool
 	// own is a backend of the same kind that the topic may break.
 	own func(*testing.T) *site
+}
+
+// pairOf is a lock to test whose every name is two names of another lock, held as one by
+// lock.Multi.
+func pairOf(of Lock) Lock {
+	made := of.New
+	of.Name += "-pair"
+	of.New = func(d lock.Deps) lock.Locker { return &pair{inner: made(d)} }
+	state := of.State
+	of.State = func(c *backend.Clients) State { return pairState{state(c)} }
+	return of
+}
+
+// first and second are the two names, in the order in which they are taken.
+func first(name string) string  { return name + "/1" }
+func second(name string) string { return name + "/2" }
+
+type pair struct{ inner lock.Locker }
+
+// Acquire takes both.
+func (p *pair) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	lease, err := lock.NewMulti(p.inner).Acquire(ctx, second(name), first(name))
+	if err != nil {
+		return nil, err
+	}
+	return pairLease{lease, first(name)}, nil
+}
+
+// Close closes the lock of the two.
+func (p *pair) Close() error {
+	if closer, ok := p.inner.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+type pairLease struct {
+	*lock.MultiLease
+
+	name string
+}
+
+// Token is that of the first name.
+func (l pairLease) Token() uint64 { return l.TokenOf(l.name) }
+
+type pairState struct{ inner State }
+
+// Traces are those of the first name, for which all wait, or of the second where there are
+// none.
+func (s pairState) Traces(ctx context.Context, name string) ([]string, error) {
+	traces, err := s.inner.Traces(ctx, first(name))
+	if err != nil || len(traces) > 0 {
+		return traces, err
+	}
+	return s.inner.Traces(ctx, second(name))
+}
+
+// Break takes both away.
+func (s pairState) Break(ctx context.Context, name string) error {
+	return errors.Join(s.inner.Break(ctx, second(name)), s.inner.Break(ctx, first(name)))
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -231,4 +235,124 @@ func asksAtIntervals(t *testing.T, s *subject) {
 		t.Errorf("a single waiter sent %d requests in %s, want at most %d: it spins", asked, wait, most)
 	}
 	release(t, lease)
+}
+
+// forgetsWaitersThatLeft has a crowd wait and leave, where the lock is one that tries again: a later
+// waiter, which is alone, tries as soon as one that has always been.
+func forgetsWaitersThatLeft(t *testing.T, s *subject) {
+	const crowd = 100
+	patient, made, tries := *s, s.lock.New, new(atomic.Int64)
+	patient.lock.New = func(d lock.Deps) lock.Locker {
+		d.Retry, d.TriedInVain = time.Minute, func() { tries.Add(1) }
+		return made(d)
+	}
+	at := s.site.at
+	at.TTL *= 10 // not every lock is renewed
+	holder, l, name := s.replicaAt(t, at, nil).connected(t), patient.replicaAt(t, at, nil).connected(t), unique()
+	lease := acquire(t, holder, name)
+	if isFree(t, l, name) {
+		t.Error("a name that is held was granted to another")
+	}
+	if tries.Load() == 0 {
+		release(t, lease) // its waiters are notified
+		return
+	}
+	leaving, leave := context.WithCancelCause(t.Context())
+	gone := make(chan error, crowd)
+	for range crowd {
+		go func() {
+			_, err := l.Acquire(leaving, name)
+			gone <- err
+		}()
+	}
+	time.Sleep(aWhile) // until most of them wait
+	leave(errHungUp)
+	awaitCancelled(t, gone, crowd)
+	granted, before := make(chan error, 1), tries.Load()
+	go func() { granted <- holdOnce(t.Context(), l, name) }()
+	// Beside a third of the crowd its first pause alone would be longer than a second.
+	if !labtest.Eventually(patience/2, func() bool { return tries.Load() >= before+8 }) {
+		t.Errorf("it tried %d times within %s, as if the crowd was still there", tries.Load()-before, patience/2)
+	}
+	release(t, lease)
+	released := time.Now()
+	if err := <-granted; err != nil {
+		t.Errorf("the waiter that came after a crowd: %v", err)
+	}
+	// A lock that does not compare the owner may lock itself out with a look just after the release.
+	if waited := time.Since(released); waited > soon && freesOnlyItsOwn(s) {
+		t.Errorf("it was granted a free name after %s, as if the crowd was still there", waited)
+	}
+	s.assertClean(t, name)
+}
+
+// Waiters of a test of fairness, how often a guarantee is proved, and how many tries a
+// lock has to show that it is not fair.
+const (
+	queuing = 8
+	proofs  = 3
+	chances = 10
+)
+
+// isFair proves that the name is granted in the order of arrival, or shows
+// another order.
+func isFair(t *testing.T, s *subject) {
+	replicas := []*replica{s.replica(t), s.replica(t)}
+	if s.lock.Guarantees.Fair {
+		for range proofs {
+			if order := orderOfGrants(t, s, replicas, 0); !slices.IsSorted(order) {
+				t.Errorf("guarantees Fair, and granted in the order %v", order)
+			}
+		}
+		return
+	}
+	for try := range chances {
+		// A server may queue its waiters, and forget the queue when the slices of their
+		// waiting are over: every other time the name is held for one.
+		hold := time.Duration(try%2) * slice
+		if order := orderOfGrants(t, s, replicas, hold); !slices.IsSorted(order) {
+			return
+		}
+	}
+	t.Errorf("does not guarantee Fair, and granted in the order of arrival %d times", chances)
+}
+
+// slice is about as long as the longest slice of waiting.
+const slice = 900 * time.Millisecond
+
+// orderOfGrants starts waiters one after another, and last of all the holder, which wants
+// the name again as soon as it has released it. It returns the order of the grants.
+func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Duration) []int {
+	t.Helper()
+	name := unique()
+	lease := acquire(t, replicas[0], name)
+	var order []int
+	var waiters sync.WaitGroup
+	wait := func(i int) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		lease, err := replicas[i%len(replicas)].Acquire(ctx, name)
+		if err != nil {
+			t.Errorf("waiter %d: %v", i, err)
+			return
+		}
+		order = append(order, i) // the lock guards it
+		if err := lease.Release(ctx); err != nil {
+			t.Errorf("waiter %d released: %v", i, err)
+		}
+	}
+	for i := range queuing {
+		before := len(s.traces(t, name))
+		waiters.Go(func() { wait(i) })
+		if s.lock.Guarantees.Fair {
+			s.awaitTraces(t, name, before+1)
+		} else {
+			time.Sleep(2 * retry)
+		}
+	}
+	time.Sleep(hold)
+	release(t, lease)
+	wait(queuing)
+	waiters.Wait()
+	return order
 }

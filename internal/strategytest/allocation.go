@@ -1,10 +1,20 @@
 package strategytest
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -123,5 +133,136 @@ func (s *subject) wantConsistent(t *testing.T, audit stock.Audit) {
 	t.Helper()
 	if !audit.Clean {
 		t.Errorf("the audit is not consistent: %+v", audit)
+	}
+}
+
+// answered is a hook of a Redis client that does something once, when units were
+// taken off a copy and before the strategy gets the answer.
+type answered struct {
+	once sync.Once
+	copy string // ends its key
+	do   func() error
+}
+
+func (*answered) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		a.after(cmd)
+		return cmp.Or(err, cmd.Err())
+	}
+}
+
+func (a *answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		a.after(cmds...)
+		return err
+	}
+}
+
+func (a *answered) after(cmds ...redis.Cmder) {
+	if !slices.ContainsFunc(cmds, a.takes) {
+		return
+	}
+	a.once.Do(func() {
+		if failed := a.do(); failed != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(failed)
+			}
+		}
+	})
+}
+
+func (a *answered) takes(cmd redis.Cmder) bool {
+	name := cmd.Name()
+	return name == "decrby" || name == "lpop" || name == "set" && strings.HasSuffix(fmt.Sprint(cmd.Args()[1]), a.copy)
+}
+
+// undersells is a replica to which something happens when it has taken units in
+// Redis for the first time, or a skip where the strategy does not undersell.
+func (s *subject) undersells(t *testing.T, happens func() error) strategy.Strategy {
+	t.Helper()
+	if s.entry.Damage != strategy.Undersells {
+		t.Skip("it takes no units outside of the database, and rejects no purchase while some are left")
+	}
+	deps := s.deps(t, s.store)
+	deps.Lock.Redis.AddHook(&answered{copy: ":" + s.entry.Name, do: happens})
+	return s.entry.New(deps)
+}
+
+// rejectsWhileStockIsLeft has a small order come between a large one that does not
+// fit and its putting back: both are rejected, and nothing is sold.
+func rejectsWhileStockIsLeft(t *testing.T, s *subject) {
+	if s.entry.Guarantees.SignalsLoss {
+		t.Skip("its lock keeps a small order waiting until a large one is decided")
+	}
+	var goods int64
+	var small []stock.Outcome
+	replica := s.undersells(t, func() (err error) {
+		small, err = s.deduct(t.Context(), goods, buy(1))
+		return err
+	})
+	goods = s.create(t, 2)
+	large, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if large[0].Rejected == nil || len(small) != 1 || small[0].Rejected == nil {
+		t.Errorf("3 of 2 were answered with %v, and 1 of 2 meanwhile with %v: want two rejections", large, small)
+	}
+	want(t, "units left when a purchase was rejected", s.audit(t, goods).Undersold(1), 1)
+	// Once they are put back, they can be bought.
+	s.wantSold(t, goods, 2)
+}
+
+// losesUnitsWithAReplica has a replica die between Redis and SQL: its units are
+// gone, until a restock has the stock counted anew.
+func losesUnitsWithAReplica(t *testing.T, s *subject) {
+	replica := s.undersells(t, func() error {
+		runtime.Goexit() // nothing of it is left to go on
+		return nil
+	})
+	goods := s.create(t, 3)
+	var died sync.WaitGroup
+	died.Go(func() { _, _ = replica.Deduct(t.Context(), goods, []stock.Purchase{buy(2)}) })
+	died.Wait()
+	s.losesTwoOfThree(t, goods)
+}
+
+// losesUnitsWithAnAnswer has the answer of Redis get lost: the buyer learns that
+// Redis is not available, and the units are gone.
+func losesUnitsWithAnAnswer(t *testing.T, s *subject) {
+	replica := s.undersells(t, func() error { return &net.OpError{Op: "read", Err: io.EOF} })
+	goods := s.create(t, 3)
+	_, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(2)})
+	if backend, ok := errors.AsType[*stock.BackendError](err); !ok || backend.Backend != "redis" {
+		t.Errorf("after a lost answer the buyer got %v, want a failure of redis", err)
+	}
+	s.losesTwoOfThree(t, goods)
+}
+
+// losesTwoOfThree finds one unit to be sold of three that are in stock, and all of
+// them after a restock.
+func (s *subject) losesTwoOfThree(t *testing.T, goods int64) {
+	t.Helper()
+	s.wantSold(t, goods, 1)
+	outcomes, err := s.deduct(t.Context(), goods, buy(1))
+	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
+		t.Errorf("a purchase of lost units got %v (%v), want a rejection", outcomes, err)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 2)
+	want(t, "units left when a purchase was rejected", audit.Undersold(2), 2)
+	s.restock(t, goods, 1)
+	s.wantSold(t, goods, 3)
+}
+
+func (s *subject) wantSold(t *testing.T, goods, units int64) {
+	t.Helper()
+	outcomes, err := s.deduct(t.Context(), goods, buy(units))
+	if err != nil || outcomes[0].Rejected != nil {
+		t.Errorf("%d units were not sold: %v, %v", units, err, outcomes)
 	}
 }

@@ -1,11 +1,16 @@
 package strategytest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
+	mathrand "math/rand/v2"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -288,4 +293,243 @@ func namesTheDatabaseThatFails(t *testing.T, s *subject) {
 		}
 	}
 	s.wantSold(t, goods, 10)
+}
+
+func doesNothingForACancelledRequest(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	gone := errors.New("the buyer hung up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	_, err := s.deduct(ctx, goods, buy(1))
+	if !errors.Is(err, gone) {
+		t.Errorf("a cancelled request was answered with %v, want its cause", err)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 10)
+	want(t, "orders in the ledger", audit.Orders, 0)
+}
+
+// isAnswerToLeaver reports whether an error is that of a buyer that left, or one that came before:
+// no backend is to blame for the end of a request.
+func isAnswerToLeaver(err, gone error) bool {
+	return !errors.Is(err, stock.ErrBackendUnavailable) && (errors.Is(err, gone) || errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknownOutcome))
+}
+
+// sellsNothingAfterAFailedAnswer cancels purchases at random moments: a client that
+// got an error that is not "unknown" must have bought nothing, and no purchase may
+// still be in the middle of it when the answers are in.
+func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
+	goods, gone := s.create(t, 1_000_000), errors.New("the buyer hung up")
+	var mu sync.Mutex
+	fates := make(map[string]error)
+	var buyers sync.WaitGroup
+	for range 8 {
+		buyers.Go(func() {
+			for i := range 10 {
+				purchase, limit := buy(1), mathrand.N(8*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				if hangsUp := i%2 == 0; hangsUp {
+					cancel()
+					var hangUp context.CancelCauseFunc
+					ctx, hangUp = context.WithCancelCause(t.Context())
+					timer := time.AfterFunc(limit, func() { hangUp(gone) })
+					cancel = func() { timer.Stop(); hangUp(nil) }
+				}
+				_, err := s.deduct(ctx, goods, purchase)
+				if left := errors.Is(context.Cause(ctx), gone); left && err != nil && !isAnswerToLeaver(err, gone) {
+					t.Errorf("a buyer that hung up is answered with %v, want %v", err, gone)
+				}
+				cancel()
+				mu.Lock()
+				fates[purchase.RequestID] = err
+				mu.Unlock()
+			}
+		})
+	}
+	buyers.Wait()
+	s.settle(t, goods)
+	for id, err := range fates {
+		orders, failed := s.store.Orders(t.Context(), id)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		_, sold := orders[id]
+		if unknown := errors.Is(err, stock.ErrUnknownOutcome); sold != (err == nil) && !unknown {
+			t.Errorf("the buyer got %v, and sold is %t", err, sold)
+		}
+	}
+	before := s.audit(t, goods)
+	time.Sleep(50 * time.Millisecond)
+	if after := s.audit(t, goods); after != before {
+		t.Errorf("the item changed after every buyer had an answer: %+v, then %+v", before, after)
+	}
+	if s.entry.Guarantees.ExclusiveInProcess && !before.Clean {
+		t.Errorf("units were lost or oversold: %+v", before)
+	}
+}
+
+// returnsWhenItIsCancelledBesideAnother has one buyer leave while the purchase of another one is
+// in its middle: the one that left returns, and only then does the other one go on.
+func returnsWhenItIsCancelledBesideAnother(t *testing.T, s *subject) {
+	bare, seen := s.withMiddle(t)
+	deduct := s.group(t, bare.Deduct)
+	goods, gone := s.create(t, 10), errors.New("the buyer hung up")
+	var left error
+	met, returned := false, false
+	meet := func() {
+		met = true
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(middleWithin, func() { cancel(gone) })
+		defer timer.Stop()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			left = oneOf(deduct(ctx, goods, []stock.Purchase{buy(1)}))
+		}()
+		select {
+		case <-done:
+			returned = true
+		case <-time.After(settleWithin):
+		}
+	}
+	seen.next.Store(&meet)
+	err := oneOf(deduct(t.Context(), goods, []stock.Purchase{buy(1)}))
+	if !met {
+		t.Skip("its purchases have no middle")
+	}
+	if err != nil && !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the purchase that was not cancelled is answered with %v", err)
+	}
+	if !returned || left != nil && !errors.Is(left, gone) && !errors.Is(left, stock.ErrUnknownOutcome) {
+		t.Errorf("a purchase that was cancelled while another one went on has returned: %t, with %v, want %v", returned, left, gone)
+	}
+}
+
+// reserve is a purchase that holds its units for an hour.
+func reserve(units int64) stock.Purchase {
+	p := buy(units)
+	p.TTL, p.Number, p.Durable = time.Hour, uuid.Must(uuid.NewV7()).String(), stock.InSQL
+	return p
+}
+
+// wantReservation waits for the ledger, and compares a reservation of it.
+func (s *subject) wantReservation(t *testing.T, p stock.Purchase, goodsID int64) {
+	t.Helper()
+	s.settle(t, goodsID)
+	r, err := s.store.Reservation(t.Context(), p.Number)
+	if err != nil || r.State != stock.Held || r.GoodsID != goodsID || r.Quantity != p.Quantity || r.UserID != p.UserID ||
+		r.Strategy != s.entry.Name || r.TTL != p.TTL || r.ExpiresAt.Sub(r.HeldAt).Round(time.Second) != p.TTL {
+		t.Errorf("the reservation is %+v (%v), and was asked for by %+v", r, err, p)
+	}
+}
+
+// holdsUnits reserves in a batch with a purchase, in which one does not fit.
+func holdsUnits(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	first, second, large := reserve(3), reserve(1), reserve(8)
+	first.UserID, second.UserID, second.TTL = "a", "b", 2*time.Hour
+	outcomes, err := s.deduct(t.Context(), goods, first, buy(2), large, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, sold := range []bool{true, true, false, true} {
+		if (outcomes[i].Rejected == nil) != sold {
+			t.Errorf("purchase %d is answered with %+v", i, outcomes[i])
+		}
+	}
+	if !errors.Is(outcomes[2].Rejected, stock.ErrInsufficientStock) {
+		t.Errorf("8 of 5 are answered with %v", outcomes[2].Rejected)
+	}
+	if o := outcomes[0].Order; o.ID != first.Number || o.Kind != stock.Hold || o.Remaining != 7 || !o.Answers(goods, first) {
+		t.Errorf("the first is answered with %+v", o)
+	}
+	if o := outcomes[1].Order; o.ID == "" || o.Kind != stock.Deduction || o.Remaining != 5 {
+		t.Errorf("the purchase is answered with %+v", o)
+	}
+	s.wantReservation(t, first, goods)
+	s.wantReservation(t, second, goods)
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 4)
+	want(t, "held", audit.Held, 4)
+	want(t, "sold", audit.Sold, 2)
+	want(t, "orders in the ledger", audit.Orders, 1)
+	s.wantConsistent(t, audit)
+}
+
+// sellsWhatComesBack has two of three reservations end, one of them after its time.
+func sellsWhatComesBack(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	kept, released, confirmed := reserve(2), reserve(5), reserve(3)
+	for _, p := range []stock.Purchase{kept, released, confirmed} {
+		if err := oneOf(s.deduct(t.Context(), goods, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("a purchase of an item that is held is answered with %v", err)
+	}
+	s.settle(t, goods)
+	if _, _, err := s.store.ConfirmAll(t.Context(), []string{confirmed.Number}); err != nil {
+		t.Fatal(err)
+	}
+	s.giveBack(t, released)
+	if err := s.deductSoon(t, goods, buy(4)); err != nil {
+		t.Errorf("4 of 5 that have come back: %v", err)
+	}
+	if err := oneOf(s.deduct(t.Context(), goods, reserve(1))); err != nil {
+		t.Errorf("the last one that has come back: %v", err)
+	}
+	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("one more than have come back is answered with %v", err)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 0)
+	want(t, "held", audit.Held, 3)
+	want(t, "sold", audit.Sold, 7)
+	s.wantConsistent(t, audit)
+}
+
+// deductSoon sells a purchase as soon as the first replica has been notified of units: until then,
+// for a second at most, it may know the item as sold out.
+func (s *subject) deductSoon(t *testing.T, goodsID int64, p stock.Purchase) (err error) {
+	t.Helper()
+	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if err = oneOf(s.deduct(t.Context(), goodsID, p)); !errors.Is(err, stock.ErrInsufficientStock) {
+			break
+		}
+	}
+	return err
+}
+
+// giveBack releases a reservation, as a client of another replica does.
+func (s *subject) giveBack(t *testing.T, p stock.Purchase) {
+	t.Helper()
+	r, _, err := s.store.Release(t.Context(), p.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if copied, ok := s.bare[1].(strategy.Restocker); ok {
+		if err := copied.Restocked(t.Context(), r.GoodsID, r.Quantity); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// countsWhatABuyerHolds has a buyer reserve up to the limit, and buy again what was released.
+func countsWhatABuyerHolds(t *testing.T, s *subject) {
+	goods := s.createLimited(t, 100, perUser)
+	held := reserve(perUser)
+	held.UserID = "小明"
+	if err := oneOf(s.deduct(t.Context(), goods, held)); err != nil {
+		t.Fatal(err)
+	}
+	if err := oneOf(s.deduct(t.Context(), goods, by("小明", 1))); !errors.Is(err, stock.ErrUserLimit) {
+		t.Errorf("one more than the limit is answered with %v", err)
+	}
+	s.wantReservation(t, held, goods)
+	s.giveBack(t, held)
+	if err := oneOf(s.deduct(t.Context(), goods, by("小明", perUser))); err != nil {
+		t.Errorf("what was released is answered with %v", err)
+	}
+	s.wantSoldInAll(t, goods, 100, perUser)
 }

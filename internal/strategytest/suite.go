@@ -32,8 +32,6 @@ type Bench struct {
 	// Locks is what the locks of one replica are made of that need these
 	// backends; it skips the test where one of them is missing.
 	Locks func(t *testing.T, needs []backend.Name) lock.Deps
-	// Entries are the strategies to test; those of the registry where it is empty.
-	Entries []strategy.Entry
 	// Only are the names of those that are tested; all where it is empty.
 	Only []string
 }
@@ -41,10 +39,7 @@ type Bench struct {
 // entries are the strategies to test. A name in Only that matches none fails the test.
 func (b Bench) entries(t *testing.T) []strategy.Entry {
 	t.Helper()
-	all := b.Entries
-	if len(all) == 0 {
-		all = strategy.Registry()
-	}
+	all := strategy.Registry()
 	if len(b.Only) == 0 {
 		return all
 	}
@@ -59,7 +54,7 @@ func (b Bench) entries(t *testing.T) []strategy.Entry {
 	return chosen
 }
 
-// Run runs the suite over the entries.
+// Run runs the suite over the strategies of the registry, or those in Only.
 func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
@@ -121,14 +116,12 @@ func contents() []topic {
 		{"TakesARequestIDOnce", takesARequestIDOnce},
 		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
 		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails},
-		// cancellation.go
 		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
 		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
 		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother},
 		// exclusion.go
 		{"OnOneReplica", onOneReplica},
 		{"OnThreeReplicas", onThreeReplicas},
-		// fencing.go
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
@@ -141,7 +134,6 @@ func contents() []topic {
 		{"FollowsTheLimit", followsTheLimit},
 		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
 		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
-		// reservation.go
 		{"HoldsUnits", holdsUnits},
 		{"SellsWhatComesBack", sellsWhatComesBack},
 		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
@@ -158,7 +150,6 @@ func contents() []topic {
 		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
 		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem},
 		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas},
-		// undersell.go
 		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
 		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
