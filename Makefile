@@ -53,8 +53,7 @@ mutate: ## small changes of the code of MUTATE, and how many of them the tests n
 	test -z "$$failed" || { echo "mutate: below the bound of .gremlins.yaml:$$failed"; exit 1; }
 
 bench: build ## the strategies beside their limits, within 20 minutes
-	bin/stocklab bench --json docs/benchmark.json --chart docs/benchmark.svg
-	go run ./tools/figures
+	bin/stocklab bench --json bin/benchmark.json --chart docs/benchmark.svg --markdown > docs/figures/benchmark.md
 
 demo: build ## the first look
 	bin/stocklab demo

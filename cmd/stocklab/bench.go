@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -32,6 +31,7 @@ type suiteFlags struct {
 	ledger       int64
 	items        int
 	growth       bool
+	markdown     bool
 	rounds       int
 	each, within time.Duration
 }
@@ -57,7 +57,7 @@ func benchCommand() *cobra.Command {
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.redo != "" {
-				return s.redraw()
+				return s.redraw(cmd)
 			}
 			return s.run(cmd)
 		},
@@ -74,11 +74,12 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
 	flags.DurationVar(&s.each, "each", 0, "how long each measurement takes (default: as --within allows)")
 	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")
-	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
+	flags.StringVar(&s.redo, "chart-from", "", "draw --chart or print --markdown from the --json file of an earlier run instead")
 	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
 	flags.IntVar(&s.items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
 	flags.BoolVar(&s.growth, "growth", false, "measure how sales grow with clients, items and replicas instead")
-	flags.StringVar(&s.write, "json", "", "file to write the figures to")
+	flags.StringVar(&s.write, "json", "", "file to write the figures to, with those of every round")
+	flags.BoolVar(&s.markdown, "markdown", false, "print a page in Markdown instead of the tables")
 }
 
 func (s *suiteFlags) options() (o bench.Options, err error) {
@@ -163,18 +164,40 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 	o.Progress = cli.NewProgress(cmd.ErrOrStderr(), 72)
 	result, err := s.measure(cmd.Context(), o)
 	o.Progress.End()
-	return s.show(cmd.OutOrStdout(), result, err)
+	return s.show(cmd, result, err)
 }
 
 // show shows what has been measured, interrupted or not.
-func (s *suiteFlags) show(out io.Writer, result *bench.Result, err error) error {
+func (s *suiteFlags) show(cmd *cobra.Command, result *bench.Result, err error) error {
 	switch {
 	case result == nil:
 		return err
 	case len(result.Subjects) == 0:
 		return cmp.Or(err, fmt.Errorf("nothing was measured: %s", cmp.Or(strings.Join(result.Notes, "; "), "--only names no strategy that could be")))
 	}
-	return errors.Join(err, result.Table(out), s.keep(result))
+	return errors.Join(err, s.print(cmd, result), s.keep(result))
+}
+
+func (s *suiteFlags) print(cmd *cobra.Command, result *bench.Result) error {
+	if s.markdown {
+		return result.Markdown(cmd.OutOrStdout(), measuredBy(cmd))
+	}
+	return result.Table(cmd.OutOrStdout())
+}
+
+// measuredBy is the command that measures the same again.
+func measuredBy(cmd *cobra.Command) string {
+	words := cmd.CommandPath()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch {
+		case slices.Contains([]string{"json", "chart", "chart-from", "markdown"}, f.Name):
+		case f.Value.Type() == "bool":
+			words += " --" + f.Name
+		default:
+			words += " --" + f.Name + " " + f.Value.String()
+		}
+	})
+	return words
 }
 
 // aloneEach is how long a measurement takes that is none of the suite, where it is not said.
@@ -195,10 +218,10 @@ func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Resul
 	return bench.Run(ctx, o)
 }
 
-// redraw draws the chart of an earlier suite.
-func (s *suiteFlags) redraw() error {
-	if s.chart == "" {
-		return cli.UsageError{Err: errors.New("--chart-from needs --chart, the file to draw into")}
+// redraw draws and prints the figures of an earlier run.
+func (s *suiteFlags) redraw(cmd *cobra.Command) error {
+	if s.chart == "" && !s.markdown {
+		return cli.UsageError{Err: errors.New("--chart-from needs --chart, the file to draw into, or --markdown")}
 	}
 	content, err := os.ReadFile(s.redo)
 	if err != nil {
@@ -208,7 +231,10 @@ func (s *suiteFlags) redraw() error {
 	if err := json.Unmarshal(content, &result); err != nil {
 		return cli.UsageError{Err: fmt.Errorf("--chart-from: %s: %w", s.redo, err)}
 	}
-	return s.draw(&result)
+	if s.markdown {
+		err = s.print(cmd, &result)
+	}
+	return errors.Join(err, s.draw(&result))
 }
 
 // keep writes the figures where --json and --chart say so.
@@ -218,13 +244,14 @@ func (s *suiteFlags) keep(result *bench.Result) error {
 			return err
 		}
 	}
-	if s.chart == "" {
-		return nil
-	}
 	return s.draw(result)
 }
 
+// draw draws the figures where --chart says so.
 func (s *suiteFlags) draw(result *bench.Result) error {
+	if s.chart == "" {
+		return nil
+	}
 	draw := result.Chart
 	if s.growth {
 		draw = result.Growth

@@ -40,7 +40,9 @@ func TestAChartThatCannotBeDrawnLeavesTheFileAsItWas(t *testing.T) {
 // Where nothing was measured, the exit status and the reasons say so.
 func TestASuiteThatMeasuredNothingFails(t *testing.T) {
 	var out bytes.Buffer
-	err := new(suiteFlags).show(&out, &bench.Result{Notes: []string{"redis-stock: not measured: no Redis"}}, nil)
+	cmd := benchCommand()
+	cmd.SetOut(&out)
+	err := new(suiteFlags).show(cmd, &bench.Result{Notes: []string{"redis-stock: not measured: no Redis"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "nothing was measured") || !strings.Contains(err.Error(), "no Redis") || out.Len() > 0 {
 		t.Errorf("it ends with %v and shows %q", err, &out)
 	}

@@ -4,6 +4,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -11,29 +12,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// nodesMeasured is what docs/nodes.json has of a strategy: sales a second, and three nodes to one.
-type nodesMeasured struct {
-	Cluster  string  `json:"cluster"`
-	Strategy string  `json:"strategy"`
-	One      float64 `json:"one"`
-	Three    float64 `json:"three"`
-	Ratio    float64 `json:"ratio"`
-	Least    float64 `json:"least"`
-	Most     float64 `json:"most"`
-}
+// nodesPage begins docs/figures/nodes.md.
+const nodesPage = `<!-- Written by the command below: what is changed by hand is lost. -->
+
+# One and three writing nodes of a cluster
+
+` + "`NODES=$PWD/docs/figures/nodes.md go test -tags prove -run TestProveAHotRowOnOneNodeAndOnThree ./internal/service`" + `
+
+Sales a second of one item, by three replicas and 64 buyers, which all write to one node, or each to its own: medians of three rounds
+in turns, and three nodes to one in the same round. The nodes share one machine.
+
+| cluster | strategy | one node | three | three to one |
+| --- | --- | ---: | ---: | ---: |
+`
 
 // How fast one hot item is sold where three replicas write to one node, and where each writes to a node of
-// its own: in turns, the medians of three rounds. The nodes share the processors of this machine. NODES is
-// the file that the figures are written to.
+// its own. NODES is the file that the figures are written to.
 func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
-	var all []nodesMeasured
+	page := nodesPage
 	for _, cluster := range []struct {
 		name  string
 		start func(*testing.T) []*servers.Database
@@ -42,21 +46,21 @@ func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
 			nodes := cluster.start(t)
 			one, three := openOn(t, 0, nodes[0], nodes[0], nodes[0]), openOn(t, 0, nodes...)
 			for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "sql-bucket grouped", "sql-unit grouped"} {
-				m := compareNodes(t, one, three, name, int64(100*(i+1)))
-				m.Cluster = cluster.name
-				all = append(all, m)
-				t.Logf("%+v", m)
+				row := "| " + cluster.name + " | " + name + " | " + compareNodes(t, one, three, name, int64(100*(i+1))) + " |"
+				t.Log(row)
+				page += row + "\n"
 			}
 		})
 	}
 	if path := os.Getenv("NODES"); path != "" {
-		if err := verdict.WriteJSON(path, all); err != nil {
+		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func compareNodes(t *testing.T, one, three shop, name string, goods int64) nodesMeasured {
+// compareNodes returns the cells of a row: sales a second on one node and on three, and three to one.
+func compareNodes(t *testing.T, one, three shop, name string, goods int64) string {
 	t.Helper()
 	const rounds = 3
 	ofOne, ofThree, ratios := make([]float64, rounds), make([]float64, rounds), make([]float64, rounds)
@@ -65,10 +69,8 @@ func compareNodes(t *testing.T, one, three shop, name string, goods int64) nodes
 		ofThree[i] = three.perSecond(t, name, goods+int64(2*i)+1)
 		ratios[i] = ofThree[i] / ofOne[i]
 	}
-	return nodesMeasured{
-		Strategy: name, One: bench.Median(ofOne), Three: bench.Median(ofThree),
-		Ratio: bench.Median(ratios), Least: slices.Min(ratios), Most: slices.Max(ratios),
-	}
+	return fmt.Sprintf("%s | %s | %.2f (%.2f–%.2f)", humanize.Comma(int64(bench.Median(ofOne))), humanize.Comma(int64(bench.Median(ofThree))),
+		bench.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 }
 
 // perSecond sells an item by 64 buyers for some seconds.

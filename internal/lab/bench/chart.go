@@ -38,6 +38,14 @@ func (r *Result) ranges() report.Ranges {
 	return chart
 }
 
+// replicasOf is the title of a panel.
+func replicasOf(n int) string {
+	if n > 1 {
+		return count(n, "replica") + " behind nginx"
+	}
+	return count(n, "replica")
+}
+
 // chartMedians are those of each strategy, alone and grouped, with so many replicas.
 func (r *Result) chartMedians(replicas int, of func(*Figure) report.Median) (list []report.Median) {
 	for i, name := range r.strategies() {

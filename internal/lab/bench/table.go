@@ -105,22 +105,45 @@ func Median(samples []float64) float64 {
 	return sorted[middle]
 }
 
-// Table writes the figures for people: the strategies, the limits, and what was
-// the targets, medians with their spread.
+// Table writes the figures for people, each table with its title, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
 	var parts []string
-	for _, t := range []table.Writer{r.usualTable(), r.latencyTable(), r.costTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
-		if t.Length() > 0 {
-			parts = append(parts, t.Render())
-		}
+	for _, t := range r.tables() {
+		parts = append(parts, t.Render())
 	}
+	_, err := fmt.Fprintln(w, strings.Join(append(parts, r.notes()...), "\n"))
+	return err
+}
+
+// Markdown writes the same as a page, which names the command that measured it.
+func (r *Result) Markdown(w io.Writer, command string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!-- Written by the command below: what is changed by hand is lost. -->\n\n# `%s`\n\n", command)
+	for _, t := range r.tables() {
+		title, rows, _ := strings.Cut(t.RenderMarkdown(), "\n")
+		fmt.Fprintf(&b, "#%s\n\n%s\n\n", title, rows)
+	}
+	b.WriteString("## How it was measured\n\n")
+	for _, note := range r.notes() {
+		b.WriteString("- " + note + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// tables are those that have a row.
+func (r *Result) tables() []table.Writer {
+	all := []table.Writer{r.usualTable(), r.latencyTable(), r.costTable(), r.crowdTable(), r.itemTable(), r.limitTable(), r.aimTable()}
+	return slices.DeleteFunc(all, func(t table.Writer) bool { return t.Length() == 0 })
+}
+
+// notes say what was not measured, on what the rest was, and how often.
+func (r *Result) notes() []string {
 	lines := slices.Concat(r.Notes, r.Machine.Lines(), []string{"servers: " + servers.Line(r.Servers)})
 	for _, backend := range slices.Sorted(maps.Keys(r.Durability)) {
 		lines = append(lines, "durability of "+backend+": "+r.Durability[backend])
 	}
-	lines = append(lines, "medians with (least to most) of "+r.Plan)
-	_, err := fmt.Fprintln(w, strings.Join(append(parts, lines...), "\n"))
-	return err
+	return append(lines, "medians with (least to most) of "+r.Plan)
 }
 
 func newTable(title string, header ...any) table.Writer {
@@ -160,9 +183,10 @@ func (r *Result) sizes() (sizes []int) {
 
 // usualTable has a row a strategy, by the usual crowd.
 func (r *Result) usualTable() table.Writer {
-	sizes := r.sizes()
-	header := make([]any, 0, 1+3*len(sizes))
-	header = append(header, "64 clients, sales/s")
+	sizes := slices.DeleteFunc(r.sizes(), func(n int) bool {
+		return !slices.ContainsFunc(r.Subjects, func(f Figure) bool { return f.Strategy != "" && f.Clients == usual && f.Replicas == n })
+	})
+	header := []any{"64 clients, sales/s"}
 	for _, n := range sizes {
 		where := count(n, "replica")
 		if n > 1 {
@@ -172,33 +196,33 @@ func (r *Result) usualTable() table.Writer {
 	}
 	t := newTable("Strategies that never oversell", header...)
 	for _, name := range r.strategies() {
-		row := make(table.Row, 0, len(header))
-		row = append(row, name)
+		row := table.Row{name}
 		for _, n := range sizes {
 			alone := r.find(Setting{Strategy: name, Clients: usual, Replicas: n})
 			grouped := r.find(Setting{Strategy: name, Group: true, Clients: usual, Replicas: n})
 			row = append(row, alone.cell(), grouped.cell(), times(grouped, alone))
 		}
-		t.AppendRow(row)
+		if len(sizes) > 0 {
+			t.AppendRow(row)
+		}
 	}
 	return t
 }
 
-// cell is a median with its spread, and the share that was rejected.
+// cell is a median with its spread, where it has one, and the share that was rejected.
 func (f *Figure) cell() string {
 	if f == nil {
 		return ""
 	}
-	said := fmt.Sprintf("%s (%s–%s)", comma(f.Median), comma(f.Min), comma(f.Max))
-	return said + f.busy()
-}
-
-func (f *Figure) busy() string {
-	const worthSaying = 0.005
-	if f.Busy <= worthSaying { // it is 0%, rounded
-		return ""
+	said := comma(f.Median)
+	if f.Min < f.Max {
+		said += fmt.Sprintf(" (%s–%s)", comma(f.Min), comma(f.Max))
 	}
-	return fmt.Sprintf(" %.0f%% busy", 100*f.Busy)
+	const rounded = 0.005 // what is less is 0%
+	if f.Busy > rounded {
+		said += fmt.Sprintf(" %.0f%% busy", 100*f.Busy)
+	}
+	return said
 }
 
 func times(of, by *Figure) string {
@@ -272,46 +296,59 @@ func (s Setting) strategy() string {
 	return name
 }
 
-// crowdTable has the medians by all crowds, where there was more than the usual.
+// crowdTable has the medians by all numbers of clients but the usual.
 func (r *Result) crowdTable() table.Writer {
-	t := newTable("By clients, sales/s", "", "replicas", "1", "8", "64", "512", "p50, p99 of 64, ms", "of 512")
-	if !slices.ContainsFunc(r.Subjects, func(f Figure) bool { return f.Strategy != "" && f.Clients != usual }) {
-		return t
+	crowds := r.crowds()
+	header := []any{"", "replicas"}
+	for _, clients := range crowds {
+		header = append(header, comma(float64(clients)))
 	}
+	t := newTable("One item, sales/s by clients", append(header, "p50, p99 of 512, ms")...)
 	for _, name := range append([]string{""}, r.strategies()...) {
 		for _, n := range r.sizes() {
 			for _, group := range []bool{false, true} {
-				r.crowdRow(t, Setting{Strategy: name, Group: group, Replicas: n})
+				r.crowdRow(t, Setting{Strategy: name, Group: group, Replicas: n}, crowds)
 			}
 		}
 	}
 	return t
 }
 
-func (r *Result) crowdRow(t table.Writer, s Setting) {
-	name := cmp.Or(s.strategy(), "HTTP baseline")
-	by := func(clients int) *Figure {
-		s.Clients = clients
-		return r.find(s)
-	}
-	sales := func(f *Figure) string {
-		if f == nil {
-			return ""
+// crowds are the numbers of clients that bought one item, but for the usual.
+func (r *Result) crowds() (clients []int) {
+	for _, f := range r.Subjects {
+		if f.Strategy != "" && f.Items == 0 && f.Clients != usual {
+			clients = append(clients, f.Clients)
 		}
-		return comma(f.Median) + f.busy()
 	}
-	latency := func(f *Figure) string {
-		if f == nil {
-			return ""
+	slices.Sort(clients)
+	return slices.Compact(clients)
+}
+
+func (r *Result) crowdRow(t table.Writer, s Setting, crowds []int) {
+	row, latency, measured := table.Row{cmp.Or(s.strategy(), "HTTP baseline"), s.Replicas}, "", false
+	for _, s.Clients = range crowds {
+		f := r.find(s)
+		measured = measured || f != nil
+		row = append(row, f.cell())
+		if f != nil && s.Clients == crowd {
+			latency = fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)
 		}
-		return fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)
 	}
-	if by(usual) != nil {
-		t.AppendRow(table.Row{
-			name, s.Replicas, sales(by(one)), sales(by(few)), sales(by(usual)), sales(by(crowd)),
-			latency(by(usual)), latency(by(crowd)),
-		})
+	if measured {
+		t.AppendRow(append(row, latency))
 	}
+}
+
+// itemTable has the sales of many items.
+func (r *Result) itemTable() table.Writer {
+	t := newTable("Many items, sales/s", "", "median (least–most)", "p50, p99, ms")
+	for _, f := range r.Subjects {
+		if f.Items > 0 {
+			t.AppendRow(table.Row{f.Name, f.cell(), fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)})
+		}
+	}
+	return t
 }
 
 // limitTable has what is no strategy.
@@ -319,7 +356,11 @@ func (r *Result) limitTable() table.Writer {
 	t := newTable("Limits, and what is no strategy", "", "median", "min", "max", "target", "")
 	for _, f := range r.Subjects {
 		if f.Strategy == "" && (f.Clients == 0 || f.Clients == usual) {
-			t.AppendRow(f.row(f.Name, "%.0f"))
+			format := "%.0f"
+			if f.Max < 10 { //nolint:mnd // one digit says too little
+				format = "%.1f"
+			}
+			t.AppendRow(f.row(f.Name, format))
 		}
 	}
 	return t

@@ -1,15 +1,10 @@
 package demo_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/demo"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
@@ -35,29 +30,5 @@ func TestThePageHasARowARun(t *testing.T) {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())
 		}
-	}
-}
-
-// docs/demo.md is written by the run that docs/demo.json has.
-func TestTheDocumentedPageIsOfItsData(t *testing.T) {
-	const docs = "../../../docs/"
-	content, err := os.ReadFile(docs + "demo.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r verdict.Report
-	var on struct {
-		Servers map[string]servers.Info `json:"servers"`
-	}
-	if err := errors.Join(json.Unmarshal(content, &r), json.Unmarshal(content, &on)); err != nil {
-		t.Fatal(err)
-	}
-	r.On = servers.Line(on.Servers)
-	var page bytes.Buffer
-	if err := demo.Page(&page, &r); err != nil {
-		t.Fatal(err)
-	}
-	if kept, err := os.ReadFile(docs + "demo.md"); err != nil || !bytes.Equal(kept, page.Bytes()) {
-		t.Errorf("docs/demo.md is not the page of docs/demo.json (%v): its second line says how to write both", err)
 	}
 }
