@@ -47,3 +47,16 @@ func TestASuiteThatMeasuredNothingFails(t *testing.T) {
 		t.Errorf("it ends with %v and shows %q", err, &out)
 	}
 }
+
+// A page of an earlier run names the command that measured it, and not how it was printed.
+func TestAnEarlierRunIsPrintedAsAPage(t *testing.T) {
+	figures := filepath.Join(t.TempDir(), "figures.json")
+	content := `{"plan": "2 rounds", "subjects": [{"name": "memory", "unit": " MiB", "median": 50, "min": 40, "max": 60}]}`
+	if err := os.WriteFile(figures, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out, errOut := stocklab("bench", "--growth", "--rounds", "2", "--chart-from", figures, "--markdown")
+	if status != cli.OK || !strings.Contains(out, "# `stocklab bench --growth --rounds 2`\n") || !strings.Contains(out, "| memory | 50 MiB | 40 MiB | 60 MiB |") {
+		t.Errorf("exit status %d, %s%s", status, out, errOut)
+	}
+}

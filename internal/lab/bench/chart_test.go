@@ -111,25 +111,6 @@ func TestThereIsNoChartOfNothing(t *testing.T) {
 	}
 }
 
-func TestTheTableSaysWhoWasBusyAndWhoMissedAnAim(t *testing.T) {
-	r := drawn()
-	for name, value := range map[string]float64{"one": 6, "two": 4} {
-		r.Ratios = append(r.Ratios, Ratio{Name: name, Topic: lockGrouped, AtLeast: 5}.figure([]float64{value}))
-	}
-	var table bytes.Buffer
-	if err := r.Table(&table); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"12 (10–13) 50% busy", "15,000 (13,500–16,500)", lockGrouped + ": 1 of 2", "  two "} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("it lacks %q:\n%s", want, table.String())
-		}
-	}
-	if strings.Contains(table.String(), "  one ") {
-		t.Errorf("it lists who reached a common aim:\n%s", table.String())
-	}
-}
-
 func TestFiguresAreReadAsTheyWereWritten(t *testing.T) {
 	content, err := json.Marshal(drawn())
 	if err != nil {

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,9 @@ func measured() Result {
 	many := of(Setting{Strategy: "sql-conditional", Clients: crowd, Replicas: 1}, 800, 700, 900)
 	many.Busy, many.P50, many.P99 = 0.25, 100, 450
 	two := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 2}, 2000, 1900, 2100)
+	more := of(Setting{Strategy: "sql-conditional", Clients: hundreds, Replicas: 2}, 1500, 1500, 1500)
+	items := of(Setting{Strategy: "sql-conditional", Clients: hundreds, Replicas: 1, Items: 7, Zipf: true}, 70, 60, 80)
+	items.P50, items.P99 = 3, 9
 	baseline := of(Setting{Clients: usual, Replicas: 1}, 40000, 39000, 41000)
 	baseline.Costs = Costs{"stockd": {User: 20, System: 20}, "nginx": {System: 10}}
 	still := of(Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, 0, 0, 0)
@@ -36,7 +40,8 @@ func measured() Result {
 		Subjects: []Figure{
 			baseline, of(Setting{Clients: crowd, Replicas: 1}, 30000, 30000, 30000),
 			{Name: "memory", Unit: " MiB", Median: 50, Min: 40, Max: 60, Aim: "at most 60", Reached: true},
-			alone, grouped, many, two, still, also,
+			{Name: "wait", Unit: "×", Median: 1.32, Min: 1.2, Max: 1.4},
+			alone, grouped, many, two, more, still, also, items,
 		},
 		Ratios: []Figure{
 			aim("", "grouped / alone", 7.5, "at least 7", true), aim("", "no target", 1, "", false),
@@ -47,89 +52,95 @@ func measured() Result {
 	}
 }
 
+// Each table has the rows of what was measured, and no other.
 func TestTheTablesOfABenchmark(t *testing.T) {
 	r := measured()
-	var b strings.Builder
-	if err := r.Table(&b); err != nil {
+	var page, text strings.Builder
+	if err := errors.Join(r.Markdown(&page, "stocklab bench --each 2s"), r.Table(&text)); err != nil {
 		t.Fatal(err)
 	}
-	want := `┌─────────────────────────────────────────────────────────────────────────────────────────────────────────────────┐
-│ Strategies that never oversell                                                                                  │
-├─────────────────────┬───────────────────────────┬─────────────────────┬─────┬─────────────────────┬─────────┬───┤
-│ 64 clients, sales/s │                 1 replica │             grouped │   × │   2 replicas, nginx │ grouped │ × │
-├─────────────────────┼───────────────────────────┼─────────────────────┼─────┼─────────────────────┼─────────┼───┤
-│ sql-conditional     │ 1,000 (900–1,100) 1% busy │ 7,500 (7,000–8,000) │ 7.5 │ 2,000 (1,900–2,100) │         │   │
-│ mutex               │                   0 (0–0) │             5 (5–5) │     │                     │         │   │
-└─────────────────────┴───────────────────────────┴─────────────────────┴─────┴─────────────────────┴─────────┴───┘
-┌───────────────────────────────────────────────────────────────────────────────────────────────────────────┐
-│ 64 clients, latency in ms, as in JMeter's aggregate report                                                │
-├──────────────────────────┬──────────┬────────┬──────┬──────┬──────┬─────┬──────┬────────┬─────────┬───────┤
-│                          │ replicas │ median │ 90 % │ 95 % │ 99 % │ min │  max │ busy % │ sales/s │  kB/s │
-├──────────────────────────┼──────────┼────────┼──────┼──────┼──────┼─────┼──────┼────────┼─────────┼───────┤
-│ sql-conditional          │        1 │   12.5 │ 30.0 │ 40.0 │ 80.0 │ 0.5 │ 90.0 │    1.0 │   1,000 │ 1,234 │
-│ sql-conditional, grouped │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.5 │   7,500 │     0 │
-│ sql-conditional          │        2 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │   2,000 │     0 │
-│ mutex                    │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       0 │     0 │
-│ mutex, grouped           │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       5 │     0 │
-└──────────────────────────┴──────────┴────────┴──────┴──────┴──────┴─────┴──────┴────────┴─────────┴───────┘
-┌──────────────────────────────────────────────────────────────────────────┐
-│ 64 clients, processor time of a sale in µs, without the clients          │
-├─────────────────┬──────────┬────────┬────────┬────────┬──────────┬───────┤
-│                 │ replicas │ in all │ × HTTP │ stockd │ database │ nginx │
-├─────────────────┼──────────┼────────┼────────┼────────┼──────────┼───────┤
-│ HTTP baseline   │        1 │     50 │    1.0 │     40 │          │    10 │
-│ sql-conditional │        1 │    700 │   14.0 │    300 │      400 │       │
-└─────────────────┴──────────┴────────┴────────┴────────┴──────────┴───────┘
-┌────────────────────────────────────────────────────────────────────────────────────────────────────────────────┐
-│ By clients, sales/s                                                                                            │
-├──────────────────────────┬──────────┬───┬───┬───────────────┬──────────────┬────────────────────┬──────────────┤
-│                          │ replicas │ 1 │ 8 │            64 │          512 │ p50, p99 of 64, ms │       of 512 │
-├──────────────────────────┼──────────┼───┼───┼───────────────┼──────────────┼────────────────────┼──────────────┤
-│ HTTP baseline            │        1 │   │   │        40,000 │       30,000 │           0.0, 0.0 │     0.0, 0.0 │
-│ sql-conditional          │        1 │   │   │ 1,000 1% busy │ 800 25% busy │         12.5, 80.0 │ 100.0, 450.0 │
-│ sql-conditional, grouped │        1 │   │   │         7,500 │              │           0.0, 0.0 │              │
-│ sql-conditional          │        2 │   │   │         2,000 │              │           0.0, 0.0 │              │
-│ mutex                    │        1 │   │   │             0 │              │           0.0, 0.0 │              │
-│ mutex, grouped           │        1 │   │   │             5 │              │           0.0, 0.0 │              │
-└──────────────────────────┴──────────┴───┴───┴───────────────┴──────────────┴────────────────────┴──────────────┘
-┌───────────────────────────────────────────────────────────────────────────┐
-│ Limits, and what is no strategy                                           │
-├─────────────────────────┬────────┬────────┬────────┬────────────┬─────────┤
-│                         │ median │    min │    max │     target │         │
-├─────────────────────────┼────────┼────────┼────────┼────────────┼─────────┤
-│ , 64 clients, 1 replica │  40000 │  39000 │  41000 │            │         │
-│ memory                  │ 50 MiB │ 40 MiB │ 60 MiB │ at most 60 │ reached │
-└─────────────────────────┴────────┴────────┴────────┴────────────┴─────────┘
-┌───────────────────────────────────────────────────────────────────────────────────────────┐
-│ Ratios, of the same round each                                                            │
-├───────────────────────────────────────┬────────┬──────┬──────┬──────────────┬─────────────┤
-│                                       │ median │  min │  max │       target │             │
-├───────────────────────────────────────┼────────┼──────┼──────┼──────────────┼─────────────┤
-│ grouped / alone                       │   7.50 │ 7.50 │ 7.50 │   at least 7 │     reached │
-│ no target                             │   1.00 │ 1.00 │ 1.00 │              │             │
-│ each lock: 1 of 2                     │        │      │      │   at least 5 │             │
-│   etcd                                │   4.00 │ 4.00 │ 4.00 │   at least 5 │ not reached │
-│ each tail: 2 of 2, closest redis-lua  │   9.00 │ 9.00 │ 9.00 │     below 10 │     reached │
-│ each crowd: 2 of 2, closest redis-lua │   0.85 │ 0.85 │ 0.85 │ at least 0.8 │     reached │
-└───────────────────────────────────────┴────────┴──────┴──────┴──────────────┴─────────────┘
-no nginx
-`
-	got, rest, _ := strings.Cut(b.String(), "machine: ")
-	if got != want || !strings.HasSuffix(rest, "\ndurability of sqlite: full\nmedians with (least to most) of 3 rounds\n") {
-		t.Errorf("the tables are\n%s%swant\n%s", got, rest, want)
+	for title, rows := range map[string][]string{
+		"Strategies that never oversell": {
+			"64 clients, sales/s | 1 replica | grouped | × | 2 replicas, nginx | grouped | ×",
+			"sql-conditional | 1,000 (900–1,100) 1% busy | 7,500 (7,000–8,000) | 7.5 | 2,000 (1,900–2,100) |  | ",
+			"mutex | 0 | 5 |  |  |  | ",
+		},
+		"64 clients, latency in ms, as in JMeter's aggregate report": {
+			" | replicas | median | 90 % | 95 % | 99 % | min | max | busy % | sales/s | kB/s",
+			"sql-conditional | 1 | 12.5 | 30.0 | 40.0 | 80.0 | 0.5 | 90.0 | 1.0 | 1,000 | 1,234",
+			"sql-conditional, grouped | 1 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.5 | 7,500 | 0",
+			"sql-conditional | 2 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 2,000 | 0",
+			"mutex | 1 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0 | 0",
+			"mutex, grouped | 1 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 5 | 0",
+		},
+		"64 clients, processor time of a sale in µs, without the clients": {
+			" | replicas | in all | × HTTP | stockd | database | nginx",
+			"HTTP baseline | 1 | 50 | 1.0 | 40 |  | 10",
+			"sql-conditional | 1 | 700 | 14.0 | 300 | 400 | ",
+		},
+		"One item, sales/s by clients": {
+			" | replicas | 256 | 512 | p50, p99 of 512, ms",
+			"HTTP baseline | 1 |  | 30,000 | 0.0, 0.0",
+			"sql-conditional | 1 |  | 800 (700–900) 25% busy | 100.0, 450.0",
+			"sql-conditional | 2 | 1,500 |  | ",
+		},
+		"Many items, sales/s": {
+			" | median (least–most) | p50, p99, ms",
+			"sql-conditional, 256 clients, 1 replica, 7 items by Zipf | 70 (60–80) | 3.0, 9.0",
+		},
+		"Limits, and what is no strategy": {
+			" | median | min | max | target | ",
+			", 64 clients, 1 replica | 40000 | 39000 | 41000 |  | ",
+			"memory | 50 MiB | 40 MiB | 60 MiB | at most 60 | reached",
+			"wait | 1.3× | 1.2× | 1.4× |  | ",
+		},
+		"Ratios, of the same round each": {
+			" | median | min | max | target | ",
+			"grouped / alone | 7.50 | 7.50 | 7.50 | at least 7 | reached",
+			"no target | 1.00 | 1.00 | 1.00 |  | ",
+			"each lock: 1 of 2 |  |  |  | at least 5 | ",
+			"  etcd | 4.00 | 4.00 | 4.00 | at least 5 | not reached",
+			"each tail: 2 of 2, closest redis-lua | 9.00 | 9.00 | 9.00 | below 10 | reached",
+			"each crowd: 2 of 2, closest redis-lua | 0.85 | 0.85 | 0.85 | at least 0.8 | reached",
+		},
+	} {
+		_, table, _ := strings.Cut(page.String(), "## "+title+"\n\n")
+		table, _, _ = strings.Cut(table, "\n\n")
+		lines := slices.Delete(strings.Split(table, "\n"), 1, 2) // the rule below the header
+		for i, line := range lines {
+			lines[i] = strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |")
+		}
+		if !slices.Equal(lines, rows) {
+			t.Errorf("%s:\n%s\nwant\n%s", title, strings.Join(lines, "\n"), strings.Join(rows, "\n"))
+		}
+		if !strings.Contains(text.String(), title) {
+			t.Errorf("the text lacks the table %q", title)
+		}
 	}
-	none := Result{Plan: "no round"}
-	var empty strings.Builder
-	if err := none.Table(&empty); err != nil || strings.Contains(empty.String(), "┌") {
-		t.Errorf("without figures there is (%v)\n%s", err, &empty)
+	for _, want := range []string{"no nginx", "durability of sqlite: full", "medians with (least to most) of 3 rounds"} {
+		if !strings.Contains(page.String(), "\n- "+want+"\n") || !strings.Contains(text.String(), "\n"+want+"\n") {
+			t.Errorf("page or text lack %q", want)
+		}
 	}
-	usualOnly := Result{Subjects: r.Subjects[2:5]}
-	var short strings.Builder
-	if err := usualOnly.Table(&short); err != nil || strings.Contains(short.String(), "By clients") {
-		t.Errorf("without another crowd there is (%v)\n%s", err, &short)
+	if !strings.Contains(page.String(), "\n# `stocklab bench --each 2s`\n") {
+		t.Error("the page does not name its command")
 	}
 	if err := r.Table(fullDisk{}); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("a table that cannot be written: %v", err)
+	}
+}
+
+// What was not measured has no table.
+func TestAnEmptyTableIsLeftOut(t *testing.T) {
+	alone := Figure{Name: "large / empty", Median: 1}
+	many := measured().Subjects[len(measured().Subjects)-1]
+	for name, c := range map[string]struct {
+		result Result
+		tables int
+	}{"nothing": {Result{}, 0}, "a ledger": {Result{Subjects: []Figure{{Name: "audit"}}, Ratios: []Figure{alone}}, 2}, "items": {Result{Subjects: []Figure{many}}, 1}} {
+		if got := len(c.result.tables()); got != c.tables {
+			t.Errorf("%s: %d tables, want %d", name, got, c.tables)
+		}
 	}
 }
 
