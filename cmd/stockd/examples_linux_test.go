@@ -47,8 +47,8 @@ for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d 
 	)
 	shop := fmt.Sprintf(start, "stockd serve")
 	return map[string]string{
-		"README.md": "", "docs/api.md": "", "docs/feed.md": "", "docs/failpoints.md": "",
-		"docs/choosing.md": shop, "docs/reservations.md": shop, "docs/upgrades.md": shop,
+		"README.md": "", "docs/api.md": "", "docs/feed.md": "", "docs/lab.md": "",
+		"docs/choosing.md": shop, "docs/reservations.md": shop, "docs/operations.md": shop,
 	}
 }
 

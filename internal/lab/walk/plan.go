@@ -80,7 +80,7 @@ type Step struct {
 	Returns int64
 	// What follows is of a fault.
 	Backend backend.Name // what is restarted, or what the replica reaches no longer
-	Middle  bool         // the replica is in the middle of a purchase: see docs/failpoints.md
+	Middle  bool         // the replica is in the middle of a purchase
 	Lasts   time.Duration
 }
 
