@@ -187,26 +187,25 @@ func labDocsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			sources, err := live.Sources()
-			if err != nil {
-				return err
-			}
-			folder := filepath.Join("docs", "lab")
-			return errors.Join(report.Docs(folder, args[0], catalogue.All(), sources, report.English()),
-				report.Docs(folder, args[0], catalogue.All(), sources, inChinese()))
+			code := report.Code{Experiment: catalogue.Code, Strategy: func(name string) string {
+				path, err := live.SourceOf(name)
+				if err != nil { // a name that only the lab has
+					return ""
+				}
+				return path
+			}}
+			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All(), code, report.Words{
+				Experiment: func(name string) (title, claim string) {
+					words := catalogue.Chinese()[name]
+					return words.Title, words.Claim
+				},
+				Part: func(experiment, part string) (does, expect string) {
+					words := catalogue.ChinesePart(experiment, part)
+					return words.Does, words.Expect
+				},
+			})
 		},
 	}
-}
-
-// inChinese are pages in the words of the catalogue.
-func inChinese() report.Edition {
-	experiments, parts := catalogue.Chinese(), catalogue.NewTranslator()
-	return report.Chinese(func(name string) (title, claim string) {
-		return experiments[name].Title, experiments[name].Claim
-	}, func(does, expect, says string) (string, string, string) {
-		p := parts.Part(does, expect, says)
-		return p.Does, p.Expect, p.Says
-	})
 }
 
 // labOverviewCommand draws the picture of the README; it is for contributors.

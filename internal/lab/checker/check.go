@@ -19,9 +19,10 @@ type Check func(h *history.History) Finding
 type Finding struct {
 	// Holds tells whether what was expected is there.
 	Holds bool `json:"holds"`
-	// Says is the finding in one sentence, with its numbers, whether it holds or
-	// not.
+	// Says is the finding in one English sentence, with its numbers, whether it holds or not: that of Facts.
 	Says string `json:"says"`
+	// Facts are what it says, for every language.
+	Facts []Fact `json:"facts,omitempty"`
 	// Numbers are the figures behind it, by name in snake_case with the unit at
 	// the end: oversold_units, longest_wait_ms, wakeups_per_release.
 	Numbers map[string]float64 `json:"numbers"`
@@ -33,19 +34,17 @@ type Finding struct {
 func All(checks ...Check) Check {
 	return func(h *history.History) Finding {
 		if len(checks) == 0 {
-			return inconclusive("nothing was expected")
+			return inconclusive("nothing-expected")
 		}
-		all := Finding{Holds: true, Numbers: make(map[string]float64)}
-		says := make([]string, len(checks))
-		for i, c := range checks {
+		all := Found(true, nil)
+		for _, c := range checks {
 			f := c(h)
 			all.Holds = all.Holds && f.Holds
-			says[i] = f.Says
+			all.add(f.Facts...)
 			for name, value := range f.Numbers {
 				all.keep(name, value)
 			}
 		}
-		all.Says = strings.Join(says, "; ")
 		return all
 	}
 }
@@ -75,39 +74,41 @@ func snake(words string) string {
 // AtLeast expects that a figure which the experiment measured is not below a
 // value. A figure that was not measured is never as expected.
 func AtLeast(name string, least float64) Check {
-	return figure(name, fmt.Sprintf("at least %s", number(least)), func(v float64) bool { return v >= least })
+	return figure(name, Say("at-least", number(least)), func(v float64) bool { return v >= least })
 }
 
 // AtMost expects that a figure is not above a value.
 func AtMost(name string, most float64) Check {
-	return figure(name, fmt.Sprintf("at most %s", number(most)), func(v float64) bool { return v <= most })
+	return figure(name, Say("at-most", number(most)), func(v float64) bool { return v <= most })
 }
 
 // Exceeds expects that a figure is above another one.
 func Exceeds(name, other string) Check {
 	return func(h *history.History) Finding {
-		than, measured := h.Figures[other]
-		if !measured || math.IsNaN(than) || math.IsInf(than, 0) {
-			return inconclusive(words(other) + " was not measured")
+		than, ok := measured(h, other)
+		if !ok {
+			return inconclusive("not-measured", spaced(other))
 		}
-		return figure(name, "more than "+number(than), func(v float64) bool { return v > than })(h)
+		return figure(name, Say("more-than", number(than)), func(v float64) bool { return v > than })(h)
 	}
 }
 
-func figure(name, expected string, judge func(v float64) bool) Check {
+func figure(name string, expected Fact, judge func(v float64) bool) Check {
 	return func(h *history.History) Finding {
-		v, measured := h.Figures[name]
-		if !measured || math.IsNaN(v) || math.IsInf(v, 0) {
-			return inconclusive(words(name) + " was not measured")
+		v, ok := measured(h, name)
+		if !ok {
+			return inconclusive("not-measured", spaced(name))
 		}
-		return Finding{
-			Holds: judge(v), Says: fmt.Sprintf("%s is %s; %s was expected", words(name), number(v), expected),
-			Numbers: map[string]float64{name: v},
-		}
+		return Found(judge(v), map[string]float64{name: v}, Say("figure", spaced(name), number(v)), expected)
 	}
 }
 
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+func measured(h *history.History, name string) (v float64, ok bool) {
+	v, ok = h.Figures[name]
+	return v, ok && !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 func number(v float64) string {
 	if v == math.Trunc(v) {
@@ -119,19 +120,17 @@ func number(v float64) string {
 // Reported passes when every figure was recorded, and lists them.
 func Reported(names ...string) Check {
 	return func(h *history.History) Finding {
-		f := Finding{Holds: true, Numbers: make(map[string]float64)}
-		var says []string
+		f := Found(true, nil)
 		for _, name := range names {
-			v, measured := h.Figures[name]
-			if !measured || math.IsNaN(v) || math.IsInf(v, 0) {
+			v, ok := measured(h, name)
+			if !ok {
 				f.Holds = false
-				says = append(says, words(name)+" was not measured")
+				f.add(Say("not-measured", spaced(name)))
 				continue
 			}
 			f.Numbers[name] = v
-			says = append(says, words(name)+" is "+number(v))
+			f.add(Say("figure", spaced(name), number(v)))
 		}
-		f.Says = strings.Join(says, ", ")
 		return f
 	}
 }
@@ -141,15 +140,13 @@ func Reported(names ...string) Check {
 func Faster(fast, slow string, times float64) Check {
 	return func(h *history.History) Finding {
 		a, b := rate(h, fast), rate(h, slow)
-		f := Finding{Numbers: map[string]float64{snake(fast) + "_sales_per_s": a, snake(slow) + "_sales_per_s": b}}
+		numbers := map[string]float64{snake(fast) + "_sales_per_s": a, snake(slow) + "_sales_per_s": b}
+		first, second := fmt.Sprintf("%.0f", a), fmt.Sprintf("%.0f", b)
 		if a == 0 || b == 0 {
-			f.Says = fmt.Sprintf("nothing to compare: %.0f sales a second through %s, %.0f through %s", a, fast, b, slow)
-			return f
+			return Found(false, numbers, Say("no-comparison", first, fast, second, slow))
 		}
-		f.Numbers["ratio"] = a / b
-		f.Holds = a > times*b
-		f.Says = fmt.Sprintf("%.0f sales a second through %s, %.0f through %s: %.2f times as many", a, fast, b, slow, a/b)
-		return f
+		numbers["ratio"] = a / b
+		return Found(a > times*b, numbers, Say("faster", first, fast, second, slow, fmt.Sprintf("%.2f", a/b)))
 	}
 }
 
@@ -199,12 +196,9 @@ func FailedWith(problem string, least int, within time.Duration) Check {
 			}
 		}
 		name := snake(problem)
-		return Finding{
-			Holds: failed >= max(1, least) && longest <= within,
-			Says: fmt.Sprintf("%d of %s failed with %s, after at most %s; %d or more within %s were expected",
-				failed, count(len(h.Requests), "request"), problem, span(longest), max(1, least), span(within)),
-			Numbers: map[string]float64{name + "_requests": float64(failed), "longest_" + name + "_ms": ms(longest)},
-		}
+		numbers := map[string]float64{name + "_requests": float64(failed), "longest_" + name + "_ms": ms(longest)}
+		return Found(failed >= max(1, least) && longest <= within, numbers,
+			Say("failed-with", failed, len(h.Requests), problem, longest), Say("or-more-within", max(1, least), within))
 	}
 }
 
@@ -217,18 +211,13 @@ func Outcomes(of history.Outcome, least int) Check {
 				seen++
 			}
 		}
-		return Finding{
-			Holds:   seen >= max(1, least),
-			Says:    fmt.Sprintf("%d of %s came to %s; %d or more were expected", seen, count(len(h.Requests), "request"), of, max(1, least)),
-			Numbers: map[string]float64{string(of) + "_requests": float64(seen)},
-		}
+		return Found(seen >= max(1, least), map[string]float64{string(of) + "_requests": float64(seen)},
+			Say("outcome-"+string(of), seen, len(h.Requests)), Say("or-more", max(1, least)))
 	}
 }
 
 // inconclusive is the finding where the evidence is missing.
-func inconclusive(says string) Finding {
-	return Finding{Says: says, Numbers: make(map[string]float64)}
-}
+func inconclusive(code string, args ...any) Finding { return Found(false, nil, Say(code, args...)) }
 
 func count[N int | int64](n N, noun string) string {
 	if n == 1 {

@@ -2,7 +2,6 @@ package checker
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -64,21 +63,17 @@ func holders(judge func(most int, overlaps []Overlap) bool) Check {
 			most = max(most, len(holdings))
 		}
 		overlaps := Overlaps(h)
-		f := Finding{Holds: judge(most, overlaps), Numbers: map[string]float64{
-			"leases": float64(leases), "overlaps": float64(len(overlaps)), "longest_overlap_ms": 0,
-		}}
+		numbers := map[string]float64{"leases": float64(leases), "overlaps": float64(len(overlaps)), "longest_overlap_ms": 0}
+		says := Say("no-overlap", leases)
 		switch {
 		case len(overlaps) > 0:
 			longest := slices.MaxFunc(overlaps, func(a, b Overlap) int { return cmp.Compare(a.For(), b.For()) })
-			f.Numbers["longest_overlap_ms"] = ms(longest.For())
-			f.Says = fmt.Sprintf("%s of %s: %s and %s both held %s, for %s", count(len(overlaps), "overlap"), count(leases, "lease"),
-				longest.A.Holder, longest.B.Holder, longest.A.Name, span(longest.For()))
+			numbers["longest_overlap_ms"] = ms(longest.For())
+			says = Say("overlaps", len(overlaps), leases, longest.A.Holder, longest.B.Holder, longest.A.Name, longest.For())
 		case most < 2:
-			f.Says = fmt.Sprintf("%s granted, and none that could overlap with another", count(leases, "lease"))
-		default:
-			f.Says = fmt.Sprintf("no two of %s were held at once", count(leases, "lease"))
+			says = Say("too-few-leases", leases)
 		}
-		return f
+		return Found(judge(most, overlaps), numbers, says)
 	}
 }
 
@@ -207,12 +202,7 @@ func early(ttl time.Duration, judge func(most, taken int) bool) Check {
 				}
 			}
 		}
-		return Finding{
-			Holds: judge(most, taken),
-			Says: fmt.Sprintf("%d of %s began while another was held that was good for %s and had begun less than that before",
-				taken, count(leases, "lease"), span(ttl)),
-			Numbers: map[string]float64{"leases_taken_early": float64(taken)},
-		}
+		return Found(judge(most, taken), map[string]float64{"leases_taken_early": float64(taken)}, Say("taken-early", taken, leases, ttl))
 	}
 }
 
@@ -233,12 +223,8 @@ func RejectedWithin(d time.Duration) Check {
 				late++
 			}
 		}
-		return Finding{
-			Holds: rejected > 0 && late == 0,
-			Says: fmt.Sprintf("%s gave up while another had the lock, %d of them later than %s; the longest took %s",
-				count(rejected, "contender"), late, span(d), span(longest)),
-			Numbers: map[string]float64{"refused_tries": float64(rejected), "longest_refused_try_ms": ms(longest)},
-		}
+		numbers := map[string]float64{"refused_tries": float64(rejected), "longest_refused_try_ms": ms(longest)}
+		return Found(rejected > 0 && late == 0, numbers, Say("gave-up", rejected, late, d), Say("longest-took", longest))
 	}
 }
 
@@ -254,33 +240,25 @@ func NeverGrantedTo(holder string) Check {
 
 // Granted expects that at least so many leases were granted.
 func Granted(least int) Check {
-	return allGrants(fmt.Sprintf("%d or more were expected", max(1, least)), func(_, granted int) bool { return granted >= max(1, least) })
+	return allGrants(Say("or-more", max(1, least)), func(_, granted int) bool { return granted >= max(1, least) })
 }
 
 // NeverGranted expects that leases were asked for, and that none was granted.
 func NeverGranted() Check {
-	return allGrants("none was expected", func(asked, granted int) bool { return asked > 0 && granted == 0 })
+	return allGrants(Say("none"), func(asked, granted int) bool { return asked > 0 && granted == 0 })
 }
 
-func allGrants(expected string, judge func(asked, granted int) bool) Check {
+func allGrants(expected Fact, judge func(asked, granted int) bool) Check {
 	return func(h *history.History) Finding {
 		asked, granted := countGrants(h.Leases)
-		return Finding{
-			Holds:   judge(asked, granted),
-			Says:    fmt.Sprintf("of %s that were asked for, %d were granted; %s", count(asked, "lease"), granted, expected),
-			Numbers: map[string]float64{"granted_leases": float64(granted)},
-		}
+		return Found(judge(asked, granted), map[string]float64{"granted_leases": float64(granted)}, Say("granted", asked, granted), expected)
 	}
 }
 
 func grants(holder string, judge func(asked, granted int) bool) Check {
 	return func(h *history.History) Finding {
 		asked, granted := countGrants(slices.DeleteFunc(slices.Clone(h.Leases), func(l history.Lease) bool { return l.Holder != holder }))
-		return Finding{
-			Holds:   judge(asked, granted),
-			Says:    fmt.Sprintf("of %s that %s asked for, %d were granted", count(asked, "lease"), holder, granted),
-			Numbers: map[string]float64{"granted_to_" + holder: float64(granted)},
-		}
+		return Found(judge(asked, granted), map[string]float64{"granted_to_" + holder: float64(granted)}, Say("granted-to", asked, holder, granted))
 	}
 }
 
@@ -331,11 +309,8 @@ func reentry(judge func(got, rejected int) bool) Check {
 				}
 			}
 		}
-		return Finding{
-			Holds:   judge(got, rejected),
-			Says:    fmt.Sprintf("of %s that a holder asked for once more, %d were granted", count(got+rejected, "lease"), got),
-			Numbers: map[string]float64{"reentered": float64(got), "locked_out": float64(rejected)},
-		}
+		numbers := map[string]float64{"reentered": float64(got), "locked_out": float64(rejected)}
+		return Found(judge(got, rejected), numbers, Say("reentered", got+rejected, got))
 	}
 }
 
@@ -376,15 +351,77 @@ func pair(a, b string, judge func(granted, together int) bool) Check {
 				}
 			}
 		}
-		f := Finding{Holds: judge(len(granted), both), Numbers: map[string]float64{"granted_of_two": float64(len(granted)), "together": float64(both)}}
+		says := Say("not-both", len(granted), a, b)
 		switch {
 		case both > 0:
-			f.Says = fmt.Sprintf("%s and %s held the name at the same time", a, b)
+			says = Say("together", a, b)
 		case len(granted) == 2:
-			f.Says = fmt.Sprintf("%s and %s held the name one after the other", a, b)
-		default:
-			f.Says = fmt.Sprintf("%d of %s and %s held the name", len(granted), a, b)
+			says = Say("apart", a, b)
 		}
-		return f
+		return Found(judge(len(granted), both), map[string]float64{"granted_of_two": float64(len(granted)), "together": float64(both)}, says)
+	}
+}
+
+// ReadersShare expects that two holders of shared leases had a name at the same time.
+func ReadersShare() Check {
+	return func(h *history.History) Finding {
+		shared, leases := 0, 0
+		for _, holdings := range holdingsOf(h) {
+			for _, one := range holdings {
+				if one.Shared {
+					leases++
+				}
+			}
+			for _, o := range together(holdings) {
+				if o.A.Shared && o.B.Shared && o.A.Holder != o.B.Holder {
+					shared++
+				}
+			}
+		}
+		return Found(shared > 0, map[string]float64{"shared_leases": float64(leases), "shared_overlaps": float64(shared)}, Say("shared", shared, leases))
+	}
+}
+
+// HalfMadePages expects a page on which what is left and what is sold are not the units that
+// there were.
+func HalfMadePages(units int64) Check {
+	return pages(units, func(_, halfMade int) bool { return halfMade > 0 })
+}
+
+// WholePages expects pages, and no such page among them.
+func WholePages(units int64) Check {
+	return pages(units, func(all, halfMade int) bool { return all > 0 && halfMade == 0 })
+}
+
+func pages(units int64, judge func(all, halfMade int) bool) Check {
+	return func(h *history.History) Finding {
+		halfMade := 0
+		for _, page := range h.Samples {
+			if page.Stock+page.Sold != units {
+				halfMade++
+			}
+		}
+		return Found(judge(len(h.Samples), halfMade),
+			map[string]float64{"pages": float64(len(h.Samples)), "half_made_pages": float64(halfMade)}, Say("half-made-pages", halfMade, len(h.Samples)))
+	}
+}
+
+// LossNoticed expects that a holder knew of the loss of its lease within a time from a mark
+// that begins with these words. To learn of it by the release is too late.
+func LossNoticed(holder, mark string, within time.Duration) Check {
+	return func(h *history.History) Finding {
+		for _, m := range h.Marks {
+			if !strings.HasPrefix(m.What, mark) {
+				continue
+			}
+			for _, l := range h.Leases {
+				if l.Holder != holder || l.Granted.IsZero() || l.Lost.Before(m.At) || !l.End().Equal(l.Lost) {
+					continue
+				}
+				took := l.Lost.Sub(m.At)
+				return Found(took <= within, map[string]float64{"loss_noticed_ms": ms(took)}, Say("loss-noticed", holder, took), Say("at-most", within))
+			}
+		}
+		return inconclusive("no-loss-noticed", holder)
 	}
 }

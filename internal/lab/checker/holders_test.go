@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
@@ -66,9 +67,9 @@ func TestHolders(t *testing.T) {
 
 func TestWhatIsSaidOfTwoHolders(t *testing.T) {
 	two := checker.Together("a", "b")
-	says(t, two, of(lease("a", 0, 20, 1), lease("b", 10, 30, 2)), "a and b held the name at the same time")
-	says(t, two, of(lease("a", 0, 10, 1), lease("b", 10, 30, 2)), "a and b held the name one after the other")
-	says(t, two, of(lease("a", 0, 10, 1), asks("b", 0, 5)), "1 of a and b held the name")
+	says(t, two, of(lease("a", 0, 20, 1), lease("b", 10, 30, 2)), checker.Say("together", "a", "b"))
+	says(t, two, of(lease("a", 0, 10, 1), lease("b", 10, 30, 2)), checker.Say("apart", "a", "b"))
+	says(t, two, of(lease("a", 0, 10, 1), asks("b", 0, 5)), checker.Say("not-both", 1, "a", "b"))
 }
 
 func TestOverlapsForTheTimeline(t *testing.T) {
@@ -120,5 +121,141 @@ func TestStaleWrites(t *testing.T) {
 		{"no late write", checker.StaleWritesRejected(), of(inOrder), false, nil},
 		{"busy is not fenced off", checker.StaleWritesRejected(), of(inOrder, failed("busy", 0, 100)), false, nil},
 		{"no tokens to tell by", checker.StaleWritesRejected(), of(sold(0, 1), failed("fenced", 0, 100)), false, nil},
+	})
+}
+
+func TestTakenEarly(t *testing.T) {
+	const ttl = 100 * millisecond
+	early := of(lease("a", 0, 300, 1), lease("b", 50, 60, 2))
+	expired := of(lease("a", 0, 300, 1), lease("b", 95, 120, 2))
+	released := of(lease("a", 0, 40, 1), lease("b", 50, 60, 2))
+	another := lease("b", 50, 60, 2)
+	another.Name = "m"
+	judge(t, []row{
+		{"while the lease was good", checker.TakenEarly(ttl), early, true, map[string]float64{"leases_taken_early": 1}},
+		{"after it had run out", checker.TakenEarly(ttl), expired, false, nil},
+		{"after it was given back", checker.TakenEarly(ttl), released, false, nil},
+		{"no lease", checker.TakenEarly(ttl), of(), false, nil},
+		{"never early, since it had run out", checker.NeverTakenEarly(ttl), expired, true, nil},
+		{"never early, since it was given back", checker.NeverTakenEarly(ttl), released, true, nil},
+		{"early after all", checker.NeverTakenEarly(ttl), early, false, nil},
+		{"one lease only", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1)), false, nil},
+		{"one lease of each of two names", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1), another), false, nil},
+	})
+	says(t, checker.TakenEarly(ttl), early, checker.Say("taken-early", 1, 2, ttl))
+}
+
+func TestReentering(t *testing.T) {
+	again := lease("a", 5, 8, 1)
+	again.ID = "a again"
+	in, out := of(lease("a", 0, 10, 1), again), of(lease("a", 0, 300, 1), func() history.Lease { l := asks("a", 5, 200); l.ID = "a again"; return l }())
+	third := asks("a", 6, 200)
+	third.ID = "a, a third time"
+	stranger := of(lease("a", 0, 300, 1), asks("b", 5, 200))
+	afterwards := of(lease("a", 0, 4, 1), again)
+	judge(t, []row{
+		{"asked for twice and granted", checker.Reentered(), in, true, map[string]float64{"reentered": 1}},
+		{"asked for twice and not granted", checker.Reentered(), out, false, map[string]float64{"locked_out": 1}},
+		{"granted, and then not", checker.Reentered(), of(in.Leases[0], again, third), false, map[string]float64{"reentered": 1, "locked_out": 1}},
+		{"asked for after the release", checker.Reentered(), afterwards, false, nil},
+		{"locked itself out", checker.LockedItselfOut(), out, true, nil},
+		{"let itself in", checker.LockedItselfOut(), in, false, nil},
+		{"locked out another client", checker.LockedItselfOut(), stranger, false, nil},
+	})
+}
+
+func TestFaster(t *testing.T) {
+	var h history.History
+	for i := range 10 {
+		r := sold(i*100, i*100+100)
+		r.Strategy = "sql-conditional"
+		h.Requests = append(h.Requests, r)
+		if i%2 == 0 {
+			r.Strategy = "mutex"
+			h.Requests = append(h.Requests, r)
+		}
+	}
+	judge(t, []row{
+		{"faster", checker.Faster("sql-conditional", "mutex", 1.5), &h, true, map[string]float64{"sql_conditional_sales_per_s": 10}},
+		{"not so much faster", checker.Faster("sql-conditional", "mutex", 2), &h, false, nil},
+		{"slower", checker.Faster("mutex", "sql-conditional", 1), &h, false, nil},
+		{"than what was not there", checker.Faster("mutex", "other", 0), &h, false, nil},
+	})
+}
+
+func TestRejectedWithinIsBrokenByAContenderThatWaited(t *testing.T) {
+	holder := history.Lease{ID: "a", Name: "x", Lock: "l", Holder: "one", Asked: at(0), Granted: at(1), Released: at(1000)}
+	gaveUp := func(after int) history.Lease {
+		return history.Lease{ID: "b", Name: "x", Lock: "l", Holder: "two", Asked: at(10), GaveUp: at(10 + after)}
+	}
+	for name, c := range map[string]struct {
+		leases []history.Lease
+		holds  bool
+	}{
+		"one that gave up at once":          {[]history.Lease{holder, gaveUp(5)}, true},
+		"one that waited before it gave up": {[]history.Lease{holder, gaveUp(500)}, false},
+		"one who gave up a free name":       {[]history.Lease{gaveUp(5)}, false},
+		"one who gave up after the end":     {[]history.Lease{holder, gaveUp(2000)}, false},
+		"no contender that gave up":         {[]history.Lease{holder}, false},
+	} {
+		if f := checker.RejectedWithin(100 * time.Millisecond)(&history.History{Leases: c.leases}); f.Holds != c.holds {
+			t.Errorf("%s: holds %t: %s", name, f.Holds, f.Says)
+		}
+	}
+}
+
+// reads is a lease that is shared.
+func reads(holder string, granted, end int) history.Lease {
+	l := lease(holder, granted, end, 0)
+	l.Shared = true
+	return l
+}
+
+func TestSharedLeases(t *testing.T) {
+	shared := of(reads("a", 0, 10), reads("b", 5, 15), lease("w", 15, 20, 0))
+	apart := of(reads("a", 0, 10), reads("b", 10, 15), lease("w", 15, 20, 0))
+	judge(t, []row{
+		{"two readers at once", checker.ReadersShare(), shared, true, map[string]float64{"shared_leases": 2, "shared_overlaps": 1}},
+		{"two readers one after the other", checker.ReadersShare(), apart, false, map[string]float64{"shared_overlaps": 0}},
+		{"two leases of one reader", checker.ReadersShare(), of(reads("a", 0, 10), reads("a", 5, 15)), false, nil},
+		{"a reader and a writer are not two readers", checker.ReadersShare(), of(reads("a", 0, 10), lease("w", 5, 15, 0)), false, nil},
+		{"a writer and a reader are not two readers", checker.ReadersShare(), of(lease("w", 0, 10, 0), reads("a", 5, 15)), false, nil},
+		{"two readers are together", checker.Together("a", "b"), shared, true, map[string]float64{"together": 1}},
+		{"two readers at once are not apart", checker.Apart("a", "b"), shared, false, nil},
+		{"two readers do not exclude each other", checker.ExclusiveHolders(), shared, true, map[string]float64{"overlaps": 0}},
+		{"a writer within a reader", checker.ExclusiveHolders(), of(reads("a", 0, 10), lease("w", 5, 15, 0)), false, map[string]float64{"overlaps": 1}},
+		{"a reader within a writer", checker.ExclusiveHolders(), of(lease("w", 0, 10, 0), reads("a", 5, 15)), false, nil},
+		{"a reader and a writer together", checker.Together("a", "w"), of(reads("a", 0, 10), lease("w", 5, 15, 0)), true, nil},
+	})
+}
+
+func TestPages(t *testing.T) {
+	page := func(stock, sold int64) history.Sample { return history.Sample{At: at(1), Stock: stock, Sold: sold} }
+	judge(t, []row{
+		{"whole", checker.WholePages(10), of(page(10, 0), page(9, 1)), true, map[string]float64{"pages": 2, "half_made_pages": 0}},
+		{"a single whole one", checker.WholePages(10), of(page(9, 1)), true, nil},
+		{"half made", checker.WholePages(10), of(page(10, 0), page(9, 0)), false, map[string]float64{"half_made_pages": 1}},
+		{"no page is not a whole one", checker.WholePages(10), of(), false, nil},
+		{"half made, as expected", checker.HalfMadePages(10), of(page(10, 0), page(9, 0)), true, nil},
+		{"whole, where a half was expected", checker.HalfMadePages(10), of(page(10, 0)), false, nil},
+	})
+}
+
+func TestNoticedLosses(t *testing.T) {
+	lost := reads("a", 0, 50)
+	lost.Lost = at(30)
+	atRelease := reads("a", 0, 20)
+	atRelease.Lost = at(21)
+	gone := mark("redis", 10, "forgotten: a key")
+	judge(t, []row{
+		{"soon enough", checker.LossNoticed("a", "forgotten", 20*time.Millisecond), of(lost, gone), true, map[string]float64{"loss_noticed_ms": 20}},
+		{"too late", checker.LossNoticed("a", "forgotten", 19*time.Millisecond), of(lost, gone), false, nil},
+		{"never", checker.LossNoticed("a", "forgotten", time.Second), of(reads("a", 0, 50), gone), false, nil},
+		{"by its release", checker.LossNoticed("a", "forgotten", time.Second), of(atRelease, gone), false, nil},
+		{"of another holder", checker.LossNoticed("b", "forgotten", time.Second), of(lost, reads("b", 0, 50), gone), false, nil},
+		{"beside another holder", checker.LossNoticed("a", "forgotten", time.Second), of(reads("b", 0, 50), lost, gone), true, nil},
+		{"before the mark", checker.LossNoticed("a", "forgotten", time.Second), of(lost, mark("redis", 40, "forgotten")), false, nil},
+		{"another mark before", checker.LossNoticed("a", "forgotten", 20*time.Millisecond), of(lost, mark("redis", 5, "paused"), gone), true, map[string]float64{"loss_noticed_ms": 20}},
+		{"without the mark", checker.LossNoticed("a", "forgotten", time.Second), of(lost), false, nil},
 	})
 }

@@ -47,33 +47,31 @@ func DrawIllegal(h *history.History, path string) (drawn bool, err error) {
 func linear(judge func(l *linearity) bool) Check {
 	return func(h *history.History) Finding {
 		l := linearityOf(h)
-		return Finding{Holds: judge(l), Says: l.says(), Numbers: map[string]float64{
+		return Found(judge(l), map[string]float64{
 			"operations": float64(l.checked), "windows": float64(l.windows), "largest_window_operations": float64(l.largest),
-		}}
+		}, l.facts()...)
 	}
 }
 
 // linearity is what porcupine says of a history.
 type linearity struct {
 	result                          porcupine.CheckResult
-	why                             string // it is undecided
+	why                             Fact // it is undecided
 	checked, sold, windows, largest int
 	illegal                         prefix
 }
 
-func (l *linearity) says() string {
+func (l *linearity) facts() []Fact {
 	switch {
 	case l.result == porcupine.Illegal:
 		last := l.illegal.last()
-		return fmt.Sprintf("no order of the purchases explains the answers up to that to client %d, %s: number %d of a window that began with %s",
-			last.client, last, len(l.illegal.closed), count(l.illegal.initial, "unit"))
+		return []Fact{Say("not-linearizable", last.client, len(l.illegal.closed), l.illegal.initial), last.fact()}
 	case l.result == porcupine.Unknown:
-		return "whether an order of the purchases explains the answers is undecided: " + l.why
+		return []Fact{Say("undecided"), l.why}
 	case l.sold < 2:
-		return "fewer than two purchases were sold: any order explains that"
+		return []Fact{Say("too-few-sold")}
 	default:
-		return fmt.Sprintf("an order of %s explains all answers, in %s of which the largest has %d",
-			count(l.checked, "purchase"), count(l.windows, "window"), l.largest)
+		return []Fact{Say("linearizable", l.checked, l.windows, l.largest)}
 	}
 }
 
@@ -86,7 +84,7 @@ func linearityOf(h *history.History) *linearity {
 		purchases := requests[a.GoodsID]
 		delete(requests, a.GoodsID)
 		if stockedTwice(h, a) {
-			l.undecided(fmt.Sprintf("item %d was stocked more than once", a.GoodsID))
+			l.undecided(Say("stocked-twice", a.GoodsID))
 			continue
 		}
 		for _, w := range windowsOf(a.Initial, operationsOf(purchases)) {
@@ -97,7 +95,7 @@ func linearityOf(h *history.History) *linearity {
 		}
 	}
 	for item := range requests {
-		l.undecided(fmt.Sprintf("it is not known what there was of item %d", item))
+		l.undecided(Say("unknown-stock", item))
 	}
 	return l
 }
@@ -113,7 +111,7 @@ func stockedTwice(h *history.History, last history.Audit) bool {
 	return false
 }
 
-func (l *linearity) undecided(why string) { l.result, l.why = porcupine.Unknown, why }
+func (l *linearity) undecided(why Fact) { l.result, l.why = porcupine.Unknown, why }
 
 func (l *linearity) add(w window, deadline time.Time) {
 	l.windows++
@@ -127,8 +125,8 @@ func (l *linearity) add(w window, deadline time.Time) {
 	case result == porcupine.Illegal:
 		l.result, l.illegal = result, illegal
 	case len(w.ops) > mostOperations:
-		l.undecided(fmt.Sprintf("a window has %d purchases, and no more than %d are checked", len(w.ops), mostOperations))
+		l.undecided(Say("window-too-long", len(w.ops), mostOperations))
 	case result == porcupine.Unknown:
-		l.undecided(fmt.Sprintf("a window of %s was not checked within %s", count(len(w.ops), "purchase"), span(linearWithin)))
+		l.undecided(Say("window-too-slow", len(w.ops), linearWithin))
 	}
 }

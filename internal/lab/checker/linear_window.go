@@ -27,6 +27,18 @@ const never = math.MaxInt64
 // one that no other finds.
 func (o operation) before() int64 { return o.left + o.quantity }
 
+func (o operation) fact() Fact {
+	switch o.outcome {
+	case history.Sold:
+		return Say("answer-sold", o.quantity, o.left)
+	case history.Rejected:
+		return Say("answer-rejected", o.quantity)
+	case history.Failed, history.Unknown:
+	}
+	return Say("answer-unknown", o.quantity)
+}
+
+// String is what the picture says of an operation.
 func (o operation) String() string {
 	switch o.outcome {
 	case history.Sold:
@@ -297,7 +309,7 @@ func (p prefix) model() porcupine.Model {
 		DescribeOperation: func(input, _ any) string { return fmt.Sprint(input) },
 		DescribeState: func(state any) string {
 			left, _ := state.(stockLeft)
-			return count(left.units, "unit")
+			return fmt.Sprint(left.units, " units")
 		},
 	}
 }

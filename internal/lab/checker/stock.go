@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
@@ -20,14 +19,14 @@ import (
 func Clean() Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return inconclusive("the stock was never audited")
+			return inconclusive("never-audited")
 		}
 		answers := reportedOf(h)
 		if !slices.ContainsFunc(slices.Collect(maps.Values(answers)), (*reported).decided) {
-			return inconclusive("no purchase was sold or rejected: there is nothing to audit")
+			return inconclusive("nothing-decided")
 		}
-		f := Finding{Numbers: booksOf(h).numbers()}
-		var wrong []string
+		numbers := booksOf(h).numbers()
+		var wrong []Fact
 		var all reported
 		for _, a := range lastAudits(h) {
 			t := answers[a.GoodsID]
@@ -37,21 +36,18 @@ func Clean() Check {
 			}
 			all.sold, all.unknown, all.twice = all.sold+t.sold, all.unknown+t.unknown, all.twice+t.twice
 			wrong = append(wrong, faults(a, t)...)
-			f.Numbers["orders"] += float64(a.Orders)
+			numbers["orders"] += float64(a.Orders)
 		}
 		for _, item := range slices.Sorted(maps.Keys(answers)) {
-			wrong = append(wrong, fmt.Sprintf("item %d was never audited", item))
+			wrong = append(wrong, Say("item-never-audited", item))
 		}
-		f.Numbers["sold_answers"] = float64(all.sold)
-		f.Numbers["unknown_answers"] = float64(all.unknown)
-		f.Numbers["orders_given_twice"] = float64(all.twice)
-		f.Holds = len(wrong) == 0
-		f.Says = "inconsistent: " + strings.Join(wrong, ", ")
-		if f.Holds {
-			f.Says = fmt.Sprintf("consistent: the row agrees with %.0f orders in the ledger, %s answered as sold and %d unknown",
-				f.Numbers["orders"], count(all.sold, "purchase"), all.unknown)
+		numbers["sold_answers"] = float64(all.sold)
+		numbers["unknown_answers"] = float64(all.unknown)
+		numbers["orders_given_twice"] = float64(all.twice)
+		if len(wrong) > 0 {
+			return Found(false, numbers, append([]Fact{Say("inconsistent")}, wrong...)...)
 		}
-		return f
+		return Found(true, numbers, Say("consistent", numbers["orders"], all.sold, all.unknown))
 	}
 }
 
@@ -66,25 +62,25 @@ type reported struct {
 
 func (t *reported) decided() bool { return t.sold+t.rejected > 0 }
 
-// faults are the inconsistencies of an item, in words.
-func faults(a history.Audit, t *reported) (wrong []string) {
-	add := func(wrongHere bool, format string, args ...any) {
+// faults are the inconsistencies of an item.
+func faults(a history.Audit, t *reported) (wrong []Fact) {
+	add := func(wrongHere bool, code string, args ...any) {
 		if wrongHere {
-			wrong = append(wrong, fmt.Sprintf(format, args...))
+			wrong = append(wrong, Say(code, args...))
 		}
 	}
-	add(a.Oversold != 0, "%s oversold", count(a.Oversold, "unit"))
-	add(a.Lost > 0, "updates of %s lost", count(a.Lost, "unit"))
-	add(a.Lost < 0, "%s gone without a sale", count(-a.Lost, "unit"))
-	add(a.Stock < 0, "%d in stock", a.Stock)
-	add(t.twice > 0, "%s assigned twice", count(t.twice, "order"))
-	add(a.Orders < t.sold || a.Orders > t.sold+t.unknown,
-		"%s in the ledger for %d answered as sold and %d unknown", count(a.Orders, "order"), t.sold, t.unknown)
-	add(a.Sold < t.soldUnits || a.Sold > t.soldUnits+t.unknownUnits,
-		"%s in the ledger for %d answered as sold and %d unknown", count(a.Sold, "unit"), t.soldUnits, t.unknownUnits)
-	add(a.Held < 0, "%s given back that were not held", count(-a.Held, "unit"))
-	add(a.Buyers != nil && *a.Buyers != (stock.Buyers{}), "the counts of buyers are wrong: %+v", a.Buyers)
-	add(a.At.Before(t.last), "audited %s before the last answer", span(t.last.Sub(a.At)))
+	add(a.Oversold != 0, "units-oversold", a.Oversold)
+	add(a.Lost > 0, "updates-lost", a.Lost)
+	add(a.Lost < 0, "units-gone", -a.Lost)
+	add(a.Stock < 0, "below-zero", a.Stock)
+	add(t.twice > 0, "orders-twice", t.twice)
+	add(a.Orders < t.sold || a.Orders > t.sold+t.unknown, "orders-differ", a.Orders, t.sold, t.unknown)
+	add(a.Sold < t.soldUnits || a.Sold > t.soldUnits+t.unknownUnits, "units-differ", a.Sold, t.soldUnits, t.unknownUnits)
+	add(a.Held < 0, "not-held", -a.Held)
+	if a.Buyers != nil {
+		add(*a.Buyers != (stock.Buyers{}), "buyers-wrong", fmt.Sprintf("%+v", *a.Buyers))
+	}
+	add(a.At.Before(t.last), "audited-early", t.last.Sub(a.At))
 	return wrong
 }
 
@@ -152,16 +148,15 @@ type books struct{ initial, sold, left, oversold, lost, gone, below, lowest int6
 
 // Oversold expects that more was sold than there was.
 func Oversold() Check {
-	return audited(func(b books) (bool, string) {
-		return b.oversold > 0, fmt.Sprintf("of %s, %d were sold: %d more than there were", count(b.initial, "unit"), b.sold, b.oversold)
+	return audited(func(b books) (bool, Fact) {
+		return b.oversold > 0, Say("oversold", b.initial, b.sold, b.oversold)
 	})
 }
 
 // LostUpdates expects that the row shows more than the ledger has left of it.
 func LostUpdates() Check {
-	return audited(func(b books) (bool, string) {
-		return b.lost > 0, fmt.Sprintf("of %s, %d were sold and the row shows %d: updates of %s were lost",
-			count(b.initial, "unit"), b.sold, b.left, count(b.lost, "unit"))
+	return audited(func(b books) (bool, Fact) {
+		return b.lost > 0, Say("lost-updates", b.initial, b.sold, b.left, b.lost)
 	})
 }
 
@@ -169,13 +164,12 @@ func LostUpdates() Check {
 // does not make up for the lack of another.
 func SoldOut(units int64) Check {
 	return func(h *history.History) Finding {
-		f := audited(func(b books) (bool, string) {
+		f := audited(func(b books) (bool, Fact) {
 			holds := b.sold == units && b.initial == units && b.left == 0 && b.oversold == 0 && b.below == 0
-			return holds, fmt.Sprintf("of %s, %d were sold and %d are left, where all of %d were to be sold",
-				count(b.initial, "unit"), b.sold, b.left, units)
+			return holds, Say("sold-out", b.initial, b.sold, b.left, units)
 		})(h)
 		if early := undersold(h); early > 0 { // something is left, then, and it does not hold
-			f.Says += fmt.Sprintf("; %s rejected while they were in stock", count(early, "unit"))
+			f.add(Say("undersold", early))
 			f.Numbers["undersold_units"] = float64(early)
 		}
 		return f
@@ -197,15 +191,14 @@ func undersold(h *history.History) (units int64) {
 }
 
 // audited is a check of the books. It does not hold where there are none.
-func audited(judge func(b books) (holds bool, says string)) Check {
+func audited(judge func(b books) (holds bool, says Fact)) Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return inconclusive("the stock was never audited")
+			return inconclusive("never-audited")
 		}
 		b := booksOf(h)
-		f := Finding{Numbers: b.numbers()}
-		f.Holds, f.Says = judge(b)
-		return f
+		holds, says := judge(b)
+		return Found(holds, b.numbers(), says)
 	}
 }
 
@@ -283,18 +276,13 @@ type meant struct {
 func duplicates(judge func(d meant) bool) Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return inconclusive("the stock was never audited")
+			return inconclusive("never-audited")
 		}
 		d := meantOf(h)
-		return Finding{
-			Holds: judge(d),
-			Says: fmt.Sprintf("%s meant, %d of them sent more than once, came to %s in the ledger, where %d to %d are right",
-				count(d.purchases, "purchase"), d.repeated, count(d.orders, "order"), d.sold, d.possible),
-			Numbers: map[string]float64{
-				"purchases": float64(d.purchases), "repeated_purchases": float64(d.repeated), "orders": float64(d.orders),
-				"deducted_twice": float64(max(d.twice, d.orders-d.possible, 0)),
-			},
-		}
+		return Found(judge(d), map[string]float64{
+			"purchases": float64(d.purchases), "repeated_purchases": float64(d.repeated), "orders": float64(d.orders),
+			"deducted_twice": float64(max(d.twice, d.orders-d.possible, 0)),
+		}, Say("duplicates", d.purchases, d.repeated, d.orders, d.sold, d.possible))
 	}
 }
 

@@ -2,7 +2,6 @@ package checker
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/stockd/stockd/internal/lab/history"
@@ -12,7 +11,7 @@ import (
 func RepeatedTokens() Check {
 	return func(h *history.History) Finding {
 		repeated := 0
-		says := "no token was granted to two holders"
+		says := Say("no-same-token")
 		for _, holdings := range holdingsOf(h) {
 			first := make(map[uint64]history.Lease)
 			for _, b := range holdings {
@@ -23,11 +22,11 @@ func RepeatedTokens() Check {
 					first[b.Token] = b.Lease
 				case a.Holder != b.Holder:
 					repeated++
-					says = fmt.Sprintf("%s and %s both got token %d of %s", a.Holder, b.Holder, b.Token, b.Name)
+					says = Say("same-token", a.Holder, b.Holder, b.Token, b.Name)
 				}
 			}
 		}
-		return Finding{Holds: repeated > 0, Numbers: map[string]float64{"repeated_tokens": float64(repeated)}, Says: says}
+		return Found(repeated > 0, map[string]float64{"repeated_tokens": float64(repeated)}, says)
 	}
 }
 
@@ -44,21 +43,17 @@ const (
 func StaleWritesRejected() Check {
 	return func(h *history.History) Finding {
 		s := stalenessOf(h)
-		f := Finding{Holds: s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0, Numbers: map[string]float64{
-			"sales_with_token": float64(s.tokens), "stale_writes": float64(s.accepted),
-			"fenced_requests": float64(s.fenced), "lease_lost_requests": float64(s.lost),
-		}}
-		rejected := fmt.Sprintf("%s fenced off and %d notified that the lease was lost", count(s.fenced, "request"), s.lost)
+		says := Say("none-stale", s.tokens)
 		switch {
 		case s.tokens == 0:
-			f.Says = "no sale carries a token to compare; " + rejected
+			says = Say("no-token")
 		case s.accepted > 0:
-			f.Says = fmt.Sprintf("%s accepted, such as that of token %d, which left %d, when token %d had read %d; %s",
-				count(s.accepted, "stale write"), s.old.Token, s.old.Remaining, s.newer.Token, s.newer.Remaining+s.newer.Quantity, rejected)
-		default:
-			f.Says = fmt.Sprintf("none of %s with a token is stale; %s", count(s.tokens, "sale"), rejected)
+			says = Say("stale-accepted", s.accepted, s.old.Token, s.old.Remaining, s.newer.Token, s.newer.Remaining+s.newer.Quantity)
 		}
-		return f
+		return Found(s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0, map[string]float64{
+			"sales_with_token": float64(s.tokens), "stale_writes": float64(s.accepted),
+			"fenced_requests": float64(s.fenced), "lease_lost_requests": float64(s.lost),
+		}, says, Say("fenced-off", s.fenced, s.lost))
 	}
 }
 

@@ -85,23 +85,23 @@ func (d Distribution) Unfairness() float64 {
 
 // WaitedAtLeast expects that the longest of the waits was d or longer.
 func WaitedAtLeast(d time.Duration, of Waits) Check {
-	return waited(of, "at least "+span(d)+" was expected", func(seen Distribution) bool { return seen.Longest >= d })
+	return waited(of, []Fact{Say("at-least", d)}, func(seen Distribution) bool { return seen.Longest >= d })
 }
 
 // WaitedAtMost expects that none of the waits was longer than d.
 func WaitedAtMost(d time.Duration, of Waits) Check {
-	return waited(of, "at most "+span(d)+" was expected", func(seen Distribution) bool { return seen.Longest <= d })
+	return waited(of, []Fact{Say("at-most", d)}, func(seen Distribution) bool { return seen.Longest <= d })
 }
 
 // WaitedBetween expects that the longest of the waits was neither shorter than least nor longer than most.
 func WaitedBetween(least, most time.Duration, of Waits) Check {
-	return waited(of, span(least)+" to "+span(most)+" was expected", func(seen Distribution) bool { return seen.Longest >= least && seen.Longest <= most })
+	return waited(of, []Fact{Say("between", least, most)}, func(seen Distribution) bool { return seen.Longest >= least && seen.Longest <= most })
 }
 
 // Unfair expects that the longest of the waits was so many times as long as the
 // median, or longer.
 func Unfair(times float64, of Waits) Check {
-	return waited(of, fmt.Sprintf("at least %.1f times was expected", times), func(seen Distribution) bool { return seen.Unfairness() >= times })
+	return waited(of, []Fact{Say("at-least-times", fmt.Sprintf("%.1f", times))}, func(seen Distribution) bool { return seen.Unfairness() >= times })
 }
 
 // InTurn expects that no wait for a lease was overtaken by more than so many that began
@@ -114,13 +114,9 @@ func InTurn(most int) Check {
 			worst = max(worst, overtakers(h, l, waitedUntil(h, l, end)))
 		}
 		if len(h.Leases) == 0 {
-			return inconclusive("no lease was asked for")
+			return inconclusive("no-lease-asked")
 		}
-		return Finding{
-			Holds:   worst <= most,
-			Says:    fmt.Sprintf("no wait was overtaken by more than %d that began later; at most %d was expected", worst, most),
-			Numbers: map[string]float64{"most_overtakers": float64(worst)},
-		}
+		return Found(worst <= most, map[string]float64{"most_overtakers": float64(worst)}, Say("overtaken", worst), Say("at-most", most))
 	}
 }
 
@@ -137,25 +133,21 @@ func overtakers(h *history.History, l history.Lease, until time.Time) (n int) {
 
 // Waited expects that there were waits, and tells how they were distributed.
 func Waited(of Waits) Check {
-	return waited(of, "", func(Distribution) bool { return true })
+	return waited(of, nil, func(Distribution) bool { return true })
 }
 
 // waited is a check of waits. It does not hold where there are none.
-func waited(of Waits, expected string, judge func(seen Distribution) bool) Check {
+func waited(of Waits, expected []Fact, judge func(seen Distribution) bool) Check {
 	return func(h *history.History) Finding {
 		seen := Distribute(of(h))
 		if seen.Waits == 0 {
-			return inconclusive("no request waited")
+			return inconclusive("no-wait")
 		}
-		says := fmt.Sprintf("the longest of %s took %s, %.1f times the median of %s", count(seen.Waits, "wait"),
-			span(seen.Longest), seen.Unfairness(), span(seen.P50))
-		if expected != "" {
-			says += "; " + expected
-		}
-		return Finding{Holds: judge(seen), Says: says, Numbers: map[string]float64{
+		says := Say("waits", seen.Waits, seen.Longest, fmt.Sprintf("%.1f", seen.Unfairness()), seen.P50)
+		return Found(judge(seen), map[string]float64{
 			"waits": float64(seen.Waits), "p50_wait_ms": ms(seen.P50), "p99_wait_ms": ms(seen.P99),
 			"longest_wait_ms": ms(seen.Longest), "longest_to_median": seen.Unfairness(),
-		}}
+		}, append([]Fact{says}, expected...)...)
 	}
 }
 
@@ -167,15 +159,15 @@ func Deadlocked(d time.Duration) Check {
 	return func(h *history.History) Finding {
 		found := stalls(h)
 		if len(found) == 0 {
-			return inconclusive("no lease was granted")
+			return inconclusive("no-grant")
 		}
 		longest := slices.MaxFunc(found, func(a, b stall) int { return cmp.Compare(a.waited, b.waited) })
-		return Finding{
-			Holds: longest.waited >= d,
-			Says: fmt.Sprintf("no contender was granted %s for %s after %s %s, while one waited for %s of it; %s was expected",
-				longest.Name, span(longest.until.Sub(longest.since)), longest.Holder, longest.how(), span(longest.waited), span(d)),
-			Numbers: map[string]float64{"longest_deadlock_ms": ms(longest.waited)},
+		code := "stalled-by-holder"
+		if longest.died {
+			code = "stalled-by-death"
 		}
+		says := Say(code, longest.Name, longest.until.Sub(longest.since), longest.Holder, longest.waited)
+		return Found(longest.waited >= d, map[string]float64{"longest_deadlock_ms": ms(longest.waited)}, says, Say("exactly", d))
 	}
 }
 
@@ -188,7 +180,7 @@ func FreedBetween(least, most time.Duration) Check {
 	return func(h *history.History) Finding {
 		found := slices.DeleteFunc(stalls(h), func(s stall) bool { return !s.died })
 		if len(found) == 0 {
-			return inconclusive("no holder died with a lease")
+			return inconclusive("no-death")
 		}
 		freed := 0
 		first, last := found[0].until.Sub(found[0].since), time.Duration(0)
@@ -199,15 +191,10 @@ func FreedBetween(least, most time.Duration) Check {
 				freed++
 			}
 		}
-		return Finding{
-			Holds: freed == len(found),
-			Says: fmt.Sprintf("%s died with a lease, and %d of these names were granted anew after %s to %s, as was expected; the longest took %s",
-				count(len(found), "holder"), freed, span(least), span(most), span(last)),
-			Numbers: map[string]float64{
-				"died_holders": float64(len(found)), "freed_holders": float64(freed),
-				"soonest_freed_ms": ms(first), "longest_freed_ms": ms(last),
-			},
-		}
+		return Found(freed == len(found), map[string]float64{
+			"died_holders": float64(len(found)), "freed_holders": float64(freed),
+			"soonest_freed_ms": ms(first), "longest_freed_ms": ms(last),
+		}, Say("freed", len(found), freed, least, most), Say("longest-took", last))
 	}
 }
 
@@ -218,13 +205,6 @@ type stall struct {
 	since, until time.Time
 	granted      bool          // there was a next grant
 	waited       time.Duration // how much of the time a contender waited
-}
-
-func (s stall) how() string {
-	if s.died {
-		return "died"
-	}
-	return "took it"
 }
 
 // stalls are those of all leases that were granted. A lease that was followed by

@@ -2,7 +2,7 @@ package innodb
 
 import (
 	"fmt"
-	"strings"
+	"strconv"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
@@ -42,24 +42,21 @@ func oneIf(locked bool) float64 {
 // a server is known to differ, the finding says so and holds.
 func AsClaimed(s Statement) checker.Check {
 	return func(h *history.History) checker.Finding {
-		f := checker.Finding{Holds: true, Numbers: make(map[string]float64)}
-		var differences []string
+		holds, numbers := true, make(map[string]float64)
+		var differences []checker.Fact
 		exact := 0
 		for _, c := range Combinations() {
-			same, excused, words := c.compare(s, h.Figures, f.Numbers)
+			same, excused, different := c.compare(s, h.Figures, numbers)
 			exact += int(oneIf(same))
-			f.Holds = f.Holds && (same || excused)
-			differences = append(differences, words...)
+			holds = holds && (same || excused)
+			differences = append(differences, different...)
 		}
-		f.Numbers["combinations_as_claimed"] = float64(exact)
-		f.Says = strings.Join(append([]string{
-			fmt.Sprintf("in %d of %d combinations exactly what the source says is locked", exact, len(Combinations())),
-		}, differences...), "; ")
-		return f
+		numbers["combinations_as_claimed"] = float64(exact)
+		return checker.Found(holds, numbers, append([]checker.Fact{checker.Say("as-claimed", exact, len(Combinations()))}, differences...)...)
 	}
 }
 
-func (c Combination) compare(s Statement, figures, numbers map[string]float64) (same, excused bool, words []string) {
+func (c Combination) compare(s Statement, figures, numbers map[string]float64) (same, excused bool, different []checker.Fact) {
 	same, excused = true, true
 	for _, p := range c.Index.Places() {
 		locked, tried := figures[c.figure(p.Name)]
@@ -69,43 +66,43 @@ func (c Combination) compare(s Statement, figures, numbers map[string]float64) (
 		switch claimed := c.claims(s, p); {
 		case !tried:
 			excused = false
-			words = append(words, fmt.Sprintf("%s: %s was not tried", c, p.Name))
+			different = append(different, checker.Say("place-not-tried", c, p.Name))
 		case locked == oneIf(claimed):
 			continue
 		case claimed:
 			excused = false
-			words = append(words, fmt.Sprintf("%s: %s is free, though the source has it locked", c, p.Name))
+			different = append(different, checker.Say("place-free", c, p.Name))
 		default:
 			why := c.excuse(s, p)
 			excused = excused && why != ""
-			words = append(words, strings.TrimSuffix(fmt.Sprintf("%s: %s is locked, though the source has it free: %s", c, p.Name, why), ": "))
+			different = append(different, checker.Say("place-locked", c, p.Name))
+			if why != "" {
+				different = append(different, checker.Say("excused", why))
+			}
 		}
 		same = false
 	}
-	return same, excused, words
+	return same, excused, different
 }
 
 // LocksInPassing expects a DELETE that reads every row to wait for one that does not
 // match. What an UPDATE does is reported beside it.
 func LocksInPassing() checker.Check {
 	return func(h *history.History) checker.Finding {
-		f := checker.Finding{Numbers: map[string]float64{
-			DeleteWaits: h.Figures[DeleteWaits], UpdateWaits: h.Figures[UpdateWaits],
-		}}
-		f.Holds = h.Figures[DeleteWaits] == 1
-		f.Says = "DELETE " + passing(h.Figures[DeleteWaits]) + "; UPDATE " + passing(h.Figures[UpdateWaits])
+		facts := []checker.Fact{passing("DELETE", h.Figures[DeleteWaits]), passing("UPDATE", h.Figures[UpdateWaits])}
 		if h.Figures[UpdateWaits] == 0 {
-			f.Says += ", since it looks at the row as it was last committed first (a semi-consistent read), of which the source says nothing"
+			facts = append(facts, checker.Say("semi-consistent"))
 		}
-		return f
+		numbers := map[string]float64{DeleteWaits: h.Figures[DeleteWaits], UpdateWaits: h.Figures[UpdateWaits]}
+		return checker.Found(h.Figures[DeleteWaits] == 1, numbers, facts...)
 	}
 }
 
-func passing(figure float64) string {
+func passing(statement string, figure float64) checker.Fact {
 	if figure == 1 {
-		return "waits for a locked row that does not match"
+		return checker.Say("waits-in-passing", statement)
 	}
-	return "passes a locked row that does not match"
+	return checker.Say("passes", statement)
 }
 
 // OneDeadlockEach expects the server to have ended a deadlock in every round.
@@ -125,14 +122,14 @@ func NoDeadlock(rounds int) checker.Check {
 
 func insertions(holds func(*history.History) bool) checker.Check {
 	return func(h *history.History) checker.Finding {
-		f := checker.Finding{Holds: holds(h), Numbers: make(map[string]float64)}
+		numbers := make(map[string]float64)
 		for _, name := range []string{Inserted, Duplicates, Deadlocks} {
-			f.Numbers[name] = h.Figures[name]
+			numbers[name] = h.Figures[name]
 		}
-		f.Says = fmt.Sprintf("%.0f rows inserted, %.0f duplicate keys, %.0f deadlocks", h.Figures[Inserted], h.Figures[Duplicates], h.Figures[Deadlocks])
+		facts := []checker.Fact{checker.Say("insertions", h.Figures[Inserted], h.Figures[Duplicates], h.Figures[Deadlocks])}
 		for _, m := range h.Marks {
-			f.Says += fmt.Sprintf("; the server: %q", m.What)
+			facts = append(facts, checker.Say("server-says", strconv.Quote(m.What)))
 		}
-		return f
+		return checker.Found(holds(h), numbers, facts...)
 	}
 }

@@ -234,13 +234,8 @@ func (h *Handler) sees(w http.ResponseWriter, r *http.Request) {
 
 // code shows the code of a strategy.
 func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
-	list, err := listings()
+	found, err := listings(r.PathValue("strategy"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	found, ok := list[r.PathValue("strategy")]
-	if !ok {
 		http.NotFound(w, r)
 		return
 	}

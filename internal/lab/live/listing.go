@@ -1,9 +1,17 @@
 package live
 
 import (
-	_ "embed" // for the listings
-	"encoding/json"
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/stockd/stockd"
 )
 
 // Listing is a part of the code of a strategy, as it stands in the tree.
@@ -14,26 +22,236 @@ type Listing struct {
 	Text string `json:"text"`
 }
 
-// listing is written by go run ./tools/listings, which a test compares with the tree.
-//
-//go:embed listings.json
-var listing []byte
+const (
+	ofStrategies = "internal/service/strategy"
+	ofRedis      = "internal/lock/redis"
+)
 
-// Sources are the files of the tree in which strategies are, by their names.
-func Sources() (map[string]string, error) {
-	list, err := listings()
-	paths := make(map[string]string, len(list))
-	for name, parts := range list {
-		paths[name] = parts[0].Path
+// SourceOf is the file of the tree in which a strategy or a lock is: it has its name, or names it.
+func SourceOf(name string) (string, error) {
+	own := path.Join(ofStrategies, strings.ReplaceAll(name, "-", "_")+".go")
+	if _, err := fs.Stat(stockd.Sources, own); err == nil {
+		return own, nil
 	}
-	return paths, err
+	for _, folder := range []string{"internal/lock/*", ofStrategies} {
+		found, err := firstFile(folder+"/*.go", func(text string) bool {
+			return strings.Contains(text, `"`+name+`"`) && strings.Contains(text, "Entry{")
+		})
+		if err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("no file has an entry of %s", name)
 }
 
-// listings are the code of every strategy.
-func listings() (map[string][]Listing, error) {
-	var list map[string][]Listing
-	if err := json.Unmarshal(listing, &list); err != nil {
-		return nil, fmt.Errorf("read listings: %w", err)
+// firstFile is the first file whose text is the one that is looked for, tests apart.
+func firstFile(pattern string, is func(text string) bool) (string, error) {
+	paths, err := fs.Glob(stockd.Sources, pattern)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range paths {
+		if strings.HasSuffix(p, "_test.go") {
+			continue
+		}
+		text, err := stockd.Sources.ReadFile(p)
+		if err != nil {
+			return "", err
+		}
+		if is(string(text)) {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
+}
+
+// listings are the code of a strategy: the file that names it, and what it rests on.
+func listings(name string) ([]Listing, error) {
+	own, err := SourceOf(name)
+	if err != nil {
+		return nil, err
+	}
+	first, err := body(own)
+	if err != nil {
+		return nil, err
+	}
+	list := []Listing{first}
+	scripts, err := scriptsOf(own, first.Text)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, scripts...)
+	for _, b := range bases() {
+		if !b.used.MatchString(own + "\n" + first.Text) {
+			continue
+		}
+		for _, f := range b.functions {
+			found, err := function(f[0], f[1])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, found)
+		}
 	}
 	return list, nil
+}
+
+// base is what strategies rest on whose own file has such words, its path before them: functions by their folders.
+type base struct {
+	used      *regexp.Regexp
+	functions [][2]string
+}
+
+func bases() []base {
+	const rows = "internal/repo"
+	return []base{
+		{regexp.MustCompile(`(?s)^internal/lock/redis/.*\.poll\(`), [][2]string{{ofRedis, "base.poll"}}},
+		{regexp.MustCompile(`deleteBlindly|redis-setnx`), [][2]string{{ofRedis, "base.deleteBlindly"}}},
+		{regexp.MustCompile(`newHashLock`), [][2]string{{ofRedis, "hashLock.Acquire"}}},
+		{regexp.MustCompile(`sessionLock`), [][2]string{{"internal/lock/sql", "sessionLock.Acquire"}}},
+		{regexp.MustCompile(`newQueue\(`), [][2]string{{"internal/lock/zk", "queue.acquire"}}},
+		{regexp.MustCompile(`newConditional\(`), [][2]string{{ofStrategies, "conditional.takeAll"}}},
+		{regexp.MustCompile(`SubtractIfEnough`), [][2]string{{rows, "Tx.SubtractIfEnough"}}},
+		{regexp.MustCompile(`newGuarded\(|lock\.Entry`), [][2]string{{ofStrategies, "guarded.hold"}}},
+		{regexp.MustCompile(`readCheckWrite\(|process\.New\(\)|lock\.Entry|unguarded\{`), [][2]string{
+			{ofStrategies, "readCheckWrite"}, {ofStrategies, "setStock"}, {rows, "Tx.SetStock"},
+		}},
+	}
+}
+
+// scriptsOf are the scripts that the text of a Go file makes, or that its strategy calls elsewhere.
+func scriptsOf(own, text string) (list []Listing, err error) {
+	switch path.Base(own) {
+	case "redis_stock.go":
+		script, err := firstFile("internal/service/*/lua/*_sell.lua", func(string) bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		whole, err := wholeFile(script)
+		return []Listing{whole}, err
+	case "sql_procedure.go":
+		procedure, err := procedure()
+		return []Listing{procedure}, err
+	}
+	seen := make(map[string]bool)
+	for _, call := range regexp.MustCompile(`\bscript\(([^)]*)\)`).FindAllStringSubmatch(text, -1) {
+		for _, name := range regexp.MustCompile(`"([a-z_]+)"`).FindAllStringSubmatch(call[1], -1) {
+			script := path.Join(path.Dir(own), "lua", name[1]+".lua")
+			found, err := wholeFile(script)
+			if errors.Is(err, fs.ErrNotExist) || seen[script] {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			seen[script] = true
+			list = append(list, found)
+		}
+	}
+	return list, nil
+}
+
+// procedure is the statement of the migrations that creates the procedure of a sale.
+func procedure() (Listing, error) {
+	const begin = "CREATE PROCEDURE"
+	file, err := firstFile("migrations/mysql/*.sql", func(text string) bool { return strings.Contains(text, begin) })
+	if err != nil {
+		return Listing{}, err
+	}
+	all, err := wholeFile(file)
+	before, rest, _ := strings.Cut(all.Text, begin)
+	statement, _, _ := strings.Cut(rest, "-- +goose StatementEnd")
+	return Listing{Path: file, Line: 1 + strings.Count(before, "\n"), Text: begin + statement}, err
+}
+
+func wholeFile(file string) (Listing, error) {
+	content, err := stockd.Sources.ReadFile(file)
+	return Listing{Path: file, Line: 1, Text: string(content)}, err
+}
+
+// source is a file that was parsed.
+type source struct {
+	path, text string
+	set        *token.FileSet
+	file       *ast.File
+}
+
+func parse(file string) (source, error) {
+	content, err := stockd.Sources.ReadFile(file)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{path: file, text: string(content), set: token.NewFileSet()}
+	s.file, err = parser.ParseFile(s.set, file, content, parser.ParseComments)
+	return s, err
+}
+
+// from is the text from one place to another.
+func (s source) from(from, to token.Pos) Listing {
+	a := s.set.Position(from)
+	return Listing{Path: s.path, Line: a.Line, Text: s.text[a.Offset:s.set.Position(to).Offset]}
+}
+
+// body is a file without its imports.
+func body(file string) (Listing, error) {
+	s, err := parse(file)
+	if err != nil {
+		return Listing{}, err
+	}
+	for _, d := range s.file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
+			continue
+		}
+		return s.from(begin(d), s.file.FileEnd), nil
+	}
+	return Listing{}, fmt.Errorf("%s declares nothing", file)
+}
+
+// begin is where a declaration begins with its comment.
+func begin(d ast.Decl) token.Pos {
+	var doc *ast.CommentGroup
+	switch d := d.(type) {
+	case *ast.GenDecl:
+		doc = d.Doc
+	case *ast.FuncDecl:
+		doc = d.Doc
+	}
+	if doc != nil {
+		return doc.Pos()
+	}
+	return d.Pos()
+}
+
+// function finds a function of a folder, a method as type.name.
+func function(folder, name string) (Listing, error) {
+	paths, err := fs.Glob(stockd.Sources, folder+"/*.go")
+	if err != nil {
+		return Listing{}, err
+	}
+	for _, p := range paths {
+		s, err := parse(p)
+		if err != nil {
+			return Listing{}, err
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && receiver(f)+f.Name.Name == name {
+				found := s.from(begin(f), f.End())
+				found.Text += "\n"
+				return found, nil
+			}
+		}
+	}
+	return Listing{}, fmt.Errorf("%s has no %s", folder, name)
+}
+
+// receiver is the type that a method is of, with a dot, or empty.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	return fmt.Sprint(of) + "."
 }

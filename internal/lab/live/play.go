@@ -91,17 +91,16 @@ type Programme struct {
 // Programme lists the experiments.
 func (s *Session) Programme() Programme {
 	p := Programme{Experiments: make([]Play, len(s.experiments)), Narration: catalogue.Narration()}
-	translator := catalogue.NewTranslator()
 	for i, e := range s.experiments {
-		p.Experiments[i] = playOf(e, translator)
+		p.Experiments[i] = playOf(e)
 	}
 	return p
 }
 
-func playOf(e scenario.Experiment, translator catalogue.Translator) Play {
+func playOf(e scenario.Experiment) Play {
 	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name]}
 	for _, part := range e.Parts {
-		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: translator.Part(part.Does, part.Expect, "")})
+		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: catalogue.ChinesePart(e.Name, part.Name)})
 	}
 	return p
 }
@@ -119,7 +118,7 @@ func (s *Session) Play(name string) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i], catalogue.NewTranslator()), settings: s.sale.Settings}
+	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i]), settings: s.sale.Settings}
 	s.played, s.run, s.item = p, nil, s.item+1
 	s.sale = Sale{Phase: Playing, Settings: s.sale.Settings, Item: s.item, Modes: []Mode{}}
 	s.hub.publish(began{s.sale})
@@ -288,7 +287,7 @@ func (p *performance) finished(folder string, r scenario.PartResult) {
 	if r.NotRun != "" {
 		part.NotRun, part.Says = true, r.NotRun
 	}
-	part.Chinese = catalogue.NewTranslator().Part(part.Does, part.Expect, part.Says)
+	part.Chinese.Says = r.Finding.Chinese()
 	if recording, err := OfPart(folder, p.play.Number, p.play.Name, r); err == nil && r.NotRun == "" {
 		p.session.hub.look(recording.addSeen)
 		p.recordings = append(p.recordings, recording)
@@ -305,7 +304,8 @@ func OfPart(folder string, number int, name string, p scenario.PartResult) (Reco
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
 	r.Narration = catalogue.Narration()
 	r.Part = &PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
-	r.Part.Chinese = catalogue.NewTranslator().Part(p.Does, p.Expect, p.Finding.Says)
+	r.Part.Chinese = catalogue.ChinesePart(name, p.Name)
+	r.Part.Chinese.Says = p.Finding.Chinese()
 	return r, nil
 }
 

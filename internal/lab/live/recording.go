@@ -67,16 +67,16 @@ func newest(leases []Lease) []Lease {
 
 // describe adds the code of the strategies that sold, and leaves out what is known of others.
 func (r *Recording) describe() error {
-	list, err := listings()
-	if err != nil {
-		return err
-	}
 	r.Code = make(map[string][]Listing)
 	sold := r.Strategies[:0:0]
 	for _, d := range r.Strategies {
 		if slices.ContainsFunc(r.Sale.Modes, func(m Mode) bool { return m.Strategy == d.Name }) {
 			sold = append(sold, d)
-			r.Code[d.Name] = list[d.Name]
+			code, err := listings(d.Name)
+			if err != nil {
+				return err
+			}
+			r.Code[d.Name] = code
 		}
 	}
 	r.Strategies = sold

@@ -19,34 +19,22 @@ import (
 //go:embed docs.md.tmpl docs.zh.md.tmpl
 var templates embed.FS
 
-// Edition is the language of pages, and where they are. English is that of the experiments themselves.
-type Edition struct {
-	template string
-	// below is the folder of the pages within that of the English ones, which have the pictures.
-	below string
-	// words are the title and the claim of an experiment in the language, by its name. part has what is done,
-	// expected and found in one. What is empty stays English.
-	words func(experiment string) (title, claim string)
-	part  func(does, expect, says string) (string, string, string)
+// Words are what the pages in Chinese say: the title and the claim of an experiment, and what a part of it does and
+// expects. What is empty stays English.
+type Words struct {
+	Experiment func(name string) (title, claim string)
+	Part       func(experiment, part string) (does, expect string)
 }
 
-// English has the pages and the pictures.
-func English() Edition {
-	return Edition{
-		template: "docs.md.tmpl",
-		words:    func(string) (title, claim string) { return "", "" },
-		part:     func(string, string, string) (_, _, _ string) { return "", "", "" },
-	}
-}
-
-// Chinese has pages in the folder zh, with the pictures of the English ones.
-func Chinese(words func(experiment string) (title, claim string), part func(does, expect, says string) (string, string, string)) Edition {
-	return Edition{template: "docs.zh.md.tmpl", below: "zh", words: words, part: part}
+// Code finds sources in the tree: those of an experiment's failure and remedy, and that of a strategy, or "".
+type Code struct {
+	Experiment func(name string) (failure, remedy []string)
+	Strategy   func(name string) string
 }
 
 // document is a page of docs/lab: the index, or that of an experiment.
 type document struct {
-	in Edition
+	code Code
 	// Of is what the run was made on, or empty where there is none.
 	Of          []fact
 	Summary     string
@@ -56,6 +44,8 @@ type document struct {
 	Experiment      scenario.Result
 	Failure, Remedy *shownPart
 	Others          []shownPart
+	// Wrong and Right are the files of the failure's code, and of the remedy's.
+	Wrong, Right []string
 }
 
 // shownPart is a part with its picture, if it has one, and the strategies that sold in it.
@@ -66,17 +56,19 @@ type shownPart struct {
 	Code    []source
 }
 
-// illustration is the file of a picture, and what there is to see on it.
-type illustration struct{ File, Says string }
+// illustration is the picture of a page: its file, and what there is to see on it.
+type illustration struct {
+	File, Says string
+	drawn      *Picture
+}
 
 // source is where the code of a strategy is.
 type source struct{ Strategy, Path string }
 
-// Docs writes the index of docs/lab and a page an experiment, with what all says
-// of them and the figures of the run in runFolder, or without figures where that
-// is empty. sources are the files of strategies in the tree, by their names. Pages of experiments that
-// are no more are removed.
-func Docs(folder, runFolder string, all []scenario.Experiment, sources map[string]string, in Edition) error {
+// Docs writes the index of docs/lab and a page an experiment, with what all says of them and the figures of the run in
+// runFolder, or without figures where that is empty. In Chinese there is a page for ten experiments, with the pictures of
+// the English ones and without the tables. Pages of experiments that are no more are removed.
+func Docs(folder, runFolder string, all []scenario.Experiment, code Code, chinese Words) error {
 	r := &scenario.Report{}
 	if runFolder != "" {
 		var err error
@@ -84,43 +76,91 @@ func Docs(folder, runFolder string, all []scenario.Experiment, sources map[strin
 			return err
 		}
 	}
-	d := document{in: in, Experiments: described(all, r)}
-	in.translate(d.Experiments)
-	folder = filepath.Join(folder, in.below)
+	d := document{code: code, Experiments: described(all, r)}
 	if runFolder != "" {
 		d.Of, d.Summary = facts(r), summary(r)
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("write docs: %w", err)
+	below := filepath.Join(folder, "zh")
+	for _, one := range []string{folder, below} {
+		if err := os.MkdirAll(one, 0o755); err != nil {
+			return fmt.Errorf("write docs: %w", err)
+		}
+		if err := removeOurs(one); err != nil {
+			return err
+		}
 	}
-	if err := removeOurs(folder); err != nil {
+	if err := d.inEnglish(folder, runFolder); err != nil {
 		return err
 	}
-	if err := d.write(filepath.Join(folder, "README.md"), "index"); err != nil {
+	chinese.translate(d.Experiments)
+	return d.inChinese(below, runFolder)
+}
+
+func (d *document) inEnglish(folder, runFolder string) error {
+	if err := d.write(filepath.Join(folder, "README.md"), "docs.md.tmpl", "index"); err != nil {
 		return err
 	}
 	for _, e := range d.Experiments {
-		d.Experiment = e
-		if err := d.arrange(folder, runFolder, sources); err != nil {
+		if err := d.arrange(e, runFolder); err != nil {
 			return err
 		}
-		if err := d.write(filepath.Join(folder, file(e)+".md"), "page"); err != nil {
+		if shown := d.Picture(); shown != nil {
+			if err := save(filepath.Join(folder, shown.File), shown.drawn); err != nil {
+				return err
+			}
+		}
+		if err := d.write(filepath.Join(folder, file(e)+".md"), "docs.md.tmpl", "page"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// translate puts the words of the language in the place of the English ones.
-func (in Edition) translate(all []scenario.Result) {
+// inChinese writes ten experiments into a file.
+func (d *document) inChinese(folder, runFolder string) error {
+	const language = "docs.zh.md.tmpl"
+	if err := d.write(filepath.Join(folder, "README.md"), language, "index"); err != nil {
+		return err
+	}
+	for ten := range slices.Chunk(d.Experiments, perPage) {
+		page := document{Experiments: ten}
+		var b strings.Builder
+		if err := page.execute(&b, language, "head"); err != nil {
+			return err
+		}
+		for _, e := range ten {
+			if err := d.arrange(e, runFolder); err != nil {
+				return err
+			}
+			if err := d.execute(&b, language, "page"); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, chinesePage(ten[0])), []byte(b.String()), 0o644); err != nil {
+			return fmt.Errorf("write docs: %w", err)
+		}
+	}
+	return nil
+}
+
+const perPage = 10
+
+// chinesePage is the file of ten experiments, by the first of their numbers.
+func chinesePage(e scenario.Result) string {
+	first := (e.Number-1)/perPage*perPage + 1
+	return fmt.Sprintf("%02d-%02d.md", first, first+perPage-1)
+}
+
+// translate puts the Chinese words in the place of the English ones.
+func (w Words) translate(all []scenario.Result) {
 	for i := range all {
 		e := &all[i]
-		title, claim := in.words(e.Name)
+		title, claim := w.Experiment(e.Name)
 		e.Title, e.Claim = cmp.Or(title, e.Title), cmp.Or(claim, e.Claim)
 		for j := range e.Parts {
 			p := &e.Parts[j]
-			does, expect, says := in.part(p.Does, p.Expect, p.Finding.Says)
-			p.Does, p.Expect, p.Finding.Says = cmp.Or(does, p.Does), cmp.Or(expect, p.Expect), cmp.Or(says, p.Finding.Says)
+			does, expect := w.Part(e.Name, p.Name)
+			p.Does, p.Expect, p.Finding.Says = cmp.Or(does, p.Does), cmp.Or(expect, p.Expect), cmp.Or(p.Finding.Chinese(), p.Finding.Says)
 		}
 	}
 }
@@ -173,11 +213,12 @@ func removeOurs(folder string) error {
 	return nil
 }
 
-// arrange takes the failure and the remedy that are shown first from the parts, and writes their pictures.
-func (d *document) arrange(folder, runFolder string, sources map[string]string) error {
-	d.Failure, d.Remedy, d.Others = nil, nil, nil
-	histories := make([]*history.History, len(d.Experiment.Parts))
-	for i, p := range d.Experiment.Parts {
+// arrange takes the failure and the remedy that are shown first from the parts of an experiment.
+func (d *document) arrange(e scenario.Result, runFolder string) error {
+	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
+	d.Wrong, d.Right = d.code.Experiment(e.Name)
+	histories := make([]*history.History, len(e.Parts))
+	for i, p := range e.Parts {
 		if p.History == "" {
 			continue
 		}
@@ -188,27 +229,38 @@ func (d *document) arrange(folder, runFolder string, sources map[string]string) 
 		histories[i] = h
 	}
 	chosen := map[bool]int{false: -1, true: -1} // by whether it is a remedy
-	for i, p := range d.Experiment.Parts {
-		if at := chosen[p.Remedy]; at < 0 || !isDrawn(d.Experiment.Parts[at], histories[at]) && isDrawn(p, histories[i]) {
+	for i, p := range e.Parts {
+		if at := chosen[p.Remedy]; at < 0 || !isDrawn(e.Parts[at], histories[at]) && isDrawn(p, histories[i]) {
 			chosen[p.Remedy] = i
 		}
 	}
-	for i, p := range d.Experiment.Parts {
-		shown := shownPart{PartResult: p, Code: soldBy(histories[i], sources)}
-		if i != chosen[p.Remedy] {
+	for i, p := range e.Parts {
+		shown := shownPart{PartResult: p, Code: d.soldBy(histories[i])}
+		switch {
+		case i != chosen[p.Remedy]:
 			d.Others = append(d.Others, shown)
 			continue
+		case p.Remedy:
+			d.Remedy = &shown
+		default:
+			d.Failure = &shown
 		}
 		if isDrawn(p, histories[i]) {
-			var err error
-			if shown.Picture, err = d.illustrate(folder, p, histories[i]); err != nil {
-				return err
-			}
+			first := draw(histories[i], p.Pictures)[0]
+			shown.Picture = &illustration{file(e) + ".svg", p.Name + ", " + first.Title + ": " + first.Desc, first}
 		}
-		if p.Remedy {
-			d.Remedy = &shown
-		} else {
-			d.Failure = &shown
+	}
+	if d.Failure != nil && d.Failure.Picture != nil && d.Remedy != nil {
+		d.Remedy.Picture = nil
+	}
+	return nil
+}
+
+// Picture is the one of the page, of its failure or else of its remedy.
+func (d *document) Picture() *illustration {
+	for _, p := range []*shownPart{d.Failure, d.Remedy} {
+		if p != nil && p.Picture != nil {
+			return p.Picture
 		}
 	}
 	return nil
@@ -219,32 +271,17 @@ func isDrawn(p scenario.PartResult, h *history.History) bool {
 }
 
 // soldBy are the strategies of the purchases, in the order in which they came first.
-func soldBy(h *history.History, sources map[string]string) (list []source) {
+func (d *document) soldBy(h *history.History) (list []source) {
 	if h == nil {
 		return nil
 	}
 	for _, r := range h.Requests {
-		s := source{r.Strategy, sources[r.Strategy]}
+		s := source{r.Strategy, d.code.Strategy(r.Strategy)}
 		if s.Path != "" && !slices.Contains(list, s) {
 			list = append(list, s)
 		}
 	}
 	return list
-}
-
-// illustrate writes the first picture of a part.
-func (d *document) illustrate(folder string, p scenario.PartResult, h *history.History) (*illustration, error) {
-	first := draw(h, p.Pictures)[0]
-	name := file(d.Experiment) + ".svg"
-	if p.Remedy {
-		name = file(d.Experiment) + "-remedy.svg"
-	}
-	shown := &illustration{name, p.Name + ", " + first.Title + ": " + first.Desc}
-	if d.in.below != "" {
-		shown.File = "../" + name
-		return shown, nil
-	}
-	return shown, save(filepath.Join(folder, name), first)
 }
 
 func save(path string, p *Picture) error {
@@ -258,19 +295,26 @@ func save(path string, p *Picture) error {
 	return nil
 }
 
-func (d *document) write(path, name string) error {
+func (d *document) write(path, language, name string) error {
+	var b strings.Builder
+	if err := d.execute(&b, language, name); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	return nil
+}
+
+func (d *document) execute(b *strings.Builder, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
-		"file": file, "kind": kind, "state": state, "command": command, "figures": figures, "mark": mark,
-		"sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
-	}).ParseFS(templates, d.in.template)
+		"file": file, "page": chinesePage, "base": filepath.Base, "kind": kind, "state": state, "command": command, "figures": figures,
+		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
+	}).ParseFS(templates, language)
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)
 	}
-	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, name, d); err != nil {
-		return fmt.Errorf("write docs: %w", err)
-	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+	if err := t.ExecuteTemplate(b, name, d); err != nil {
 		return fmt.Errorf("write docs: %w", err)
 	}
 	return nil

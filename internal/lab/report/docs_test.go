@@ -23,6 +23,24 @@ func registered(r *scenario.Report) []scenario.Experiment {
 	return list
 }
 
+// docs writes the pages, with words that a test can tell.
+func docs(t *testing.T, folder, run string, all []scenario.Experiment) {
+	t.Helper()
+	code := report.Code{
+		Experiment: func(string) (failure, remedy []string) {
+			return []string{"internal/wrong.go"}, []string{"internal/right.go"}
+		},
+		Strategy: func(name string) string { return "internal/" + name + ".go" },
+	}
+	err := report.Docs(folder, run, all, code, report.Words{
+		Experiment: func(string) (title, claim string) { return "过期时间比业务短", "" },
+		Part:       func(experiment, part string) (does, expect string) { return "做：" + experiment + "/" + part, "" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -56,15 +74,17 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."
-	if err := report.Docs(folder, run, all, map[string]string{"redis-setnx-ttl": "internal/lock/redis/setnx_ttl.go"}, report.English()); err != nil {
-		t.Fatal(err)
-	}
+	docs(t, folder, run, all)
 	index := text(t, filepath.Join(folder, "README.md"))
 	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-short-expiry.md)",
 		`What the registry says now \| and not then.`, "✗ not reproduced", "24 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
 	wants(t, "the page", text(t, filepath.Join(folder, "07-short-expiry.md")), "what is changed by hand is lost", "stocklab lab run short-expiry",
 		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
-		"The code: [`redis-setnx-ttl`](../../internal/lock/redis/setnx_ttl.go).", "![naive, Who held the lock", "](07-short-expiry.svg)", "![with-lock, Who held the lock", "](07-short-expiry-remedy.svg)", "curl -X POST")
+		"The code: [`redis-setnx-ttl`](../../internal/redis-setnx-ttl.go).", "![naive, Who held the lock", "](07-short-expiry.svg)",
+		"✗ [wrong.go](../../internal/wrong.go)", "✓ [right.go](../../internal/right.go)", "[简体中文](zh/01-10.md#short-expiry)", "curl -X POST")
+	if drawn, err := filepath.Glob(filepath.Join(folder, "07-*.svg")); err != nil || len(drawn) != 1 {
+		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
+	}
 	wants(t, "the picture", text(t, filepath.Join(folder, "07-short-expiry.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
 		"held by two or more at once", "2. 110 ms: replica-1 paused (SIGSTOP), until 2.500 s")
 	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
@@ -78,9 +98,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 
 func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "docs", "lab")
-	if err := report.Docs(folder, "", registered(fakeReport()), nil, report.English()); err != nil {
-		t.Fatal(err)
-	}
+	docs(t, folder, "", registered(fakeReport()))
 	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
 	wants(t, "a page", text(t, filepath.Join(folder, "01-oversell.md")), "Expected: More is sold than there was")
 }
@@ -88,16 +106,11 @@ func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
 func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 	run, r := fakeRun(t)
 	folder := t.TempDir()
-	chinese := report.Chinese(func(string) (title, claim string) { return "过期时间比业务短", "" }, func(does, _, _ string) (string, string, string) {
-		return "做：" + does, "", ""
-	})
-	if err := report.Docs(folder, run, registered(r), nil, chinese); err != nil {
-		t.Fatal(err)
-	}
-	wants(t, "the page", text(t, filepath.Join(folder, "zh", "07-short-expiry.md")), "# 7. 过期时间比业务短", "[English](../07-short-expiry.md)",
-		"## 发生了什么\n\n### naive（失败）\n\n1. 做：50 buyers", "](../07-short-expiry.svg)", "## 对策", "已复现", "| oversold | 4,000 units |")
-	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](07-short-expiry.md)", "未运行")
-	if drawn, err := filepath.Glob(filepath.Join(folder, "*", "*.svg")); err != nil || len(drawn) != 0 {
+	docs(t, folder, run, registered(r))
+	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## short-expiry\n\n**7. 过期时间比业务短**（[English，附数据](../07-short-expiry.md)）",
+		"### naive（失败）\n\n1. 做：short-expiry/naive", "](../07-short-expiry.svg)", "对策：", "已复现", "✓ [right.go](../../../internal/right.go)")
+	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](01-10.md#short-expiry)", "未运行")
+	if drawn, err := filepath.Glob(filepath.Join(folder, "zh", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
 	}
 }
