@@ -31,7 +31,7 @@ func experiments() (names []string) {
 // languages.
 func TestTheTutorialsNameWhatExists(t *testing.T) {
 	span, strategies := regexp.MustCompile("`([a-z]+(?:-[a-z]+)*)`"), regexp.MustCompile(`--strategies ([a-z,-]+)`)
-	page, run := regexp.MustCompile(`\(lab/(?:zh/)?\d+-([a-z-]+)\.md\)`), regexp.MustCompile("stocklab lab run ([a-z -]+)`")
+	page, run := regexp.MustCompile(`\(lab/(?:\d+-|zh/\d+-\d+\.md#)([a-z-]+)(?:\.md)?\)`), regexp.MustCompile("stocklab lab run ([a-z -]+)`")
 	for _, path := range []string{"docs/from-the-tutorials.md", "docs/from-the-tutorials.zh-CN.md"} {
 		text := read(t, path)
 		sold, ran := make(map[string]bool), make(map[string]bool)
