@@ -1,6 +1,7 @@
 package hot_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,6 +141,45 @@ func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
 	s.assertDeadLettered(t, 1)
 	reported = append(reported, sell(t, b, buy(3)))
 	s.assertExact(t, b, reported)
+}
+
+// What another consumer has in hand is taken over once it has had it for ClaimAfter, and not before: that one may
+// be about to write it.
+func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	s.options.ClaimAfter = time.Hour
+	a := s.replica(t, "a", idle)
+	reported := s.pendingOrders(t, a, 2) // of the consumer "dead"
+	inHand := func() []redis.XPendingExt {
+		args := &redis.XPendingExtArgs{Stream: s.key("orders"), Group: "ledger", Start: "-", End: "+", Count: 10}
+		list, err := s.client.XPendingExt(t.Context(), args).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	for i, idle := range []time.Duration{time.Hour + time.Minute, time.Hour - time.Minute} {
+		err := s.client.Do(t.Context(), "XCLAIM", s.key("orders"), "ledger", "dead", 0, inHand()[i].ID, "IDLE", idle.Milliseconds(), "JUSTID").Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	young := inHand()[1]
+	b := s.replica(t, "b")
+	last := sell(t, b, buy(1)) // it is read after what others have left
+	for _, written := range []stock.Order{reported[1], last} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := b.Await(ctx, written); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if left := inHand(); len(left) != 1 || left[0].ID != young.ID || left[0].Consumer != "dead" || left[0].RetryCount != young.RetryCount {
+		t.Errorf("consumers have %+v in hand, want %+v alone", left, young)
+	}
+	if orders, err := s.store.Orders(t.Context(), reported[2].RequestID); err != nil || len(orders) != 0 {
+		t.Errorf("the ledger has %+v (%v), want nothing of what another consumer has in hand", orders, err)
+	}
 }
 
 // A consumer has left more than a batch, and no other waits between the batches that it takes over:

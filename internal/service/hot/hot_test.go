@@ -200,24 +200,6 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// A consumer has died with orders in its hands.
-func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	for range 3 {
-		reported = append(reported, sell(t, a, buy(1)))
-	}
-	read, err := s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
-		Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"},
-	}).Result()
-	if err != nil || len(read[0].Messages) != 3 {
-		t.Fatalf("the dead consumer reads %v, %v", read, err)
-	}
-	s.assertExact(t, s.replica(t, "b"), reported)
-}
-
 func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	other := s.another(t, 2, 10) // on another stream

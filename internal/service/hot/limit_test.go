@@ -261,6 +261,27 @@ func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
 	s.assertExact(t, b, reported)
 }
 
+// A limit was raised, and the replica of its admin died before Redis was notified: a buyer at the old limit buys up to
+// the new one. So it does where the limit is raised while its purchase is looked at.
+func TestALimitThatWasRaisedRejectsNoOne(t *testing.T) {
+	s := open(t, lab.Redis(t), 20)
+	a, b := s.slowReplica(t, "a"), s.replica(t, "b")
+	s.limit(t, b, 3)
+	reported := orders(sell(t, a.replica, by("小明", 3)), sell(t, b, by("小红", 3)))
+	settle(t, b)
+	if err := s.store.SetLimit(t.Context(), goods, 4); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, b, by("小明", 1)))
+	look, answered := a.way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Do: servers.Hold}), make(chan stock.Order, 1)
+	go func() { answered <- sell(t, a.replica, by("小红", 3)) }()
+	labtest.AwaitReached(t, look)
+	s.limit(t, b, 6)
+	look.Pass()
+	s.assertExact(t, b, append(reported, <-answered))
+	s.assertBuyers(t, b)
+}
+
 // The admin's replica died after the limit was set and before Redis was notified.
 func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)

@@ -281,6 +281,75 @@ func TestALimitHoldsDuringARecall(t *testing.T) {
 	s.assertBuyers(t, b)
 }
 
+// All units of an item are sold through another replica, whatever step its recall is about to take: on their way from
+// Redis into the row they are never out of reach.
+func TestARecallHidesNoUnitsFromAPurchase(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 1)
+	way := labtest.NewProxy(t, server.Address)
+	slow, b := s.slowReplica(t, "a", at(way.Address), patient), s.replica(t, "b")
+	for i, step := range []string{"survey", "begin", "page", "drain", "return"} {
+		t.Run(step, func(t *testing.T) {
+			item := s.another(t, int64(2*i+3), 20) // on the same stream
+			item.sell(t, b, buy(1))
+			awaitLedger(t, b)
+			proxy, rule := way, servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold}
+			if step == "return" {
+				proxy, rule.Sent, rule.Nth = slow.way, "FOR UPDATE", 3 // after the closing and the next epoch
+			}
+			held, recalled := proxy.Arm(rule), make(chan struct{})
+			go func() {
+				defer close(recalled)
+				_, _ = slow.replica.Recall(t.Context(), item.id) // it may find the allocation opened again and again
+			}()
+			labtest.AwaitReached(t, held)
+			item.sell(t, b, buy(19))
+			held.Pass()
+			<-recalled
+			awaitLedger(t, b)
+			if audit, err := s.store.Audit(t.Context(), item.id); err != nil || !audit.Clean || audit.Sold != 20 {
+				t.Errorf("the audit is %+v (%v), want 20 sold", audit, err)
+			}
+		})
+	}
+}
+
+// What is done to one item changes nothing of another one on the same stream, which has orders pending.
+func TestWhatIsDoneToAnItemLeavesTheOthersAlone(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a, other := s.replica(t, "a", idle), s.another(t, 3, 10)
+	reported := orders(sell(t, a, by("小明", 1)))
+	settle(t, a)
+	other.sell(t, a, by("小明", 2))
+	reported = append(reported, sell(t, a, by("小明", 1)))
+	state := func() string {
+		kept := s.client.HGetAll(t.Context(), s.key("goods:3")).Val()
+		item, place, err := s.store.Reach(t.Context(), 3, hot.Allocation)
+		if err != nil || len(kept) == 0 {
+			t.Fatalf("the other item has the counter %v (%v)", kept, err)
+		}
+		return fmt.Sprint(kept, item, place)
+	}
+	before := state()
+	for name, do := range map[string]func(){
+		"limited":   func() { s.limit(t, a, 5) },
+		"restocked": func() { s.restock(t, a, 3) },
+		"recalled":  func() { recall(t, a) },
+		"repaired": func() {
+			if err := errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		if do(); state() != before {
+			t.Errorf("one item is %s, and another was %s and is %s", name, before, state())
+		}
+	}
+	b := s.replica(t, "b")
+	s.assertConsistent(t, b, reported)
+	other.assertExact(t, b, 1)
+}
+
 // A client waits for the ledger while the units of its order are recalled around it.
 func TestAwaitOutlastsARecall(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)

@@ -1,6 +1,7 @@
 package hot_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"sync"
 	"testing"
@@ -15,8 +16,12 @@ import (
 // addToRow restocks the row, and notifies no replica.
 func (s *shop) addToRow(t *testing.T, units int64) {
 	t.Helper()
-	p := buy(units)
-	if _, err := s.store.Restock(t.Context(), goods, units, p.RequestID); err != nil {
+	anotherItem{s, goods}.addToRow(t, units)
+}
+
+func (i anotherItem) addToRow(t *testing.T, units int64) {
+	t.Helper()
+	if _, err := i.store.Restock(t.Context(), i.id, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -161,6 +166,41 @@ func TestNoPurchaseIsRejectedWhileUnitsMove(t *testing.T) {
 		buyers.Wait()
 	}
 	s.assertExact(t, a, reported)
+}
+
+// A purchase does not fit into the counter, and what it lacks moves between the answer of Redis and the look into the
+// database, or right after it: it is offered the units wherever they are by then.
+func TestUnitsThatMoveDuringALookAreOffered(t *testing.T) {
+	s := open(t, lab.Redis(t), 1)
+	slow, b := s.slowReplica(t, "a"), s.replica(t, "b")
+	sells := func(t *testing.T, i anotherItem) { i.sell(t, b, buy(2)) }
+	recalls := func(t *testing.T, i anotherItem) {
+		if _, err := b.Recall(t.Context(), i.id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := int64(1)
+	for name, meanwhile := range map[string]func(*testing.T, anotherItem){
+		"into Redis": sells, "into the row": recalls, "there and back": func(t *testing.T, i anotherItem) { sells(t, i); recalls(t, i) },
+	} {
+		for _, at := range []servers.Action{servers.Hold, servers.HoldReply} {
+			id += 2 // on the same stream
+			t.Run(name+", "+string(at), func(t *testing.T) {
+				i := s.another(t, id, 2)
+				i.sell(t, slow.replica, buy(1))
+				i.addToRow(t, 10)
+				look := slow.way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Do: at})
+				answered := make(chan error, 1)
+				go func() { answered <- oneOf(slow.replica.Deduct(t.Context(), id, []stock.Purchase{buy(3)})) }()
+				labtest.AwaitReached(t, look)
+				meanwhile(t, i)
+				look.Pass()
+				if err := <-answered; err != nil {
+					t.Errorf("3 of what is left are answered with %v", err)
+				}
+			})
+		}
+	}
 }
 
 // The database does not answer: what fits into the counter is sold all the same, and
