@@ -2,16 +2,22 @@ package hot_test
 
 import (
 	"context"
+	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -406,5 +412,109 @@ func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
 	s.assertInLedger(t, reported)
 	if pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result(); err != nil || pending.Count != 0 {
 		t.Errorf("consumers have %+v in hand (%v)", pending, err)
+	}
+}
+
+// A Redis that went back in time unnoticed has an order on its stream that was archived since, and
+// another order under its request id: the one is settled, and the other dead-lettered, as if the row
+// was in the ledger still.
+func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	reported = append(reported, sell(t, seller, buy(2)))
+	entries, err := s.client.XRange(t.Context(), s.key("orders"), "-", "+").Result()
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("the stream has %v, %v; want one order", entries, err)
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	labtest.Archive(t, s.database, s.store)
+	same := maps.Clone(entries[0].Values)
+	same["at"] = strconv.FormatInt(time.Now().Add(-repo.LeastAge).UnixMilli(), 10)
+	other := maps.Clone(same)
+	other["order"] = "01a2109e-ed18-7e9e-984c-aaeabf9bb6fc"
+	for _, fields := range []map[string]any{same, other} {
+		if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the stream to be empty", func() bool { return s.client.XLen(t.Context(), s.key("orders")).Val() == 0 })
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
+		t.Errorf("%d orders were dead-lettered, want the one of another number", n)
+	}
+	for _, order := range reported {
+		if got, ok, err := s.store.Order(t.Context(), order.ID); err != nil || !ok || got.RequestID != order.RequestID {
+			t.Errorf("order %s is %+v, %v, %v", order.ID, got, ok, err)
+		}
+	}
+	full, err := s.store.AuditInFull(t.Context(), goods)
+	if a := s.audit(t); err != nil || a != full || !a.Clean || a.Orders != 2 || a.Sold != 3 {
+		t.Errorf("the audits are %+v and %+v (%v), want 2 orders of 3 units", a, full, err)
+	}
+}
+
+// trap is a log that panics when a consumer dead-letters an order, and counts the
+// panics that it gets.
+type trap struct {
+	slog.Handler
+	panics atomic.Int64
+}
+
+func (*trap) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *trap) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "dead-lettered") {
+		panic("a consumer that is broken")
+	}
+	if r.Message == "panic" {
+		l.panics.Add(1)
+	}
+	return nil
+}
+
+// A panic in the middle of a batch loses nothing of it, nor the replica.
+func TestAConsumerOutlivesAPanic(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	noOrder := map[string]any{"goods": "none"}
+	if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
+	log := &trap{Handler: slog.DiscardHandler}
+	s.options.Log = slog.New(log)
+	s.assertExact(t, s.replica(t, "b"), reported)
+	if n := log.panics.Load(); n != 1 {
+		t.Errorf("%d panics were logged, want 1", n)
+	}
+}
+
+// An order is offered again in the next epoch, and written by another replica: that
+// is a part of its purchase's trace.
+func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	ctx, purchase := tracer.Start(t.Context(), "purchase")
+	outcomes, err := a.Deduct(ctx, goods, []stock.Purchase{buy(2)})
+	if err != nil || outcomes[0].Rejected != nil {
+		t.Fatalf("not sold: %v, %v", err, outcomes)
+	}
+	purchase.End()
+	s.restock(t, a, 1) // a new epoch begins
+	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Tracer = tracer })
+	s.assertExact(t, b, append(reported, outcomes[0].Order))
+	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })
+	for _, step := range spans.Ended()[1:] {
+		if step.Name() != "write orders" || step.Parent().SpanID() != purchase.SpanContext().SpanID() {
+			t.Errorf("%s is a part of %v, want the purchase", step.Name(), step.Parent())
+		}
 	}
 }

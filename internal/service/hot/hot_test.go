@@ -5,14 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -111,24 +108,6 @@ func TestARebuildKeepsBackNothingThatIsWritten(t *testing.T) {
 	b := s.replica(t, "b", idle)
 	s.restock(t, b, 1) // a new epoch begins
 	reported = append(reported, sell(t, b, buy(rest+1)))
-	s.assertExact(t, a, reported)
-}
-
-// An order is in the ledger and still on the stream when the counter is made anew: it
-// is not counted twice, and no purchase is rejected as sold out.
-func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	cut := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(cut.Address))
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
-	reported = append(reported, sell(t, a, buy(6)))
-	labtest.AwaitReached(t, lost) // the ledger has it
-	b := s.replica(t, "b", idle)
-	s.restock(t, b, 1) // a new epoch begins
-	reported = append(reported, sell(t, b, buy(4)))
 	s.assertExact(t, a, reported)
 }
 
@@ -452,23 +431,6 @@ func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
 	}
 }
 
-// A request id on the stream stands for another order in the ledger by now: it can
-// never be written, and its units are sold to another buyer.
-func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
-	s := open(t, lab.Redis(t), 5)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	lost := buy(2)
-	sell(t, a, lost)
-	s.takeRequestID(t, lost)
-	b := s.replica(t, "b")
-	settle(t, b)
-	s.assertDeadLettered(t, 1)
-	reported = append(reported, sell(t, b, buy(4)))
-	s.assertExact(t, b, reported)
-}
-
 // Redis has lost a request id, as where it evicts keys, and sold under it again. The first
 // order is written, the second can never be, and keeps no later one from the ledger.
 func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
@@ -505,171 +467,6 @@ func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	s.assertExact(t, b, reported)
 	reported = append(reported, crowd(t, a, b)...)
 	s.assertExact(t, b, reported)
-}
-
-func TestAScriptFlushLosesNothing(t *testing.T) {
-	server := lab.OwnRedis(t)
-	s := open(t, server, 2000)
-	a, b := s.replica(t, "a"), s.replica(t, "b")
-	ended := inTheMiddle(t, func() {
-		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Error(err)
-		}
-	})
-	reported := crowd(t, a, b)
-	ended()
-	s.assertExact(t, a, reported)
-	if len(reported) != 2000 {
-		t.Errorf("%d of 2000 were sold", len(reported))
-	}
-}
-
-// inTheMiddle does something five times during a sale.
-func inTheMiddle(t *testing.T, do func()) (ended func()) {
-	t.Helper()
-	var group sync.WaitGroup
-	group.Go(func() {
-		for range 5 {
-			time.Sleep(20 * time.Millisecond)
-			do()
-		}
-	})
-	return group.Wait
-}
-
-// Redis loses all that it knows, again and again: what only it knew is lost, and
-// never is more sold than there was.
-func TestARedisThatForgetsNeverOversells(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		forget func(t *testing.T, s *shop) error
-	}{
-		{"flushed", func(t *testing.T, s *shop) error { return s.client.FlushAll(t.Context()).Err() }},
-		{"restarted", func(t *testing.T, s *shop) error { return s.redis.Restart(t.Context()) }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := open(t, lab.OwnRedis(t), 2000)
-			a, b := s.replica(t, "a"), s.replica(t, "b")
-			ended := inTheMiddle(t, func() {
-				if err := c.forget(t, s); err != nil {
-					t.Error(err)
-				}
-			})
-			reported := crowd(t, a, b)
-			ended()
-			// What was kept back for orders that the ledger had comes back as they are
-			// settled.
-			for end := time.Now().Add(10 * time.Second); s.audit(t).Sold < 2000 && time.Now().Before(end); {
-				reported = append(reported, crowd(t, a, b)...)
-				settle(t, a)
-			}
-			audit := s.audit(t)
-			if !audit.Clean || audit.Sold != 2000 {
-				t.Errorf("%d purchases were accepted, the audit is %+v", len(reported), audit)
-			}
-			t.Logf("%d purchases were accepted, %d orders were lost with the memory", len(reported), int64(len(reported))-audit.Orders)
-		})
-	}
-}
-
-// A Redis that was restarted with an old copy of its data has units that were sold
-// since: the history of its data is another one, and the counter is not believed.
-func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
-	s := open(t, lab.OwnRedis(t), 10)
-	a := s.replica(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	if err := s.client.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	reported = append(reported, sell(t, a, buy(5)))
-	settle(t, a)
-	if err := s.redis.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
-		t.Fatal("the old copy was not loaded")
-	}
-	s.assertNotSoldAgain(t, a, reported)
-}
-
-// assertNotSoldAgain sells the 4 units that the ledger leaves of 10, and not a fifth one.
-func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.Order) {
-	t.Helper()
-	if o, err := deduct(t, r, buy(5)); err != nil || o.Rejected == nil {
-		t.Errorf("5 of 4 were sold: %+v, %v", o, err)
-	}
-	s.assertExact(t, r, append(reported, sell(t, r, buy(4))))
-}
-
-// A master is demoted, gets an older state from another master, and is promoted again. It
-// still knows the script, and its data is not what it was.
-func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
-	s, old := open(t, lab.OwnRedis(t), 10), lab.OwnRedis(t)
-	a := s.replica(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	other := labtest.RedisClient(old)
-	t.Cleanup(func() { other.Close() }) //nolint:errcheck // the test is over
-	follow(t, other, s.redis)
-	lead(t, other)
-	reported = append(reported, sell(t, a, buy(5)))
-	settle(t, a)
-	follow(t, s.client, old)
-	lead(t, s.client)
-	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
-		t.Fatal("the state of the other master was not taken over")
-	}
-	s.assertNotSoldAgain(t, a, reported)
-}
-
-// follow makes a server the replica of another until it has all of its data.
-func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(master.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	primary := labtest.RedisClient(master)
-	defer primary.Close() //nolint:errcheck // it has answered
-	for _, err := range []error{
-		primary.ConfigSet(t.Context(), "repl-diskless-sync-delay", "0").Err(),
-		client.ConfigSet(t.Context(), "masterauth", master.Password).Err(),
-		client.SlaveOf(t.Context(), host, port).Err(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	await(t, "the resynchronization", func() bool {
-		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
-	})
-}
-
-func lead(t *testing.T, client redis.UniversalClient) {
-	t.Helper()
-	if err := client.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The same without a sign of it: the database does not keep what it does not have,
-// and the counter is made anew.
-func TestOrdersBeyondTheStockAreNotWritten(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
-	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
-		t.Fatal(err)
-	}
-	reported = append(reported, sell(t, a, buy(6)))
-	settle(t, a)
-	sell(t, a, buy(8)) // of 3: this one is lost
-	settle(t, a)
-	s.assertDeadLettered(t, 1)
-	reported = append(reported, sell(t, a, buy(3)))
-	s.assertExact(t, a, reported)
 }
 
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
@@ -744,27 +541,6 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 		}
 	}
 	s.assertExact(t, replicas[0], reported)
-}
-
-// While a replica believes that nothing is left, a buyer that retries under its
-// key still gets its order.
-func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
-	s := open(t, lab.Redis(t), 1)
-	a := s.replica(t, "a", idle)
-	p := buy(1)
-	p.Keyed = true
-	first := sell(t, a, p)
-	if o, err := deduct(t, a, buy(1)); err != nil || o.Rejected == nil {
-		t.Fatalf("%+v, %v", o, err)
-	}
-	again, err := deduct(t, a, p)
-	if err != nil || !again.Replayed || again.Order != first {
-		t.Errorf("%+v, %v, want %+v again", again, err, first)
-	}
-	p.Quantity = 2
-	if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
-		t.Errorf("the key for something else: %v, %v", o.Rejected, err)
-	}
 }
 
 func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {

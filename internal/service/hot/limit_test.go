@@ -301,20 +301,6 @@ func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	s.assertBuyers(t, a)
 }
 
-// A purchase under a key that was sold is answered so, also at the limit.
-func TestAKeyIsKnownAtTheLimit(t *testing.T) {
-	s := open(t, lab.Redis(t), 100)
-	a := s.replica(t, "a", idle)
-	s.limit(t, a, 3)
-	p := by("小明", 3)
-	p.RequestID, p.Keyed = rand.Text(), true
-	first := sell(t, a, p)
-	again, err := deduct(t, a, p)
-	if err != nil || !again.Replayed || again.Order != first {
-		t.Errorf("the key is answered with %+v (%v), want the first answer", again, err)
-	}
-}
-
 // A limit is set in the middle of a rebuild: it is in force only with the next one.
 func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
 	server := lab.Redis(t)

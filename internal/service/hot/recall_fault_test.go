@@ -49,9 +49,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 		loses bool // what is pending
 	}{
 		{"frozen", func(_ *shop, way *servers.Proxy) error { way.Freeze(); return nil }, false},
-		{"cut", func(_ *shop, way *servers.Proxy) error { way.Cut(); return nil }, false},
 		{"flushed", func(s *shop, _ *servers.Proxy) error { return s.client.FlushAll(t.Context()).Err() }, true},
-		{"killed", func(s *shop, _ *servers.Proxy) error { return s.redis.Restart(t.Context()) }, true},
 	} {
 		for _, step := range []string{"survey", "begin", "page", "drain"} {
 			t.Run(c.name+" before "+step, func(t *testing.T) {

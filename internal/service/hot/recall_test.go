@@ -126,7 +126,7 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 // Recalls, and purchases from the row and through two replicas, in turns: every unit is
 // sold once.
 func TestUnitsAreRecalledDuringSales(t *testing.T) {
-	const units = 2000
+	const units = 600
 	s := open(t, lab.Redis(t), units)
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	fromRow, recalls := int64(0), 0

@@ -226,20 +226,33 @@ func TestWhatIsSoldOfABatchStaysSold(t *testing.T) {
 	s.assertExact(t, s.replica(t, "b"), append(reported, outcomes[0].Order))
 }
 
-// A request that was sold before the recall is answered with its order, and opens nothing.
-func TestAClosedCounterKnowsAKey(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
+// A request that was sold is answered with its order where nothing is left, where its buyer is at the limit, and by a
+// closed counter, which it does not open.
+func TestAKeyIsKnownWhateverTheCounterHas(t *testing.T) {
+	s := open(t, lab.Redis(t), 3)
 	a := s.replica(t, "a", idle)
-	p := buy(1)
+	s.limit(t, a, 3)
+	p := by("小明", 3)
 	p.Keyed = true
 	first := sell(t, a, p)
-	recall(t, a)
-	again, err := deduct(t, a, p)
-	if err != nil || !again.Replayed || again.Order != first {
-		t.Errorf("%+v, %v, want %+v again", again, err, first)
+	if o, err := deduct(t, a, by("小红", 1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+		t.Fatalf("after the last unit %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
 	}
-	if _, place, err := s.store.Reach(t.Context(), goods, hot.Allocation); err != nil || !place.Closed {
-		t.Errorf("the allocation is %+v (%v), want it closed", place, err)
+	for _, closed := range []bool{false, true} {
+		if closed {
+			recall(t, a)
+		}
+		if again, err := deduct(t, a, p); err != nil || !again.Replayed || again.Order != first {
+			t.Errorf("closed %t: the key is answered with %+v (%v), want %+v", closed, again, err, first)
+		}
+		other := p
+		other.Quantity = 2
+		if o, err := deduct(t, a, other); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
+			t.Errorf("closed %t: the key for something else is answered with %v (%v), want %v", closed, o.Rejected, err, stock.ErrKeyReused)
+		}
+		if _, place, err := s.store.Reach(t.Context(), goods, hot.Allocation); err != nil || place.Closed != closed {
+			t.Errorf("the allocation is %+v (%v), want it closed %t", place, err, closed)
+		}
 	}
 }
 

@@ -78,3 +78,5 @@ function operations.bury()
   end
   return 1
 end
+
+return operations[ARGV[1]]()

@@ -1,4 +1,0 @@
-package hot
-
-// Source is the script, for tests of its steps.
-func Source() string { return source() }

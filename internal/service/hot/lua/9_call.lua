@@ -1,1 +1,0 @@
-return operations[ARGV[1]]()
