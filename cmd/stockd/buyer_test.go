@@ -77,10 +77,10 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if order, err := mine.OrderByRequest(t.Context(), "checkout"); err != nil || order.OrderID != sale.OrderID {
+	if order, err := mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); err != nil || order.OrderID != sale.OrderID {
 		t.Errorf("the buyer finds %+v (%v), want order %s", order, err, sale.OrderID)
 	}
-	if order, err := other.OrderByRequest(t.Context(), "checkout"); !errors.Is(err, client.ErrUnknownOrder) {
+	if order, err := other.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); !errors.Is(err, client.ErrUnknownOrder) {
 		t.Errorf("another buyer finds %+v (%v)", order, err)
 	}
 	if _, err := anonymous.Deduct(t.Context(), purchase); !errors.Is(err, client.ErrUnauthorized) {

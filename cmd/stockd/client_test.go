@@ -29,7 +29,7 @@ func TestThePublicClient(t *testing.T) {
 
 func clientBuys(t *testing.T, c client.Client) {
 	t.Helper()
-	p := client.Purchase{RequestID: "checkout-1", GoodsID: 1, Quantity: 2, UserID: "u-1", Strategy: "mutex", Group: true, Durable: client.InSQL}
+	p := client.Purchase{RequestID: "checkout-1", GoodsID: 1, Quantity: 2, UserID: "u-1", Strategy: "mutex", Group: new(true), Durable: client.InSQL}
 	for _, replayed := range []bool{false, true} {
 		sale, err := c.Deduct(t.Context(), p)
 		if err != nil || sale.Replayed != replayed || sale.Remaining != 998 || sale.Quantity != 2 || sale.Strategy != "mutex" ||
@@ -37,7 +37,7 @@ func clientBuys(t *testing.T, c client.Client) {
 			t.Errorf("sold %+v (%v), replayed %v", sale, err, replayed)
 		}
 	}
-	fenced, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "sql-insert-lock", Fence: true})
+	fenced, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "sql-insert-lock", Fence: new(true)})
 	if err != nil || fenced.Token == 0 || fenced.Quantity != 1 || fenced.RequestID == "" {
 		t.Errorf("sold %+v (%v), want a token", fenced, err)
 	}
@@ -79,7 +79,7 @@ func clientFinds(t *testing.T, c client.Client) {
 	if found.UserID = "u-1"; err != nil || same != found {
 		t.Errorf("by its number it is %+v (%v), want %+v with its user", same, err, found)
 	}
-	if _, err := c.OrderByRequest(t.Context(), "checkout-2"); !errors.Is(err, client.ErrUnknownOrder) {
+	if _, err := c.OrderOf(t.Context(), client.Purchase{RequestID: "checkout-2"}); !errors.Is(err, client.ErrUnknownOrder) {
 		t.Errorf("what was never sent is %v", err)
 	}
 	var listed []string
@@ -97,30 +97,30 @@ func clientFinds(t *testing.T, c client.Client) {
 func clientOwns(t *testing.T, c client.Client) {
 	t.Helper()
 	for range 2 { // each happens once
-		if goods, err := c.Create(t.Context(), 11, 0, "create-11"); err != nil || goods.ID != 11 || goods.Stock != 0 {
+		if goods, err := c.Create(t.Context(), client.NewItem{GoodsID: 11, Stock: 0, RequestID: "create-11"}); err != nil || goods.ID != 11 || goods.Stock != 0 {
 			t.Errorf("created without units: %+v (%v)", goods, err)
 		}
-		if goods, err := c.Create(t.Context(), 7, 5, "create-7"); err != nil || goods.ID != 7 || goods.Stock < 5 {
+		if goods, err := c.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 5, RequestID: "create-7"}); err != nil || goods.ID != 7 || goods.Stock < 5 {
 			t.Errorf("created %+v (%v)", goods, err)
 		}
 		if goods, err := c.Restock(t.Context(), 7, 3, "restock-7"); err != nil || goods.Stock < 5 {
 			t.Errorf("restocked to %+v (%v)", goods, err)
 		}
 	}
-	if goods, err := c.CreateLimited(t.Context(), 9, 5, 2, ""); err != nil || goods.PerUser != 2 || goods.Stock != 5 {
+	if goods, err := c.Create(t.Context(), client.NewItem{GoodsID: 9, Stock: 5, PerUser: 2}); err != nil || goods.PerUser != 2 || goods.Stock != 5 {
 		t.Errorf("created %+v (%v), want 2 for one buyer", goods, err)
 	}
 	if audit, err := c.AuditInFull(t.Context(), 7); err != nil || audit.Stock != 8 || audit.Initial != 8 {
 		t.Errorf("the audit is %+v (%v), want 8 of 8", audit, err)
 	}
-	if _, err := c.Create(t.Context(), 1, 1, ""); !errors.Is(err, client.ErrGoodsExist) {
+	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 1}); !errors.Is(err, client.ErrGoodsExist) {
 		t.Errorf("created goods 1 twice: %v", err)
 	}
 	if _, err := c.Restock(t.Context(), 7, 1_000_000_000_000, ""); !errors.Is(err, client.ErrStockLimit) {
 		t.Errorf("restocked beyond all bounds: %v", err)
 	}
 	c.Token = "another one's token"
-	if _, err := c.Create(t.Context(), 8, 1, ""); !errors.Is(err, client.ErrUnauthorized) {
+	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 8, Stock: 1}); !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("created without the token: %v", err)
 	}
 }

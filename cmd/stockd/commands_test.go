@@ -98,7 +98,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
-	if _, err := c.Create(t.Context(), 1, 10, ""); err != nil {
+	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 10}); err != nil {
 		t.Fatal(err)
 	}
 	ids := make([]string, 2)

@@ -51,7 +51,7 @@ func (r *reader) once() map[string][]string {
 func TestAReaderThatDiesMissesNoStep(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
-	if _, err := c.Create(t.Context(), 1, 1000, ""); err != nil {
+	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex

@@ -73,7 +73,7 @@ func checkItem(item client.Goods) error {
 // putOnSale creates first and reads afterwards: of two that do so at the same time, one
 // creates the item and the other finds it.
 func putOnSale(ctx context.Context, c client.Client, item client.Goods, choice client.Choice) (done string, err error) {
-	_, created := c.CreateChosen(ctx, item.ID, item.Stock, item.PerUser, choice, "")
+	_, created := c.Create(ctx, client.NewItem{GoodsID: item.ID, Stock: item.Stock, PerUser: item.PerUser, Choice: &choice})
 	if created == nil {
 		return fmt.Sprintf("item %d is on sale with %d units", item.ID, item.Stock), nil
 	}

@@ -113,8 +113,8 @@ func (r *killedReservations) until(first int, ask func(client.Client) error) err
 func (r *killedReservations) live(ctx context.Context, who, n int) error {
 	var held client.Reservation
 	p := client.Purchase{
-		RequestID: fmt.Sprintf("%d-%d-%d", r.goods, who, n), GoodsID: r.goods, Strategy: r.subject.strategy, Group: r.subject.group,
-		Fence: r.subject.modifier == "fence=true",
+		RequestID: fmt.Sprintf("%d-%d-%d", r.goods, who, n), GoodsID: r.goods, Strategy: r.subject.strategy, Group: &r.subject.group,
+		Fence: new(r.subject.modifier == "fence=true"),
 	}
 	err := r.until(who+n, func(c client.Client) (err error) { held, err = c.Reserve(ctx, p, time.Second); return err })
 	if errors.Is(err, client.ErrSoldOut) {

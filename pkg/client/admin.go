@@ -7,46 +7,19 @@ import (
 	"net/http"
 )
 
-// Create creates an item, on the admin API. Under a requestID it happens once; if it is empty, one
-// is generated. It may return ErrGoodsExist.
-func (c Client) Create(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
-	return c.CreateLimited(ctx, goodsID, units, 0, requestID)
-}
-
-// CreateLimited is Create with a limit of perUser units per buyer; 0 means unlimited.
-func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) (goods Goods, err error) {
-	return c.create(ctx, newGoods{GoodsID: goodsID, Stock: units, PerUser: perUser}, requestID)
-}
-
-// CreateChosen is CreateLimited of an item with a choice. ErrRefused, ErrInvalid: the choice is not
-// possible, and nothing was created.
-func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice Choice, requestID string) (goods Goods, err error) {
-	return c.create(ctx, newGoods{goodsID, units, perUser, &choice}, requestID)
-}
-
-type newGoods struct {
+// NewItem is an item to be created.
+type NewItem struct {
 	GoodsID int64 `json:"goods_id"`
 	Stock   int64 `json:"stock"`
+	// PerUser is the most units of one buyer; 0 means unlimited.
 	PerUser int64 `json:"per_user"`
+	// MaxQuantity is the most units of one purchase, 1 to 1,000,000; 0 means as configured.
+	MaxQuantity int64 `json:"max_quantity,omitempty"`
+	// Choice is how it is sold; nil means as configured.
 	*Choice
-}
 
-func (c Client) create(ctx context.Context, body newGoods, requestID string) (goods Goods, err error) {
-	err = c.do(ctx, call{
-		method: http.MethodPost, url: c.AdminURL + "/goods", token: c.Token, requestID: cmp.Or(requestID, rand.Text()),
-		body: body, into: &goods,
-	})
-	return goods, err
-}
-
-// Limit sets the limit per buyer of an item, on the admin API; 0 removes it. Earlier purchases
-// count. It may return ErrUnknownGoods.
-func (c Client) Limit(ctx context.Context, goodsID, perUser int64) (goods Goods, err error) {
-	err = c.do(ctx, call{
-		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token,
-		body: map[string]int64{"per_user": perUser}, into: &goods,
-	})
-	return goods, err
+	// RequestID makes it happen once; if it is empty, one is generated.
+	RequestID string `json:"-"`
 }
 
 // Choice is how an item is sold by default; empty or nil means as configured.
@@ -54,51 +27,59 @@ type Choice struct {
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
 	Fence    *bool  `json:"fence"`
-	// MaxQuantity is the most units of one purchase, 1 to 1,000,000. Where it is nil, Choose
-	// leaves it as it is; LimitPurchase clears it.
-	MaxQuantity *int64 `json:"max_quantity,omitempty"`
 }
 
-// LimitPurchase sets the most units of one purchase of an item, 1 to 1,000,000, on the admin API;
-// 0 means as configured. ErrUnknownGoods, ErrInvalid: nothing was set.
-func (c Client) LimitPurchase(ctx context.Context, goodsID, units int64) (goods Goods, err error) {
-	var most *int64
-	if units != 0 {
-		most = &units
+// Create creates an item, on the admin API. It may return ErrGoodsExist. ErrRefused, ErrInvalid: the
+// choice is not possible. Nothing was created then.
+func (c Client) Create(ctx context.Context, item NewItem) (Goods, error) {
+	k := c.asAdmin(http.MethodPost, "/goods")
+	k.requestID, k.body = cmp.Or(item.RequestID, rand.Text()), item
+	return answer[Goods](ctx, c, k)
+}
+
+// Change is what changes of an item; nil leaves it as it is.
+type Change struct {
+	// PerUser is the limit per buyer; 0 removes it. Earlier purchases count.
+	PerUser *int64
+	// MaxQuantity is the most units of one purchase, 1 to 1,000,000; 0 means as configured.
+	MaxQuantity *int64
+	// Choice is how it is sold: on the replica that serves the call at once, on the others within
+	// about a second.
+	Choice *Choice
+}
+
+// Change changes an item, on the admin API. ErrUnknownGoods, ErrRefused, ErrInvalid: nothing was
+// changed.
+func (c Client) Change(ctx context.Context, goodsID int64, to Change) (Goods, error) {
+	body := make(map[string]any)
+	if to.PerUser != nil {
+		body["per_user"] = *to.PerUser
 	}
-	err = c.do(ctx, call{
-		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token,
-		body: map[string]*int64{"max_quantity": most}, into: &goods,
-	})
-	return goods, err
-}
-
-// Choose sets how an item is sold, on the admin API: on the replica that serves the call at once,
-// on the others within about a second. ErrUnknownGoods, ErrRefused,
-// ErrInvalid: nothing was set.
-func (c Client) Choose(ctx context.Context, goodsID int64, choice Choice) (goods Goods, err error) {
-	err = c.do(ctx, call{
-		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token, body: choice, into: &goods,
-	})
-	return goods, err
+	if to.MaxQuantity != nil {
+		body["max_quantity"] = to.MaxQuantity
+		if *to.MaxQuantity == 0 {
+			body["max_quantity"] = nil
+		}
+	}
+	if to.Choice != nil {
+		body["strategy"], body["group"], body["fence"] = to.Choice.Strategy, to.Choice.Group, to.Choice.Fence
+	}
+	k := c.asAdmin(http.MethodPatch, goodsPath(goodsID))
+	k.body = body
+	return answer[Goods](ctx, c, k)
 }
 
 // Restock adds units to an item, on the admin API. Under a requestID it happens once; if it is
 // empty, one is generated. ErrUnknownGoods, ErrStockLimit: nothing was added.
-func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
-	err = c.do(ctx, call{
-		method: http.MethodPost, url: c.AdminURL + goodsPath(goodsID) + "/restock", token: c.Token,
-		requestID: cmp.Or(requestID, rand.Text()), body: map[string]int64{"quantity": units}, into: &goods,
-	})
-	return goods, err
+func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (Goods, error) {
+	k := c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/restock")
+	k.requestID, k.body = cmp.Or(requestID, rand.Text()), map[string]int64{"quantity": units}
+	return answer[Goods](ctx, c, k)
 }
 
 // AuditInFull is Audit over every row of the ledger, which takes longer, on the admin API.
-func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit Audit, err error) {
-	err = c.do(ctx, call{
-		method: http.MethodGet, url: c.AdminURL + goodsPath(goodsID) + "/audit?full=true", token: c.Token, into: &audit,
-	})
-	return audit, err
+func (c Client) AuditInFull(ctx context.Context, goodsID int64) (Audit, error) {
+	return answer[Audit](ctx, c, c.asAdmin(http.MethodGet, goodsPath(goodsID)+"/audit?full=true"))
 }
 
 // SwitchOff switches a strategy off on all replicas, on the admin API: on the replica that serves
@@ -121,5 +102,8 @@ type turned struct {
 func (t *turned) id() string { return t.Name }
 
 func (c Client) turn(ctx context.Context, strategy string, to any) error {
-	return c.do(ctx, call{method: http.MethodPut, url: c.AdminURL + strategyPath(strategy), token: c.Token, body: to, into: new(turned)})
+	k := c.asAdmin(http.MethodPut, strategyPath(strategy))
+	k.body = to
+	_, err := answer[turned](ctx, c, k)
+	return err
 }

@@ -49,7 +49,7 @@ func TestAnAnswerArrivesWhole(t *testing.T) {
 			func(c client.Client) (any, error) { return c.Deduct(t.Context(), client.Purchase{RequestID: "k"}) },
 			client.Sale{
 				RequestID: "k", OrderID: "o", GoodsID: 7, Quantity: 2, Remaining: 3, Strategy: "s", Replica: "r", Token: 4, CreatedAt: created,
-				WaitMS: 5.5, HoldMS: 6.5, Durable: client.InRedis, Replayed: true,
+				Wait: 5500 * time.Microsecond, Hold: 6500 * time.Microsecond, Durable: client.InRedis, Replayed: true,
 			},
 		},
 		"a basket": {
@@ -117,9 +117,9 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"a basket":      func() error { _, err := c.Buy(t.Context(), client.Basket{}); return err },
 		"a reservation": func() error { _, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, 0); return err },
 		"a payment":     func() error { _, err := c.Confirm(t.Context(), "a", "p"); return err },
-		"a new item":    func() error { _, err := c.Create(t.Context(), 7, 1, ""); return err },
+		"a new item":    func() error { _, err := c.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 1}); return err },
 		"a restock":     func() error { _, err := c.Restock(t.Context(), 7, 1, ""); return err },
-		"a limit":       func() error { _, err := c.Limit(t.Context(), 7, 1); return err },
+		"a limit":       func() error { _, err := c.Change(t.Context(), 7, client.Change{PerUser: new(int64(1))}); return err },
 		"a return":      func() error { _, err := c.Return(t.Context(), "o", 1, ""); return err },
 		"a switch":      func() error { return c.SwitchOff(t.Context(), "naive", "it oversells") },
 	} {
@@ -129,7 +129,7 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 	}
 	for name, call := range map[string]func() error{
 		"an order":            func() error { _, err := c.Order(t.Context(), "o"); return err },
-		"the order of a key":  func() error { _, err := c.OrderByRequest(t.Context(), "k"); return err },
+		"the order of a key":  func() error { _, err := c.OrderOf(t.Context(), client.Purchase{RequestID: "k"}); return err },
 		"an item":             func() error { _, err := c.Goods(t.Context(), 7); return err },
 		"a basket that was":   func() error { _, err := c.Basket(t.Context(), "o"); return err },
 		"a reservation's":     func() error { _, err := c.Reservation(t.Context(), "a"); return err },
@@ -158,8 +158,7 @@ func TestARedirectOfAWriteIsAFailure(t *testing.T) {
 		}))
 		c := client.Client{URL: front.URL, AdminURL: front.URL, Token: "secret"}
 		for name, call := range map[string]func() error{
-			"a limit":  func() error { _, err := c.Limit(t.Context(), 7, 1); return err },
-			"a choice": func() error { _, err := c.Choose(t.Context(), 7, client.Choice{Strategy: "naive"}); return err },
+			"a limit":  func() error { _, err := c.Change(t.Context(), 7, client.Change{PerUser: new(int64(1))}); return err },
 			"a switch": func() error { return c.SwitchOn(t.Context(), "naive") },
 			"an item":  func() error { _, err := c.Goods(t.Context(), 7); return err },
 		} {

@@ -72,9 +72,8 @@ func itemID(goodsID int64) string {
 }
 
 // Goods reads an item. It may return ErrUnknownGoods.
-func (c Client) Goods(ctx context.Context, id int64) (goods Goods, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + goodsPath(id), into: &goods})
-	return goods, err
+func (c Client) Goods(ctx context.Context, id int64) (Goods, error) {
+	return answer[Goods](ctx, c, call{method: http.MethodGet, url: c.URL + goodsPath(id)})
 }
 
 // Audit compares the stock of an item with the ledger of its sales.
@@ -113,8 +112,8 @@ type Buyers struct {
 
 // Audit reads the audit of an item. It may return ErrUnknownGoods. ErrConcealed: the public API has
 // no audit; use AuditInFull.
-func (c Client) Audit(ctx context.Context, goodsID int64) (audit Audit, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + goodsPath(goodsID) + "/audit", into: &audit})
+func (c Client) Audit(ctx context.Context, goodsID int64) (Audit, error) {
+	audit, err := answer[Audit](ctx, c, call{method: http.MethodGet, url: c.URL + goodsPath(goodsID) + "/audit"})
 	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "not-found" {
 		err = fmt.Errorf("%w: %w", ErrConcealed, err)
 	}
@@ -161,8 +160,7 @@ type Claims struct {
 
 // Strategies lists the strategies.
 func (c Client) Strategies(ctx context.Context) ([]Strategy, error) {
-	var list strategies
-	err := c.do(ctx, call{method: http.MethodGet, url: c.URL + "/strategies", into: &list})
+	list, err := answer[strategies](ctx, c, call{method: http.MethodGet, url: c.URL + "/strategies"})
 	return list.Strategies, err
 }
 

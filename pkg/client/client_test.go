@@ -101,7 +101,7 @@ func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 			t.Errorf("asked for %q, want %s both times", s.bodies, want)
 		}
 		keys := s.seen()
-		if err != nil || sale.OrderID != "7" || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
+		if err != nil || sale.OrderID != "7" || sale.Replayed || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
 			t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
 		}
 	})
@@ -220,70 +220,6 @@ func TestAConcealedStock(t *testing.T) {
 	}
 }
 
-// answering gives every request the same answer, and keeps the bodies.
-func answering(t *testing.T, asked *[]string, answer string) http.HandlerFunc {
-	t.Helper()
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		*asked = append(*asked, string(body))
-		_, _ = io.WriteString(w, answer)
-	}
-}
-
-// What an item has set can be asked for otherwise, in both directions.
-func TestAPurchaseSaysHowItIsSold(t *testing.T) {
-	var asked []string
-	s := serve(t, answering(t, &asked, `{"order_id": "1"}`))
-	for _, p := range []client.Purchase{
-		{GoodsID: 1},
-		{GoodsID: 1, Group: true, Fence: true},
-		{GoodsID: 1, Ungrouped: true, Unfenced: true},
-		{GoodsID: 1, Group: true, Ungrouped: true, Fence: true, Unfenced: true},
-	} {
-		if _, err := (client.Client{URL: s.URL}).Deduct(t.Context(), p); err != nil {
-			t.Error(err)
-		}
-	}
-	want := []string{`{"goods_id":1}`, `{"goods_id":1,"group":true,"fence":true}`, `{"goods_id":1,"group":false,"fence":false}`, `{"goods_id":1,"group":false,"fence":false}`}
-	if !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
-}
-
-// An item is created with its limit and how it is sold in one request.
-func TestAnItemIsCreatedAsItIsSold(t *testing.T) {
-	var asked []string
-	s := serve(t, answering(t, &asked, `{"goods_id": 1, "strategy": "sql-bucket", "group": true}`))
-	item, err := (client.Client{AdminURL: s.URL}).CreateChosen(t.Context(), 1, 5, 2, client.Choice{Strategy: "sql-bucket", Group: new(true)}, "")
-	if err != nil || item.Strategy != "sql-bucket" || item.Group == nil || !*item.Group {
-		t.Errorf("%+v, %v", item, err)
-	}
-	if want := `{"goods_id":1,"stock":5,"per_user":2,"strategy":"sql-bucket","group":true,"fence":null}`; !slices.Equal(asked, []string{want}) {
-		t.Errorf("asked for %s, want %s", asked, want)
-	}
-}
-
-// A maximum is set and cleared by itself, and Choose leaves it as it is.
-func TestTheUnitsOfAPurchaseAreLimited(t *testing.T) {
-	var asked []string
-	s := serve(t, answering(t, &asked, `{"goods_id": 1, "max_quantity": 3}`))
-	c := client.Client{AdminURL: s.URL}
-	for _, units := range []int64{3, 0} {
-		if item, err := c.LimitPurchase(t.Context(), 1, units); err != nil || item.MaxQuantity == nil || *item.MaxQuantity != 3 {
-			t.Errorf("%+v, %v", item, err)
-		}
-	}
-	if _, err := c.Choose(t.Context(), 1, client.Choice{}); err != nil {
-		t.Error(err)
-	}
-	if want := []string{`{"max_quantity":3}`, `{"max_quantity":null}`, `{"strategy":"","group":null,"fence":null}`}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
-}
-
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })
@@ -326,33 +262,6 @@ func TestAStockdThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-func TestTheAdminTokenIsSentToTheAdminAPIAlone(t *testing.T) {
-	var said sync.Map
-	note := func(name string) *stub {
-		return serve(t, func(w http.ResponseWriter, r *http.Request) {
-			said.Store(name+" "+r.Header.Get("Authorization"), true)
-			_, _ = io.WriteString(w, `{"order_id": "o", "goods_id": 1, "name": "naive"}`)
-		})
-	}
-	c := client.Client{URL: note("buyers").URL, AdminURL: note("owner").URL, Token: "secret"}
-	_, one := c.Goods(t.Context(), 1)
-	_, two := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-	_, three := c.Create(t.Context(), 1, 1, "")
-	_, four := c.AuditInFull(t.Context(), 1)
-	if err := errors.Join(one, two, three, four, c.SwitchOn(t.Context(), "naive")); err != nil {
-		t.Fatal(err)
-	}
-	var received []string
-	said.Range(func(what, _ any) bool {
-		received = append(received, fmt.Sprint(what))
-		return true
-	})
-	slices.Sort(received)
-	if !slices.Equal(received, []string{"buyers ", "owner Bearer secret"}) {
-		t.Errorf("they received %q", received)
-	}
-}
-
 // Every field that is described has its place here, and every problem its name.
 func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
 	contract, err := apitest.Load()
@@ -387,49 +296,6 @@ func tags(of any) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// A buyer's token and header go where the buyer is asked for, and nowhere else.
-func TestABuyerIsSentToThePublicAPI(t *testing.T) {
-	var seen []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = append(seen, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Session"))
-		_, _ = w.Write([]byte(`{"order_id": "o", "reservation_id": "r"}`)) // the client shows what went wrong
-	}))
-	defer s.Close()
-	c := client.Client{URL: s.URL, AdminURL: s.URL + "/admin", Token: "admin", BuyerToken: "buyer", Header: http.Header{"X-Session": {"7"}}}
-	_, bought := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-	_, found := c.OrderOf(t.Context(), client.Purchase{RequestID: "k", UserID: "a b"})
-	_, byRequest := c.OrderByRequest(t.Context(), "k")
-	_, byNumber := c.Order(t.Context(), "1")
-	_, basket := c.Buy(t.Context(), client.Basket{Lines: []client.Line{{GoodsID: 1}}})
-	_, reserved := c.Reserve(t.Context(), client.Purchase{GoodsID: 1}, 0)
-	_, seenHeld := c.Reservation(t.Context(), "r")
-	_, released := c.Release(t.Context(), "r")
-	_, extended := c.Extend(t.Context(), "r", time.Minute)
-	if err := errors.Join(bought, found, byRequest, byNumber, basket, reserved, seenHeld, released, extended); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"/deduct? Bearer buyer 7", "/orders?request_id=k&user_id=a+b Bearer buyer 7", "/orders?request_id=k Bearer buyer 7", "/admin/orders/1? Bearer admin ",
-		"/orders? Bearer buyer 7", "/reservations? Bearer buyer 7", "/reservations/r? Bearer buyer 7", "/reservations/r/release? Bearer buyer 7",
-		"/reservations/r/extend? Bearer buyer 7",
-	}
-	if !slices.Equal(seen, want) {
-		t.Errorf("sent %q, want %q", seen, want)
-	}
-}
-
-// The headers of a Client are its caller's: a call adds its own to a copy.
-func TestACallLeavesTheHeadersOfAClientAsTheyWere(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"order_id": "o"}`) })
-	c := client.Client{URL: s.URL, BuyerToken: "secret", Header: http.Header{"X-Shop": {"one"}}}
-	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "key-1"}); err != nil {
-		t.Fatal(err)
-	}
-	if len(c.Header) != 1 || c.Header.Get("X-Shop") != "one" {
-		t.Errorf("it has the headers %v now", c.Header)
-	}
 }
 
 // What identifies a purchase is its own, whatever a Client sends with each.

@@ -5,32 +5,81 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"time"
 
 	"github.com/stockd/stockd/pkg/client"
 )
 
-// A shop's front buys for a user, and tells the failures apart.
+// The answer to a purchase is lost on its way. The same purchase under the same RequestID finds out
+// what happened, and buys nothing twice.
 func ExampleClient_Deduct() {
-	stockd := httptest.NewServer(&stub{answers: []http.HandlerFunc{sold, problem("insufficient-stock", http.StatusConflict, "")}})
-	defer stockd.Close()
+	ctx := context.Background()
+	shop, shut := openShop(3)
+	defer shut()
+	shop.HTTP = &http.Client{Transport: &losing{lose: true}}
 
-	c := client.Client{URL: stockd.URL}
+	purchase := client.Purchase{RequestID: "checkout-17", GoodsID: 1, Quantity: 2}
 	for range 2 {
-		sale, err := c.Deduct(context.Background(), client.Purchase{GoodsID: 1, UserID: "u-17"})
-		unknown, lost := errors.AsType[*client.UnknownError](err)
-		switch {
-		case err == nil:
-			fmt.Println("order", sale.OrderID, "by", sale.Replica)
-		case errors.Is(err, client.ErrSoldOut):
-			fmt.Println("sold out")
-		case lost:
-			fmt.Println("send it again as", unknown.RequestID)
-		default:
-			fmt.Println("not now:", err)
+		sale, err := shop.Deduct(ctx, purchase)
+		if unknown, ok := errors.AsType[*client.UnknownError](err); ok {
+			fmt.Println("unknown, ask again as", unknown.RequestID)
+			continue
 		}
+		fmt.Println(sale.Quantity, "units are bought, replayed:", sale.Replayed, err)
 	}
+	_, err := shop.Deduct(ctx, client.Purchase{GoodsID: 1, Quantity: 2})
+	fmt.Println("two more:", errors.Is(err, client.ErrSoldOut))
 	// Output:
-	// order 7 by r
-	// sold out
+	// unknown, ask again as checkout-17
+	// 2 units are bought, replayed: true <nil>
+	// two more: true
+}
+
+// Units are held while the buyer pays. One buyer does, and one does not.
+func ExampleClient_Reserve() {
+	ctx := context.Background()
+	shop, shut := openShop(5)
+	defer shut()
+
+	paying, err := shop.Reserve(ctx, client.Purchase{GoodsID: 1, Quantity: 2, UserID: "u-17"}, 10*time.Minute)
+	fmt.Println(paying.State, paying.Quantity, err)
+	leaving, err := shop.Reserve(ctx, client.Purchase{GoodsID: 1, Quantity: 3, UserID: "u-18"}, 10*time.Minute)
+	fmt.Println(leaving.State, leaving.Quantity, err)
+
+	paid, err := shop.Confirm(ctx, paying.ReservationID, "payment-4711")
+	fmt.Println(paid.State, paid.OrderID != "", err)
+	left, err := shop.Release(ctx, leaving.ReservationID)
+	fmt.Println(left.State, err)
+	item, err := shop.Goods(ctx, 1)
+	fmt.Println(item.Stock, "units are left", err)
+	// Output:
+	// held 2 <nil>
+	// held 3 <nil>
+	// confirmed true <nil>
+	// released <nil>
+	// 3 units are left <nil>
+}
+
+// An item is created with a limit per buyer, restocked once under a key, and audited.
+func ExampleClient_Create() {
+	ctx := context.Background()
+	shop, shut := openShop(1)
+	defer shut()
+
+	item, err := shop.Create(ctx, client.NewItem{GoodsID: 7, Stock: 10, PerUser: 2, Choice: &client.Choice{Strategy: "sql-bucket"}})
+	fmt.Println(item.Stock, "units by", item.Strategy, err)
+	for range 2 {
+		item, err = shop.Restock(ctx, 7, 5, "delivery-1")
+		fmt.Println(item.Stock, "units after the delivery", err)
+	}
+	_, err = shop.Deduct(ctx, client.Purchase{GoodsID: 7, Quantity: 3, UserID: "u-17"})
+	fmt.Println("three for one buyer:", errors.Is(err, client.ErrUserLimit))
+	audit, err := shop.AuditInFull(ctx, 7)
+	fmt.Println(audit.Initial, "supplied,", audit.Sold, "sold, consistent:", audit.Clean, err)
+	// Output:
+	// 10 units by sql-bucket <nil>
+	// 15 units after the delivery <nil>
+	// 15 units after the delivery <nil>
+	// three for one buyer: true
+	// 15 supplied, 0 sold, consistent: true <nil>
 }

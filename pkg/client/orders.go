@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"net/http"
@@ -49,28 +50,44 @@ const (
 
 // Order finds an order by its number, on the admin API. It never buys. It may
 // return ErrUnknownOrder. ErrUnavailable: it is unknown whether the order exists.
-func (c Client) Order(ctx context.Context, id string) (order Order, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders/" + url.PathEscape(id), token: c.Token, into: &order})
-	return order, err
+func (c Client) Order(ctx context.Context, id string) (Order, error) {
+	return answer[Order](ctx, c, c.asAdmin(http.MethodGet, orderPath(id)))
 }
 
-// OrderByRequest finds an order by the RequestID of its purchase, without a UserID, or with the
-// buyer of BuyerToken or of a gateway: see OrderOf.
-func (c Client) OrderByRequest(ctx context.Context, requestID string) (Order, error) {
-	return c.OrderOf(ctx, Purchase{RequestID: requestID})
-}
+func orderPath(id string) string { return "/orders/" + url.PathEscape(id) }
 
-// OrderOf finds the order of a purchase by its RequestID and its UserID. It never buys. Of a basket
-// it has OrderID and CreatedAt alone.
+// OrderOf finds the order of a purchase by its RequestID and its UserID, which is empty where a token
+// or a gateway identifies the buyer. It never buys. Of a basket it has OrderID and CreatedAt alone.
 // ErrUnknownOrder: there is none, but a recent purchase may still be accepted until its time limit.
 // ErrUnavailable: it is unknown whether the order exists.
-func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error) {
+func (c Client) OrderOf(ctx context.Context, p Purchase) (Order, error) {
 	query := url.Values{"request_id": {p.RequestID}}
 	if p.UserID != "" {
 		query.Set("user_id", p.UserID)
 	}
-	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + "/orders?" + query.Encode(), token: c.BuyerToken, more: c.Header, into: &order})
-	return order, err
+	return answer[Order](ctx, c, c.asBuyer(http.MethodGet, "/orders?"+query.Encode()))
+}
+
+// returned is the answer to a return.
+type returned struct {
+	OrderID  string `json:"order_id"`
+	Quantity int64  `json:"quantity"`
+}
+
+func (r *returned) id() string { return r.OrderID }
+
+// Return gives units of an order back, all that are left of it where units is 0, on the admin
+// API, and returns how many. Under a requestID it happens once; if it is empty, one is generated.
+// ErrUnknownOrder, ErrOrderReturned, ErrStockLimit: nothing came back.
+func (c Client) Return(ctx context.Context, orderID string, units int64, requestID string) (came int64, err error) {
+	body := make(map[string]int64)
+	if units != 0 {
+		body["quantity"] = units
+	}
+	k := c.asAdmin(http.MethodPost, orderPath(orderID)+"/return")
+	k.requestID, k.body = cmp.Or(requestID, rand.Text()), body
+	back, err := answer[returned](ctx, c, k)
+	return back.Quantity, err
 }
 
 // Pages selects the orders of Orders.
@@ -146,23 +163,20 @@ type ordersPage struct {
 // id is the cursor after the page, which each has.
 func (p *ordersPage) id() string { return p.Next }
 
-func (c Client) page(ctx context.Context, p Pages) (page ordersPage, err error) {
+func (c Client) page(ctx context.Context, p Pages) (ordersPage, error) {
 	query := make(url.Values)
-	if p.GoodsID != 0 {
-		query.Set("goods_id", strconv.FormatInt(p.GoodsID, 10))
+	for name, value := range map[string]string{"after": p.Cursor, "reader": p.Reader} {
+		if value != "" {
+			query.Set(name, value)
+		}
 	}
-	if p.Cursor != "" {
-		query.Set("after", p.Cursor)
+	for name, value := range map[string]int64{"goods_id": p.GoodsID, "limit": int64(p.Limit)} {
+		if value != 0 {
+			query.Set(name, strconv.FormatInt(value, 10))
+		}
 	}
 	if p.Steps {
 		query.Set("steps", "true")
 	}
-	if p.Reader != "" {
-		query.Set("reader", p.Reader)
-	}
-	if p.Limit != 0 {
-		query.Set("limit", strconv.Itoa(p.Limit))
-	}
-	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders?" + query.Encode(), token: c.Token, into: &page})
-	return page, err
+	return answer[ordersPage](ctx, c, c.asAdmin(http.MethodGet, "/orders?"+query.Encode()))
 }

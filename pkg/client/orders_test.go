@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -149,22 +148,5 @@ func TestAFailureEndsTheListing(t *testing.T) {
 	}
 	if len(seen) != 4 || !errors.Is(seen[3], client.ErrUnavailable) {
 		t.Errorf("the listing is %v, want three orders and a failure", seen)
-	}
-}
-
-func TestAnOrderIsAskedForByItsNames(t *testing.T) {
-	var asked []string
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method+" "+r.URL.RequestURI())
-		_, _ = io.WriteString(w, `{"order_id": "a/b"}`)
-	})
-	c := client.Client{URL: s.URL + "/public", AdminURL: s.URL + "/admin"}
-	byNumber, err := c.Order(t.Context(), "a/b")
-	byRequest, other := c.OrderByRequest(t.Context(), "a&b=c")
-	if err := errors.Join(err, other); err != nil || byNumber.OrderID != "a/b" || byRequest.OrderID != "a/b" {
-		t.Error(byNumber, byRequest, err)
-	}
-	if fmt.Sprint(asked) != "[GET /admin/orders/a%2Fb GET /public/orders?request_id=a%26b%3Dc]" {
-		t.Errorf("asked %q", asked)
 	}
 }

@@ -26,6 +26,23 @@ type call struct {
 	replayed    *bool // set where the answer is that of an earlier request; nil: ignored
 }
 
+// asBuyer begins a call of the public API with what identifies the buyer, and asAdmin one of the
+// admin API.
+func (c Client) asBuyer(method, path string) call {
+	return call{method: method, url: c.URL + path, token: c.BuyerToken, more: c.Header}
+}
+
+func (c Client) asAdmin(method, path string) call {
+	return call{method: method, url: c.AdminURL + path, token: c.Token}
+}
+
+// answer sends a call and returns what is answered.
+func answer[T any](ctx context.Context, c Client, k call) (into T, err error) {
+	k.into = &into
+	err = c.do(ctx, k)
+	return into, err
+}
+
 const (
 	defaultTries = 4
 	// firstPause is the longest pause before the second attempt when no connection was made;

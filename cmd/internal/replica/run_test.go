@@ -110,7 +110,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=weak but long enough",
 		"STOCKD_REDIS_ADDRESSES=127.0.0.1:1", "STOCKD_REDLOCK_ADDRESSES=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "STOCKD_REDIS_MAX_OPEN=7")
 	r.Token = "weak but long enough"
-	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
 	sale, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1})
@@ -164,7 +164,7 @@ func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 	if !strings.HasPrefix(r.AdminURL, "https://") || !strings.HasPrefix(r.URL, "http://") {
 		t.Errorf("the APIs are at %s and %s", r.URL, r.AdminURL)
 	}
-	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Error(err)
 	}
 }
@@ -199,7 +199,7 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 		},
 		Locks: func(_ config.Config, d lock.Deps) lock.Deps { changed = true; return d },
 	}, "STOCKD_REPLICA=r")
-	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "naive"}); err != nil {
@@ -303,7 +303,7 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	t.Parallel()
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r, other := runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=1s"), runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=0s")
-	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
 	held, err := r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second)
@@ -342,7 +342,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	t.Parallel()
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r, other := runs(t, Options{}, dsn, "STOCKD_HTTP_DRAIN_DELAY=6s"), runs(t, Options{}, dsn)
-	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.get(t, r.URL+"/readyz"); got.Status != http.StatusOK {
@@ -402,7 +402,7 @@ func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r := runs(t, Options{}, dsn)
-	if _, err := r.CreateChosen(t.Context(), 7, 5, 0, client.Choice{Strategy: "mutex"}, ""); err != nil {
+	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 5, Choice: &client.Choice{Strategy: "mutex"}}); err != nil {
 		t.Fatal(err)
 	}
 	if other := runs(t, Options{}, dsn, "STOCKD_STRATEGIES_DENY=mutex"); !other.log.Contains("items cannot be sold by this replica") {
