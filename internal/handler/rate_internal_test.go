@@ -2,21 +2,10 @@ package handler
 
 import (
 	"hash/maphash"
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/dustin/go-humanize"
 )
-
-func TestAsManyAreRememberedAsTheDocumentSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/overload.md")
-	if want := "up to " + humanize.Comma(mostKnown) + " users"; err != nil || !strings.Contains(string(text), want) {
-		t.Errorf("overload.md does not say %q (%v)", want, err)
-	}
-}
 
 func TestABucketFillsAgain(t *testing.T) {
 	l := newLimiter(Rate{PerSecond: 2, Burst: 3})
