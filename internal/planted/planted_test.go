@@ -69,7 +69,7 @@ export GIT_INDEX_FILE="$3.index"
 git read-tree "$1"
 git apply --cached "$2"
 bug=$(git commit-tree -p "$1" -m bug "$(git write-tree)")
-merged=$(git merge-tree --write-tree "${now:-HEAD}" "$bug")
+merged=$(git merge-tree --write-tree "${now:-HEAD}" "$bug") || { echo "$merged"; exit 1; }
 git diff --name-only --no-renames "${now:-HEAD}" "$merged" | while read -r file; do
 	mkdir -p "$3/${file%/*}"
 	git cat-file blob "$merged:$file" >"$3/$file"
