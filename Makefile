@@ -12,8 +12,9 @@ MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken inte
 	internal/service/background internal/lock internal/lock/process internal/pause internal/telemetry internal/telemetry/metrics \
 	internal/lab/history internal/lab/checker internal/lab/bench internal/lab/failpoint internal/load internal/load/verdict pkg/client
 
-# BUGS are the planted bugs that are tried before a change lands.
-BUGS = TestProvePlantedBugsAreCaught/last-unit-unsold
+# Proofs that take minutes, and planted bugs, which are tried before a change lands.
+PARTS = TestProveRoundTrips$$|TestProveTokensGrow|TestProveFiveThousandIdleConnections|TestProveAReplicaThatDiesTakesItsUnits
+BUGS = audit-forgives-overselling last-unit-unsold late-holder-deletes lost-commit-is-a-failure lost-request-is-sent-again
 
 .PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
 
@@ -28,7 +29,7 @@ prove: ## the long proofs: many repetitions, planted bugs, kills
 
 prove-parts: ## those of them that take minutes, which run before a change lands
 	go run ./tools/test -race -tags prove -timeout 30m $(TESTFLAGS) \
-		-run 'TestProveRoundTrips$$|TestProveTokensGrow|TestProveFiveThousandIdleConnections|TestProveAReplicaThatDiesTakesItsUnits|$(BUGS)' \
+		-run '$(PARTS)$(BUGS:%=|TestProvePlantedBugsAreCaught/%$$)' \
 		./cmd/stockd ./cmd/stocklab ./internal/lock/... ./internal/service/strategy ./internal/planted
 
 helm: ## the chart, held to what Helm and Kubernetes say of it
