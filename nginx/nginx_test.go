@@ -431,13 +431,13 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 	longest, audit := seconds(c.Deduct.Timeout+c.HTTP.ReadTimeout), seconds(c.Audit.Timeout+c.HTTP.ReadTimeout)
 	for template, bounds := range map[string]map[string][2]float64{
 		"stockd": {
-			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
-			"client_header_timeout": {seconds(c.HTTP.HeaderTimeout), seconds(c.HTTP.HeaderTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
+			"client_max_body_size": {config.MaxBody >> 10, config.MaxBody >> 10}, "client_body_buffer_size": {config.MaxBody >> 10, config.MaxBody >> 10},
+			"client_header_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
 			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {longest + 1, longest + 5}, "upstream keepalive_timeout": {1, seconds(c.HTTP.IdleTimeout) - 1},
 		},
 		"admin": {
-			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
-			"client_header_timeout": {seconds(c.HTTP.HeaderTimeout), seconds(c.HTTP.HeaderTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
+			"client_max_body_size": {config.MaxBody >> 10, config.MaxBody >> 10}, "client_body_buffer_size": {config.MaxBody >> 10, config.MaxBody >> 10},
+			"client_header_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
 			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {audit + 1, audit + 5},
 		},
 	} {

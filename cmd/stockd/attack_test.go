@@ -29,7 +29,7 @@ func (r process) owners(t *testing.T, method, path, token string) *http.Request 
 
 // impatient gives a client little time, so that a test of it is short.
 func impatient() []string {
-	return []string{"--http-header-timeout=500ms", "--http-read-timeout=1s", "--http-idle-timeout=1s"}
+	return []string{"--http-read-timeout=1s", "--http-idle-timeout=1s"}
 }
 
 // drip sends a byte now and then, until the other end has had enough. It returns

@@ -110,7 +110,7 @@ func watchedSale(t *testing.T) (process, *servers.Prometheus) {
 		}
 	}
 	r := startReplica(t, "--redis-addresses="+redis.Address, "--redis-password-file="+password,
-		"--audit-every=1s", "--redis-stock-reconcile=1s")
+		"--audit-every=1s")
 	for _, goods := range []int64{manyWays, oneWay} {
 		if err := r.CreateGoods(t.Context(), goods, 1_000_000); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func baselineCommand() *cobra.Command {
 	}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		gin.SetMode(gin.ReleaseMode)
-		answers, err := handler.Baseline(handler.Options{Replica: c.Replica, MaxBody: int64(c.HTTP.MaxBody), Log: slog.New(slog.DiscardHandler)})
+		answers, err := handler.Baseline(handler.Options{Replica: c.Replica, MaxBody: config.MaxBody, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}

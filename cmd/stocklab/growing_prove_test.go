@@ -25,7 +25,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 			top := start(t, labtest.StartSupervisor(t))
 			l := startLabOf(t,
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s")})
+				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s")})
 			store, err := l.database.Open(t.Context(), "test", 4)
 			if err != nil {
 				t.Fatal(err)

@@ -125,8 +125,7 @@ func startToKill(t *testing.T, database string) (l testLab, server *servers.Redi
 	}
 	l = startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s",
-			"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_LOCK_TTL=2s")})
+		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
 	store, err = l.database.Open(t.Context(), "test", 4)
 	if err != nil {
 		t.Fatal(err)

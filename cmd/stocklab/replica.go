@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/failpoint"
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 // replicaCommand is stockd serve, with failpoints where lab.enabled is set: stocklab runs
@@ -27,7 +28,7 @@ func replicaCommand() *cobra.Command {
 		var o replica.Options
 		if c.Lab.Enabled {
 			steps := failpoint.NewSteps()
-			o = replica.Options{Open: openFailpoints(steps), Spans: steps, Locks: changeLocks}
+			o = replica.Options{Open: openFailpoints(steps), Spans: steps, Strategies: without}
 		}
 		return replica.Run(ctx, c.Config, cmd.ErrOrStderr(), o)
 	})
@@ -41,11 +42,26 @@ func openFailpoints(steps *failpoint.Steps) func(context.Context, config.Config,
 	}
 }
 
-// changeLocks gives the locks of an experiment another clock, no reaper, and servers that do not share them.
-func changeLocks(c config.Config, deps lock.Deps) lock.Deps {
-	deps.Unreaped, deps.NodeLocks = !c.Lab.Reaper, c.Lab.NodeLocks
+// The values of lab.without.
+const (
+	withoutReaper    = "reaper"
+	withoutOneServer = "one-server"
+	withoutPause     = "pause"
+	withoutPool      = "pool"
+)
+
+// without gives the locks of an experiment another clock, and takes the safeguards of lab.without away.
+func without(c config.Config, deps strategy.Deps) strategy.Deps {
+	gone := func(name string) bool { return slices.Contains(c.Lab.Without, name) }
+	deps.Lock.Unreaped, deps.Lock.NodeLocks = gone(withoutReaper), gone(withoutOneServer)
+	if gone(withoutPause) {
+		deps.Retry.Step, deps.Retry.Tries = 0, 10_000
+	}
+	if gone(withoutPool) {
+		deps.UnitRows = 8
+	}
 	if c.Lab.ClockOffset != 0 {
-		deps.Now = func() time.Time { return time.Now().Add(c.Lab.ClockOffset) }
+		deps.Lock.Now = func() time.Time { return time.Now().Add(c.Lab.ClockOffset) }
 	}
 	return deps
 }

@@ -181,8 +181,8 @@ func startWalks(t *testing.T, database string) *walkStage {
 	}
 	s.lab = startCluster(t, k, b, choice, cluster.Options{Replicas: replicas, Own: own, Lab: true, Env: []string{
 		"STOCKD_LOCK_TTL=" + walk.LeaseTTL.String(), "STOCKD_LOCK_WAIT=2s", "STOCKD_LOCK_RETRY=2ms", "STOCKD_DEDUCT_TIMEOUT=5s",
-		"STOCKD_DATABASE_LOCK_WAIT=3s", "STOCKD_DATABASE_CONNECT_TIMEOUT=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s",
-		"STOCKD_UNIT_POOL=8", // so that an item is sold from more than one fill
+		"STOCKD_DATABASE_LOCK_WAIT=3s",
+		"STOCKD_LAB_WITHOUT=pool", // so that an item is sold from more than one fill
 	}})
 	return s
 }

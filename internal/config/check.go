@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -36,7 +37,6 @@ func (l *Loaded) check() error {
 		l.address("http.listen", l.HTTP.Listen),
 		l.proxies(),
 		l.buyer(),
-		l.limits(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
 		l.adminTLS(),
@@ -44,12 +44,9 @@ func (l *Loaded) check() error {
 		l.databaseTLS(),
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
-		l.optimistic(),
 		l.reserve(),
-		l.group(),
 		l.servers(),
 		l.trace(),
-		l.audit(),
 		l.withoutEffect("lab", l.Lab.Enabled),
 	)
 	return errors.Join(errs...)
@@ -101,14 +98,6 @@ func (l *Loaded) trace() error {
 	return nil
 }
 
-// audit requires a pause between audits.
-func (l *Loaded) audit() error {
-	if every := l.Audit.Every; every != 0 && every < time.Second {
-		return l.wrong("audit.every", "must be 0, or at least 1s, not %s", every)
-	}
-	return nil
-}
-
 // proxies requires addresses: a name may resolve to another host later.
 func (l *Loaded) proxies() error {
 	for _, text := range l.HTTP.TrustedProxies {
@@ -120,25 +109,6 @@ func (l *Loaded) proxies() error {
 			return l.wrong("http.trusted_proxies", "must be the balancer's addresses, not %s: every client could claim any address (admin.required: %s)",
 				text, l.Source("admin.required"))
 		}
-	}
-	return nil
-}
-
-// limits requires rates that are 0 or within their bounds; NaN is neither.
-func (l *Loaded) limits() error {
-	var errs []error
-	for key, rate := range map[string]float64{"limit.user_rate": l.Limit.UserRate, "limit.address_rate": l.Limit.AddressRate} {
-		if rate != 0 && !(rate >= 0.001 && rate <= 1_000_000) { // NaN is not in range
-			errs = append(errs, l.wrong(key, "must be 0, or 0.001 to 1000000, not %v", rate))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// group requires a queue that can fill a batch.
-func (l *Loaded) group() error {
-	if queue, batch := l.Group.Queue, l.Group.Batch; queue < batch || queue > 1_000_000 {
-		return l.wrong("group.queue", "must be %d to 1000000, not %d: group.batch is %d (%s)", batch, queue, batch, l.Source("group.batch"))
 	}
 	return nil
 }
@@ -172,7 +142,7 @@ func (l *Loaded) redisKind() error {
 		return l.wrong("redis.db", "must be 0, not %d: a cluster has no other", r.DB)
 	case r.Master == "" && r.SentinelUsername != "":
 		return l.wrong("redis.sentinel_username", "is set, and redis.master is not set: there are no Sentinels")
-	case r.Master == "" && r.SentinelPassword != "":
+	case r.Master == "" && r.SentinelPassword.Reveal() != "":
 		return l.wrong("redis.sentinel_password", "is set, and redis.master is not set: there are no Sentinels")
 	case len(r.Addresses) > 1 && !r.Cluster && r.Master == "":
 		return l.wrong("redis.addresses", "are several: set redis.cluster, or redis.master for Sentinels; independent masters are redlock.addresses")
@@ -186,9 +156,6 @@ func (l *Loaded) redisKind() error {
 func (l *Loaded) prefixes() error {
 	if prefix := l.Prefix; strings.Trim(prefix, ".") == "" || strings.ContainsFunc(prefix, outsidePrefix) {
 		return l.wrong("prefix", "must be letters, digits and . _ -, not %q", prefix)
-	}
-	if prefix := l.RedisStock.Prefix; strings.ContainsAny(prefix, "{} \n") {
-		return l.wrong("redis_stock.prefix", "must be a word without braces, not %q", prefix)
 	}
 	return nil
 }
@@ -267,14 +234,6 @@ func (l *Loaded) redisTimeout() error {
 	if configured && l.Redis.Timeout >= l.Lock.Wait {
 		return l.wrong("redis.timeout", "must be below lock.wait (%s, from %s), not %s",
 			l.Lock.Wait, l.Source("lock.wait"), l.Redis.Timeout)
-	}
-	return nil
-}
-
-// optimistic requires a longest pause that is no shorter than its step.
-func (l *Loaded) optimistic() error {
-	if o := l.Optimistic; o.Max < o.Step {
-		return l.wrong("optimistic.max", "must be at least %s, which is optimistic.step (%s), not %s", o.Step, l.Source("optimistic.step"), o.Max)
 	}
 	return nil
 }
@@ -360,4 +319,53 @@ func maskDSN(dsn string) string {
 	}
 	c.Passwd = shown
 	return c.FormatDSN()
+}
+
+// minSecret is the least length of a secret that signs tokens, in bytes.
+const minSecret = 32
+
+// buyer rejects a source that cannot verify a buyer, and keys that would have no effect although
+// their admin expects verified buyers.
+func (l *Loaded) buyer() error {
+	b := l.Buyer
+	hasKeys := b.Secret.Reveal() != "" || b.JWKSFile != ""
+	switch {
+	case b.From == BuyerFromToken:
+		return l.buyerKeys()
+	case hasKeys || b.Audience != "":
+		return l.wrong("buyer.from", "is %s, and keys of tokens or buyer.audience are set: they need token", b.From)
+	case b.From == BuyerFromHeader && len(l.HTTP.TrustedProxies) == 0:
+		return l.wrong("buyer.from", "is header, and http.trusted_proxies is empty: no peer would be trusted")
+	case b.From == BuyerFromHeader && !isHeaderName(b.Header):
+		return l.wrong("buyer.header", "must be the name of a header, such as X-Stockd-Buyer, not %q", b.Header)
+	}
+	return nil
+}
+
+// buyerKeys requires exactly one source of token keys.
+func (l *Loaded) buyerKeys() error {
+	b := l.Buyer
+	switch {
+	case b.Secret.Reveal() == "" && b.JWKSFile == "":
+		return l.wrong("buyer.from", "is token, and none of buyer.jwks_file, buyer.secret and buyer.secret_file is set; buyer.from may also be header, or request where clients are trusted")
+	case b.Secret.Reveal() != "" && b.JWKSFile != "":
+		return l.wrong("buyer.jwks_file", "and buyer.secret are both set (%s)", l.Source("buyer.secret"))
+	case b.Secret.Reveal() != "" && len(b.Secret.Reveal()) < minSecret:
+		return l.wrong("buyer.secret", "must have at least %d bytes, not %d", minSecret, len(b.Secret.Reveal()))
+	}
+	return nil
+}
+
+// isHeaderName also rejects headers that have another meaning.
+func isHeaderName(name string) bool {
+	const special = "!#$%&'*+-.^_`|~"
+	notToken := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune(special, r)
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case "", "Host", "Authorization", "Connection", "Content-Type", "Content-Length", "Cookie", "Idempotency-Key", "X-Forwarded-For", "X-Request-Id":
+		return false
+	}
+	return !strings.ContainsFunc(name, notToken)
 }

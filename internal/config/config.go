@@ -3,13 +3,25 @@
 // opened.
 package config
 
-import "time"
+import (
+	"net"
+	"strings"
+	"time"
 
-// Config is everything that can be set. The tags of a field are its key, default, bounds (min,
-// max, oneof) and meaning; configs/stockd.yaml, the flags and the variables are made from them.
+	"github.com/stockd/stockd/internal/admintoken"
+)
+
+// Config is everything that can be set: what differs between installations, and what an operator
+// changes after a look at a graph. Protocol internals, pauses between retries, and what must not differ
+// between replicas are constants where they are used.
+//
+// The tags of a field are its key, default, bounds (min, max, oneof, and off: the one value outside
+// min and max that is allowed) and meaning; configs/stockd.yaml, the flags and the variables are
+// made from them. Two rules add keys that are documented once: a Secret may stand in a file, and a
+// section with a tag "like" has the keys of another one.
 type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger, up to 128 characters; the host name where it is empty"`
-	Prefix     string     `key:"prefix" default:"stockd" doc:"prefix of every key in Redis, ZooKeeper and etcd, of letters, digits and . _ -; the same on all replicas, and another one for another installation on the same servers"`
+	Prefix     string     `key:"prefix" default:"stockd" doc:"prefix of every key in Redis, ZooKeeper and etcd, of letters, digits and . _ -; the same on all replicas, and another one for another installation, or another database, on the same servers"`
 	HTTP       HTTP       `key:"http" doc:"the public API"`
 	Buyer      Buyer      `key:"buyer" doc:"how buyers are identified"`
 	Limit      Limit      `key:"limit" doc:"rate limits; each replica counts by itself"`
@@ -20,12 +32,9 @@ type Config struct {
 	Strategies Strategies `key:"strategies" doc:"the strategies that this replica rejects"`
 	Group      Group      `key:"group" doc:"the queues of group=true: one for each item in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of the strategies that use one"`
-	Optimistic Optimistic `key:"optimistic" doc:"the attempts of sql-optimistic"`
 	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
-	Unit       Unit       `key:"unit" doc:"the rows of sql-unit"`
 	GetSet     GetSet     `key:"redis_get_set" doc:"how redis-get-set-locked sells"`
 	Redis      Redis      `key:"redis" doc:"the Redis of the locks and of the strategies that sell from Redis; without an address they are not available"`
-	RedisStock RedisStock `key:"redis_stock" doc:"how redis-stock sells from the Redis above"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
@@ -35,18 +44,19 @@ type Config struct {
 	Lab        Lab        `key:"lab" doc:"failpoints for experiments; never in a shop"`
 }
 
+// MaxBody is the largest body of a request, in bytes: a basket of 32 lines has 2 kB. The balancer has the same
+// bound, and answers for a replica that would reject it.
+const MaxBody = 16 << 10
+
 // HTTP is the public API.
 type HTTP struct {
 	Listen         string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
 	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is trusted, separated by commas; none where it is empty"`
-	MaxBody        int           `key:"max_body" default:"16384" min:"1024" max:"1048576" doc:"largest body of a request, in bytes, 1024 to 1048576"`
-	MaxDeductions  int           `key:"max_deductions" default:"8192" min:"1" max:"1000000" doc:"most concurrent purchases, 1 to 1000000, of which one item has at most half; further ones get busy at once"`
-	MaxConnections int           `key:"max_connections" default:"16384" min:"0" max:"1000000" doc:"most open connections of a listener, up to 1000000; further ones are reset; 0 means unlimited"`
-	ConnectionRate int           `key:"connection_rate" default:"0" min:"0" max:"1000000" doc:"most new connections of a listener per second, up to 1000000; further ones are reset; 0 means unlimited"`
-	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
-	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send a request, at least 100ms"`
-	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" min:"100ms" doc:"how long a client may take to receive an answer, at least 100ms"`
-	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" min:"1s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
+	MaxDeductions  int           `key:"max_deductions" default:"8192" min:"1" max:"1000000" doc:"most concurrent purchases, of which one item has at most half; further ones get busy at once"`
+	MaxConnections int           `key:"max_connections" default:"16384" min:"0" max:"1000000" doc:"most open connections of a listener; further ones are reset; 0 means unlimited"`
+	ConnectionRate int           `key:"connection_rate" default:"0" min:"0" max:"1000000" doc:"most new connections of a listener per second; further ones are reset; 0 means unlimited"`
+	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send a request"`
+	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" min:"1s" doc:"how long a connection may be idle; longer than the balancer's"`
 	DrainDelay     time.Duration `key:"drain_delay" default:"0s" min:"0s" doc:"how long a stopping replica goes on serving while /readyz already answers 503"`
 	Drain          time.Duration `key:"drain" default:"15s" min:"0s" doc:"how long requests in flight may take when the replica stops, before they are cancelled"`
 	Reveal         bool          `key:"reveal" default:"true" doc:"show the public the exact stock, the audit, and which replica sold with which token and times; the admin API always shows them"`
@@ -54,21 +64,20 @@ type HTTP struct {
 
 // Buyer is how buyers are identified.
 type Buyer struct {
-	From       string `key:"from" default:"request" oneof:"request header token" doc:"request trusts the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
-	Required   bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; with limit.user_rate, or for an item with a limit per buyer, they are rejected anyway"`
-	Header     string `key:"header" default:"X-Stockd-Buyer" doc:"the header, where buyer.from is header; the proxies must set it, or remove what their clients sent"`
-	Secret     Secret `key:"secret" doc:"secret of tokens by HS256, at least 32 bytes"`
-	SecretFile string `key:"secret_file" doc:"file that holds the secret instead"`
-	JWKSFile   string `key:"jwks_file" doc:"file with the keys of tokens, as a JWKS: EdDSA (Ed25519) and HS256; read again within about a second after it has changed"`
-	Audience   string `key:"audience" doc:"what aud of a token must have; any where it is empty"`
+	From     string `key:"from" default:"request" oneof:"request header token" doc:"request trusts the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
+	Required bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; with limit.user_rate, or for an item with a limit per buyer, they are rejected anyway"`
+	Header   string `key:"header" default:"X-Stockd-Buyer" doc:"the header, where buyer.from is header; the proxies must set it, or remove what their clients sent"`
+	Secret   Secret `key:"secret" doc:"secret of tokens by HS256, at least 32 bytes"`
+	JWKSFile string `key:"jwks_file" doc:"file with the keys of tokens, as a JWKS: EdDSA (Ed25519) and HS256; read again within about a second after it has changed"`
+	Audience string `key:"audience" doc:"what aud of a token must have; any where it is empty"`
 }
 
 // Limit are the rate limits of this replica.
 type Limit struct {
-	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one buyer, 0.001 to 1000000; 0 means unlimited; with a limit purchases must name their buyer"`
-	UserBurst    int     `key:"user_burst" default:"5" min:"1" max:"1000000" doc:"purchases that a buyer may make at once, 1 to 1000000"`
-	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 means unlimited; behind a balancer set http.trusted_proxies"`
-	AddressBurst int     `key:"address_burst" default:"20" min:"1" max:"1000000" doc:"requests that an address may make at once, 1 to 1000000"`
+	UserRate     float64 `key:"user_rate" default:"0" min:"0.001" max:"1000000" off:"0" doc:"purchases a second of one buyer; 0 means unlimited; with a limit purchases must name their buyer"`
+	UserBurst    int     `key:"user_burst" default:"5" min:"1" max:"1000000" doc:"purchases that a buyer may make at once"`
+	AddressRate  float64 `key:"address_rate" default:"0" min:"0.001" max:"1000000" off:"0" doc:"requests a second of one address, or of one /64 of IPv6; 0 means unlimited; behind a balancer set http.trusted_proxies"`
+	AddressBurst int     `key:"address_burst" default:"20" min:"1" max:"1000000" doc:"requests that an address may make at once"`
 }
 
 // Strategies are those that this replica rejects.
@@ -83,7 +92,6 @@ type Admin struct {
 	Hosts      []string  `key:"hosts" doc:"host names of the admin API, separated by commas, besides IP addresses, localhost and the host of admin.listen; other names get 421; * allows all"`
 	TLS        ServerTLS `key:"tls" doc:"TLS of this listener; without a certificate it is plain HTTP"`
 	Token      Secret    `key:"token" doc:"bearer token of the admin, at least 16 characters; the log calls it owner"`
-	TokenFile  string    `key:"token_file" doc:"file that holds the token instead; read again when it changes"`
 	TokensFile string    `key:"tokens_file" doc:"file of further tokens, a name and a token a line; read again when it changes"`
 	Required   bool      `key:"required" default:"false" doc:"refuse to start without a token, with a weak one, or with one of the examples of the documents"`
 	Pprof      bool      `key:"pprof" default:"false" doc:"serve /debug/pprof/: profiles, which slow the replica down while they are taken"`
@@ -91,15 +99,13 @@ type Admin struct {
 
 // Database is where the stock and the ledger are.
 type Database struct {
-	Driver         string        `key:"driver" default:"sqlite" oneof:"sqlite mysql" doc:"sqlite, or mysql for MySQL, MariaDB and compatible databases"`
-	DSN            string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
-	Password       Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
-	PasswordFile   string        `key:"password_file" doc:"file that holds the password instead"`
-	TLS            TLS           `key:"tls" doc:"encryption of the connections to MySQL"`
-	MaxOpen        int           `key:"max_open" default:"16" min:"1" max:"10000" doc:"most connections of this replica, 1 to 10000"`
-	LockWait       time.Duration `key:"lock_wait" default:"5s" min:"1s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
-	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" min:"10ms" doc:"longest time to make a connection, at least 10ms"`
-	Migrate        bool          `key:"migrate" default:"true" doc:"migrate the schema at the start"`
+	Driver   string        `key:"driver" default:"sqlite" oneof:"sqlite mysql" doc:"sqlite, or mysql for MySQL, MariaDB and compatible databases"`
+	DSN      string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
+	Password Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
+	TLS      TLS           `key:"tls" doc:"encryption of the connections to MySQL"`
+	MaxOpen  int           `key:"max_open" default:"16" min:"1" max:"10000" doc:"most connections of this replica"`
+	LockWait time.Duration `key:"lock_wait" default:"5s" min:"1s" doc:"longest wait for a row lock; MySQL counts whole seconds"`
+	Migrate  bool          `key:"migrate" default:"true" doc:"migrate the schema at the start"`
 }
 
 // Deduct is how a purchase is served.
@@ -108,102 +114,72 @@ type Deduct struct {
 	Group       bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item decides"`
 	Fence       bool          `key:"fence" default:"false" doc:"check the token of the lock in the store, where neither the request nor the item decides and the strategy can be fenced"`
 	Choose      string        `key:"choose" default:"auto" oneof:"auto true false" doc:"whether public requests may name a strategy, group or fence other than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
-	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own, 1 to 1000000"`
-	Timeout     time.Duration `key:"timeout" default:"10s" min:"1s" doc:"longest time for one purchase, at least 1s; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
+	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own"`
+	Timeout     time.Duration `key:"timeout" default:"10s" min:"1s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
 }
 
 // Reserve is how reservations are held.
 type Reserve struct {
-	TTL           time.Duration `key:"ttl" default:"15m" min:"1s" doc:"how long units are held where the request does not say, at least 1s and up to reserve.longest"`
-	Longest       time.Duration `key:"longest" default:"1h" min:"1s" doc:"how long units are held at most, extensions included, at least 1s"`
+	TTL           time.Duration `key:"ttl" default:"15m" min:"1s" doc:"how long units are held where the request does not say; up to reserve.longest"`
+	Longest       time.Duration `key:"longest" default:"1h" min:"1s" doc:"how long units are held at most, extensions included"`
 	PublicConfirm bool          `key:"public_confirm" default:"true" doc:"let the public API confirm reservations; false where what a client says of its payment is not to be trusted: the admin API always confirms them"`
 }
 
 // Group bounds the queues of grouped purchases.
 type Group struct {
-	Batch int `key:"batch" default:"256" min:"1" max:"2000" doc:"most purchases of one transaction, 1 to 2000"`
-	Units int `key:"units" default:"100000" min:"1" max:"1000000000" doc:"most units of one transaction, 1 to 1000000000; a larger purchase is written alone"`
-	Queue int `key:"queue" default:"4096" doc:"most waiting purchases of one item, group.batch to 1000000; further ones get busy"`
+	Queue int `key:"queue" default:"4096" min:"256" max:"1000000" doc:"most waiting purchases of one item; further ones get busy"`
 }
 
 // Lock configures all locks.
 type Lock struct {
 	Wait        time.Duration `key:"wait" default:"5s" min:"1ms" doc:"longest wait for a lock, before the answer is busy"`
-	TTL         time.Duration `key:"ttl" default:"30s" min:"500ms" doc:"how long a lock outlives a holder that stops renewing it, at least 500ms; etcd counts whole seconds"`
+	TTL         time.Duration `key:"ttl" default:"30s" min:"500ms" doc:"how long a lock outlives a holder that stops renewing it; etcd counts whole seconds"`
 	Renew       bool          `key:"renew" default:"true" doc:"renew leases while their holders live; false: an explicit lease, which ends lock.ttl after the grant. Of redis-reentrant, redis-fair, redsync, redlock, sql-insert-lock and sql-version-lock; others are never renewed, or live in a session"`
-	Retry       time.Duration `key:"retry" default:"50ms" min:"1ms" doc:"longest pause between two attempts of polling locks, at least 1ms; a request that waits alone begins with 1ms"`
-	Connections int           `key:"connections" default:"8" min:"2" max:"10000" doc:"connections of the locks in SQL, 2 to 10000"`
+	Retry       time.Duration `key:"retry" default:"50ms" min:"1ms" doc:"longest pause between two attempts of polling locks; a request that waits alone begins with 1ms"`
+	Connections int           `key:"connections" default:"8" min:"2" max:"10000" doc:"connections of the locks in SQL"`
 }
 
 // Redis is the Redis of the locks and of the strategies that sell from Redis.
 type Redis struct {
-	Addresses            []string      `key:"addresses" doc:"host:port; several, separated by commas, for a cluster or Sentinels"`
-	Username             string        `key:"username" doc:"user of an access control list"`
-	Password             Secret        `key:"password" doc:"its password, or the server's"`
-	PasswordFile         string        `key:"password_file" doc:"file that holds the password instead"`
-	SentinelUsername     string        `key:"sentinel_username" doc:"user of the Sentinels' own access control list"`
-	SentinelPassword     Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
-	SentinelPasswordFile string        `key:"sentinel_password_file" doc:"file that holds it instead"`
-	TLS                  TLS           `key:"tls" doc:"encryption of the connections to Redis, and to the Sentinels"`
-	DB                   int           `key:"db" default:"0" min:"0" max:"15" doc:"number of the database, 0 to 15; a cluster has only 0"`
-	Master               string        `key:"master" doc:"name of the master at the Sentinels of redis.addresses"`
-	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
-	Timeout              time.Duration `key:"timeout" default:"1s" min:"10ms" doc:"longest time for a connection and for an answer, at least 10ms and below lock.wait"`
-	MaxOpen              int           `key:"max_open" default:"32" min:"1" max:"10000" doc:"most connections to a server, 1 to 10000"`
-}
-
-// RedisStock is how redis-stock sells.
-type RedisStock struct {
-	Prefix     string        `key:"prefix" doc:"prefix of the keys of redis-stock, redis-decr, redis-list and redis-get-set; the same on all replicas, and another one for another database on the same Redis; where it is empty, the key prefix"`
-	Partitions int           `key:"partitions" default:"8" min:"1" max:"256" doc:"streams over which the items are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
-	Batch      int           `key:"batch" default:"1000" min:"1" max:"2000" doc:"most orders that are written in one transaction, 1 to 2000"`
-	Linger     time.Duration `key:"linger" default:"50ms" min:"0s" max:"1s" doc:"how long a batch waits for more orders, 0 to 1s"`
-	ClaimAfter time.Duration `key:"claim_after" default:"5s" min:"100ms" doc:"how long a consumer may hold an order before another takes it over, at least 100ms"`
-	Remember   time.Duration `key:"remember" default:"1m" min:"1s" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
-	Reconcile  time.Duration `key:"reconcile" default:"10s" min:"100ms" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
+	Addresses        []string      `key:"addresses" doc:"host:port; several, separated by commas, for a cluster or Sentinels"`
+	Username         string        `key:"username" doc:"user of an access control list"`
+	Password         Secret        `key:"password" doc:"its password, or the server's"`
+	SentinelUsername string        `key:"sentinel_username" doc:"user of the Sentinels' own access control list"`
+	SentinelPassword Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
+	TLS              TLS           `key:"tls" like:"database" doc:"encryption of the connections to Redis, and to the Sentinels"`
+	DB               int           `key:"db" default:"0" min:"0" max:"15" doc:"number of the database; a cluster has only 0"`
+	Master           string        `key:"master" doc:"name of the master at the Sentinels of redis.addresses"`
+	Cluster          bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
+	Timeout          time.Duration `key:"timeout" default:"1s" min:"10ms" doc:"longest time for a connection and for an answer; below lock.wait"`
+	MaxOpen          int           `key:"max_open" default:"32" min:"1" max:"10000" doc:"most connections to a server"`
 }
 
 // Redlock is the masters of redlock.
 type Redlock struct {
-	Addresses    []string `key:"addresses" doc:"host:port of each master, separated by commas; an odd number, at least 3"`
-	Username     string   `key:"username" doc:"user of an access control list, the same on all"`
-	Password     Secret   `key:"password" doc:"password, the same on all"`
-	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
-	TLS          TLS      `key:"tls" doc:"encryption of the connections to the masters"`
+	Addresses []string `key:"addresses" doc:"host:port of each master, separated by commas; an odd number, at least 3"`
+	Username  string   `key:"username" doc:"user of an access control list, the same on all"`
+	Password  Secret   `key:"password" doc:"password, the same on all"`
+	TLS       TLS      `key:"tls" like:"database" doc:"encryption of the connections to the masters"`
 }
 
 // ZooKeeper is the ensemble of the locks.
 type ZooKeeper struct {
 	Addresses []string `key:"addresses" doc:"host:port of each server, separated by commas"`
 	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; only this user may then read and change the nodes of stockd"`
-	AuthFile  string   `key:"auth_file" doc:"file that holds it instead"`
-	TLS       TLS      `key:"tls" doc:"encryption of the connections to the ensemble, whose addresses are then those of its secureClientPort"`
+	TLS       TLS      `key:"tls" like:"database" doc:"encryption of the connections to the ensemble, whose addresses are then those of its secureClientPort"`
 }
 
 // Etcd is the cluster of the lock.
 type Etcd struct {
-	Endpoints    []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, separated by commas; https:// enables etcd.tls"`
-	Username     string   `key:"username" doc:"user, where the cluster requires one"`
-	Password     Secret   `key:"password" doc:"password of the user"`
-	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
-	TLS          TLS      `key:"tls" doc:"encryption of the connections to the cluster"`
-}
-
-// Optimistic bounds the attempts of sql-optimistic.
-type Optimistic struct {
-	Tries int           `key:"tries" default:"50" min:"1" max:"10000" doc:"most attempts of one purchase, 1 to 10000, before the answer is busy"`
-	Step  time.Duration `key:"step" default:"5ms" min:"0s" doc:"how much the pause grows with each lost race, 0 to optimistic.max"`
-	Max   time.Duration `key:"max" default:"1s" doc:"longest pause"`
+	Endpoints []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, separated by commas; https:// enables etcd.tls"`
+	Username  string   `key:"username" doc:"user, where the cluster requires one"`
+	Password  Secret   `key:"password" doc:"password of the user"`
+	TLS       TLS      `key:"tls" like:"database" doc:"encryption of the connections to the cluster"`
 }
 
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
-	Count int `key:"count" default:"16" min:"1" max:"1024" doc:"rows over which the stock of an item is split, 1 to 1024; it may change during a sale"`
-}
-
-// Unit is how many units sql-unit keeps in rows of their own.
-type Unit struct {
-	Pool int `key:"pool" default:"500" min:"1" max:"5000" doc:"most rows of an item with a unit each, 1 to 5000; the other units wait in the stock's row, and a purchase of more is sold from there; it may change during a sale"`
+	Count int `key:"count" default:"16" min:"1" max:"1024" doc:"rows over which the stock of an item is split; it may change during a sale"`
 }
 
 // GetSet is how redis-get-set-locked sells.
@@ -214,14 +190,14 @@ type GetSet struct {
 // Trace configures tracing.
 type Trace struct {
 	Endpoint    string  `key:"endpoint" doc:"URL of a collector that accepts OTLP over HTTP, such as http://127.0.0.1:4318; empty disables tracing"`
-	Sample      float64 `key:"sample" default:"0.1" min:"0" max:"1" doc:"share of the requests that are traced, 0 to 1"`
+	Sample      float64 `key:"sample" default:"0.1" min:"0" max:"1" doc:"share of the requests that are traced"`
 	TrustParent bool    `key:"trust_parent" default:"false" doc:"honor the sampling decision of the caller's traceparent; not for untrusted clients"`
 }
 
 // Audit is the audit of all items.
 type Audit struct {
-	Every   time.Duration `key:"every" default:"30s" doc:"pause between two audits of all items, at least 1s; 0 disables them"`
-	Timeout time.Duration `key:"timeout" default:"1m" min:"1s" doc:"longest time for an audit of all items, and for a full audit of one, at least 1s"`
+	Every   time.Duration `key:"every" default:"30s" min:"1s" off:"0s" doc:"pause between two audits of all items; 0 disables them"`
+	Timeout time.Duration `key:"timeout" default:"1m" min:"1s" doc:"longest time for an audit of all items, and for a full audit of one"`
 }
 
 // Log is what is logged.
@@ -235,6 +211,45 @@ type Lab struct {
 	Enabled     bool          `key:"enabled" default:"false" doc:"let the admin API hold, pause and kill this replica between its read and its write; without it nothing below may be set"`
 	History     string        `key:"history" doc:"file to which the leases of this replica are appended, as JSON lines; none where it is empty"`
 	ClockOffset time.Duration `key:"clock_offset" default:"0s" doc:"how far the clock of redis-getset is ahead in this replica; below zero it is behind"`
-	Reaper      bool          `key:"reaper" default:"true" doc:"free the names of sql-insert-lock whose holders crashed; false leaves them locked"`
-	NodeLocks   bool          `key:"node_locks" default:"false" doc:"sell through sql-row-lock and sql-named-lock also where several database servers take writes, each of which has locks of its own"`
+	Without     []string      `key:"without" oneof:"reaper one-server pause pool" doc:"safeguards that this replica does without, separated by commas: reaper frees the names of sql-insert-lock whose holders crashed; one-server rejects sql-row-lock and sql-named-lock where several database servers take writes; pause has the losers of sql-optimistic wait; pool is the 500 rows of sql-unit, which has 8 instead"`
+}
+
+// The sources of buyer.from.
+const (
+	BuyerFromRequest = "request"
+	BuyerFromHeader  = "header"
+	BuyerFromToken   = "token"
+)
+
+// The values of deduct.choose.
+const (
+	chooseAuto = "auto"
+	chooseOn   = "true"
+)
+
+// MayChoose reports whether public requests may name a strategy, group or fence other than their
+// item's. With auto they may only where http.listen is on the loopback, which no foreign client
+// reaches.
+func (c Config) MayChoose() bool {
+	if c.Deduct.Choose != chooseAuto {
+		return c.Deduct.Choose == chooseOn
+	}
+	return onLoopback(c.HTTP.Listen)
+}
+
+// Tokens are the sources of the tokens of the admin API.
+func (a Admin) Tokens() admintoken.Options {
+	return admintoken.Options{Token: a.Token.Reveal(), TokenFile: a.Token.File, TokensFile: a.TokensFile, Strict: a.Required}
+}
+
+// HostNames are the names that the admin API answers to, in lower case.
+func (a Admin) HostNames() []string {
+	names := make([]string, 0, 1+len(a.Hosts))
+	if host, _, err := net.SplitHostPort(a.Listen); err == nil && host != "" {
+		names = append(names, strings.ToLower(host))
+	}
+	for _, name := range a.Hosts {
+		names = append(names, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	return names
 }

@@ -22,6 +22,8 @@ type field struct {
 	def   string
 	tag   reflect.StructTag
 	value reflect.Value
+	// byRule: the documentation of another key describes this one as well.
+	byRule bool
 }
 
 // env is the variable of the field: STOCKD_DATABASE_MAX_OPEN.
@@ -39,6 +41,7 @@ func FlagOf(key string) string { return strings.NewReplacer(".", "-", "_", "-").
 // section is a group of fields and of groups; the top has an empty key.
 type section struct {
 	key, doc string // a full key, such as database.tls
+	like     string // the section that documents the same keys; empty: this one does
 	parts    []part
 }
 
@@ -49,21 +52,31 @@ type part struct {
 }
 
 // sections lists the sections of c in the order of declaration.
-func sections(c *Config) section { return sectionOf("", "", reflect.ValueOf(c).Elem()) }
+func sections(c *Config) section { return sectionOf(section{}, reflect.ValueOf(c).Elem()) }
 
-func sectionOf(key, doc string, v reflect.Value) section {
-	s := section{key: key, doc: doc}
+func sectionOf(s section, v reflect.Value) section {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
-		name := strings.TrimPrefix(key+"."+tag.Get("key"), ".")
-		if v.Field(i).Kind() == reflect.Struct {
-			group := sectionOf(name, tag.Get("doc"), v.Field(i))
+		name := strings.TrimPrefix(s.key+"."+tag.Get("key"), ".")
+		value := v.Field(i)
+		secret, isSecret := reflect.TypeAssert[*Secret](value.Addr())
+		if value.Kind() == reflect.Struct && !isSecret {
+			group := sectionOf(section{key: name, doc: tag.Get("doc"), like: tag.Get("like")}, value)
 			s.parts = append(s.parts, part{group: &group})
 			continue
 		}
-		s.parts = append(s.parts, part{field: &field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), tag: tag, value: v.Field(i)}})
+		f := field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), tag: tag, value: value, byRule: s.like != ""}
+		s.parts = append(s.parts, part{field: &f})
+		if isSecret {
+			s.parts = append(s.parts, part{field: fileOf(f, secret)})
+		}
 	}
 	return s
+}
+
+// fileOf is the key for the file of a secret.
+func fileOf(f field, secret *Secret) *field {
+	return &field{key: f.key + "_file", doc: "file that holds " + f.key, byRule: true, value: reflect.ValueOf(&secret.File).Elem()}
 }
 
 // fields lists every key of c.
@@ -84,16 +97,22 @@ func (s section) fields() []field {
 // within reports whether the field belongs to a section.
 func (f field) within(section string) bool { return strings.HasPrefix(f.key, section+".") }
 
+// secret is the value of a field that is one, or nil.
+func (f field) secret() *Secret {
+	secret, _ := reflect.TypeAssert[*Secret](f.value.Addr())
+	return secret
+}
+
 // set reads text into the field; the error says what is allowed.
 func (f field) set(text string) error {
-	if !f.canBeShown(text) {
+	if !utf8.ValidString(text) && f.secret() == nil { // files, logs and metrics show it; they never show a secret
 		return errors.New("must be text in UTF-8")
 	}
 	switch target := f.value.Addr().Interface().(type) {
 	case *string:
 		*target = text
 	case *Secret:
-		*target = Secret(text)
+		target.value = text
 	case *[]string:
 		*target = splitList(text)
 	case *int:
@@ -125,20 +144,41 @@ func (f field) set(text string) error {
 	return nil
 }
 
-// check compares the value with the tags oneof, min and max of its field.
+// check compares the value with the tags oneof, min, max and off of its field.
 func (f field) check() error {
 	text, least, most := f.text(), f.tag.Get("min"), f.tag.Get("max")
-	allowed := strings.Fields(f.tag.Get("oneof"))
-	switch {
-	case len(allowed) > 0 && !slices.Contains(allowed, text):
-		return fmt.Errorf("must be %s, not %q", strings.Join(allowed, " or "), text)
-	case least == "" || number(text) >= number(least) && (most == "" || number(text) <= number(most)):
-		return nil // NaN is neither
-	case most == "":
-		return fmt.Errorf("must be at least %s, not %s", least, text)
-	default:
-		return fmt.Errorf("must be %s to %s, not %s", least, most, text)
+	if allowed := strings.Fields(f.tag.Get("oneof")); len(allowed) > 0 {
+		for _, value := range f.values() {
+			if !slices.Contains(allowed, value) {
+				return fmt.Errorf("must be %s, not %q", strings.Join(allowed, " or "), value)
+			}
+		}
+		return nil
 	}
+	if least == "" || text == f.tag.Get("off") || number(text) >= number(least) && (most == "" || number(text) <= number(most)) {
+		return nil // NaN is neither
+	}
+	return fmt.Errorf("must be %s, not %s", f.bounds(), text)
+}
+
+// bounds are what min, max and off allow.
+func (f field) bounds() string {
+	allowed, least, most, off := "", f.tag.Get("min"), f.tag.Get("max"), f.tag.Get("off")
+	if off != "" {
+		allowed = off + ", or "
+	}
+	if most == "" {
+		return allowed + "at least " + least
+	}
+	return allowed + least + " to " + most
+}
+
+// description is what the field means, and its bounds.
+func (f field) description() string {
+	if f.tag.Get("min") == "" {
+		return f.doc
+	}
+	return f.doc + "; " + f.bounds()
 }
 
 // number is the value of a number, or of a duration in seconds.
@@ -153,15 +193,17 @@ func number(text string) float64 {
 	return n
 }
 
-// canBeShown reports whether files, logs and metrics can hold a text; secrets are in none of
-// them.
-func (f field) canBeShown(text string) bool {
-	return utf8.ValidString(text) || f.value.Type() == reflect.TypeFor[Secret]()
-}
-
 // splitList splits at commas and white space.
 func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
+// values are the parts of a list, or the only value.
+func (f field) values() []string {
+	if list, ok := reflect.TypeAssert[[]string](f.value); ok {
+		return list
+	}
+	return []string{f.text()}
 }
 
 // text is the value as it may be shown: secrets are masked.

@@ -1,10 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 )
 
 // Loaded is a configuration with the source of each value.
@@ -30,14 +32,18 @@ func (l *Loaded) Source(key string) string {
 	return "default"
 }
 
-// AddFlags adds one flag for each key.
+// AddFlags adds one flag for each key. Those that another flag's description stands for are hidden.
 func AddFlags(flags *pflag.FlagSet) {
 	for _, f := range fields(new(Config)) {
-		doc := f.doc
+		doc := f.description()
+		if f.secret() != nil {
+			doc += "; --" + f.flag() + "-file: a file that holds it"
+		}
 		if f.def != "" {
 			doc += " (default " + f.def + ")"
 		}
 		flags.String(f.flag(), "", doc)
+		flags.Lookup(f.flag()).Hidden = f.byRule
 	}
 }
 
@@ -113,7 +119,8 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	entries, err := parseYAML(path, content)
+	known := func(key string) bool { return slices.ContainsFunc(list, func(f field) bool { return f.key == key }) }
+	entries, err := parseYAML(path, content, known)
 	if err != nil {
 		return err
 	}
@@ -121,7 +128,7 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 	for _, e := range entries {
 		before, twice := l.sources[e.key]
 		switch {
-		case !slices.ContainsFunc(list, func(f field) bool { return f.key == e.key }):
+		case !known(e.key):
 			errs = append(errs, fmt.Errorf("%s: %s is not a key%s", e.source, e.key, suggest(e.key, list, func(f field) string { return f.key })))
 		case twice:
 			errs = append(errs, fmt.Errorf("%s: %s is given twice, first at %s", e.source, e.key, before))
@@ -157,35 +164,30 @@ func fromKubernetes(name string) bool {
 // PathEnv names the variable that holds the path of the file.
 const PathEnv = EnvPrefix + "CONFIG"
 
-// readSecrets reads the secrets that are in files of their own: every secret has a key for one.
+// readSecrets reads the secrets that are in files of their own.
 func (l *Loaded) readSecrets() error {
-	list := fields(&l.Config)
 	var errs []error
-	for _, f := range list {
-		if secret, ok := reflect.TypeAssert[*Secret](f.value.Addr()); ok {
-			file := slices.IndexFunc(list, func(other field) bool { return other.key == f.key+"_file" })
-			errs = append(errs, l.readSecret(f.key, secret, list[file].text()))
+	for _, f := range fields(&l.Config) {
+		if secret := f.secret(); secret != nil && secret.File != "" {
+			errs = append(errs, l.readSecret(f.key, secret))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Loaded) readSecret(key string, secret *Secret, path string) error {
-	if path == "" {
-		return nil
-	}
-	if *secret != "" {
+func (l *Loaded) readSecret(key string, secret *Secret) error {
+	if secret.value != "" {
 		return l.wrong(key, "and %s_file are both set (%s)", key, l.Source(key+"_file"))
 	}
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(secret.File)
 	if err != nil {
 		return l.wrong(key+"_file", "cannot be read: %w", err)
 	}
-	*secret = Secret(strings.TrimRight(string(content), "\r\n"))
-	if *secret == "" {
+	secret.value = strings.TrimRight(string(content), "\r\n")
+	if secret.value == "" {
 		return l.wrong(key+"_file", "names an empty file")
 	}
-	l.sources[key] = path
+	l.sources[key] = secret.File
 	return nil
 }
 
@@ -201,4 +203,59 @@ func suggest(word string, list []field, name func(field) string) string {
 		return ""
 	}
 	return "; did you mean " + best + "?"
+}
+
+// entry is one scalar of a YAML file.
+type entry struct {
+	key    string // such as database.max_open
+	text   string
+	source string // file and line
+}
+
+// parseYAML lists the scalars of a file with their lines, which viper does not keep. Its errors show no value.
+func parseYAML(path string, content []byte, isKey func(string) bool) ([]entry, error) {
+	var document, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(content))
+	err := documents.Decode(&document)
+	if errors.Is(err, io.EOF) { // an empty file
+		return nil, nil
+	}
+	if err == nil {
+		err = documents.Decode(&second)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return entriesOf(path, "", document.Content[0], isKey)
+	case err == nil:
+		return nil, fmt.Errorf("%s:%d: must be one document; another one begins with ---", path, second.Line)
+	case strings.HasPrefix(err.Error(), "yaml: unknown anchor"): // it quotes the value, which may be a password
+		return nil, fmt.Errorf("%s: a value that begins with * must be in quotes", path)
+	default:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+}
+
+func entriesOf(path, prefix string, node *yaml.Node, isKey func(string) bool) ([]entry, error) {
+	if node.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: expected keys and values", path, node.Line)
+	}
+	var list []entry
+	var errs []error
+	for pair := range slices.Chunk(node.Content, 2) {
+		name, value := pair[0], pair[1]
+		key := prefix + name.Value
+		source := fmt.Sprintf("%s:%d", path, name.Line)
+		switch {
+		case value.Kind == yaml.MappingNode && !isKey(key): // below a key it may be a secret in braces without quotes
+			inner, err := entriesOf(path, key+".", value, isKey)
+			list, errs = append(list, inner...), append(errs, err)
+		case value.Kind == yaml.ScalarNode && value.Tag == "!!null":
+			// A key without a value keeps its default.
+		case value.Kind == yaml.ScalarNode:
+			list = append(list, entry{key: key, text: value.Value, source: source})
+		default:
+			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list, an alias or keys; write several addresses as one value, separated by commas, and what begins with [, { or * in quotes", source, key))
+		}
+	}
+	return list, errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 
 // TLS configures the connections to a backend. The server's certificate is always verified.
 type TLS struct {
-	Enabled    bool   `key:"enabled" default:"false" doc:"encrypt every connection, and verify the server's certificate"`
+	Enabled    bool   `key:"enabled" default:"false" doc:"encrypt every connection, and verify the server's certificate; redis, redlock, zookeeper and etcd have the same five keys"`
 	CAFile     string `key:"ca_file" doc:"PEM file of the trusted authorities, read at the start; those of the system where it is empty"`
 	CertFile   string `key:"cert_file" doc:"PEM file of the client certificate, where the server asks for one; read again for each connection"`
 	KeyFile    string `key:"key_file" doc:"PEM file of its private key, read again for each connection"`
@@ -117,4 +117,49 @@ func (l *Loaded) keyPair(key, certFile, keyFile string) error {
 		return l.wrong(key+"cert_file", "%w", err)
 	}
 	return nil
+}
+
+// ServerTLS is the certificate of a listener.
+type ServerTLS struct {
+	CertFile     string `key:"cert_file" doc:"PEM file of the certificate, with the intermediate ones; read again for each connection"`
+	KeyFile      string `key:"key_file" doc:"PEM file of its private key, read again for each connection"`
+	ClientCAFile string `key:"client_ca_file" doc:"PEM file of authorities, read at the start: only clients with a certificate of one of them are admitted, with their token; every client where it is empty"`
+}
+
+// ServerConfig returns nil where there is no certificate. The error names the key, without its
+// section, and the file.
+func (t ServerTLS) ServerConfig() (*tls.Config, error) {
+	if t.CertFile == "" {
+		return nil, nil //nolint:nilnil // nil means no TLS
+	}
+	own, err := readKeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cert_file %w", err)
+	}
+	c := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.latest(), nil },
+	}
+	if t.ClientCAFile == "" {
+		return c, nil
+	}
+	if c.ClientCAs, err = authorities(t.ClientCAFile); err != nil {
+		return nil, fmt.Errorf("client_ca_file %w", err)
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	return c, nil
+}
+
+// adminTLS rejects authorities without a certificate: they would have no effect.
+func (l *Loaded) adminTLS() error {
+	const key = "admin.tls."
+	t := l.Admin.TLS
+	var errs []error
+	if t.ClientCAFile != "" && t.CertFile == "" {
+		errs = append(errs, l.wrong(key+"client_ca_file", "is set, and %scert_file is not", key))
+	}
+	if _, err := authorities(t.ClientCAFile); err != nil {
+		errs = append(errs, l.wrong(key+"client_ca_file", "%w", err))
+	}
+	return errors.Join(append(errs, l.keyPair(key, t.CertFile, t.KeyFile))...)
 }

@@ -45,8 +45,8 @@ func TestTheExitStatusTellsWhatFailed(t *testing.T) {
 		"an argument":               {[]string{"serve", "now"}, nil, Usage, "", `stockd: "now" is not understood after stockd serve; see stockd serve --help` + "\n"},
 		"an unknown command":        {[]string{"serv"}, nil, Usage, "", `"serv" is not understood after stockd`},
 		"an unknown flag":           {[]string{"serve", "--none"}, nil, Usage, "", "stockd: unknown flag: --none\n"},
-		"a key as a flag":           {[]string{"serve", "--http.max_body=1"}, nil, Usage, "", "unknown flag: --http.max_body; did you mean --http-max-body?\n"},
-		"a wrong value":             {[]string{"serve", "--http-max-body=1"}, nil, Usage, "", "http.max_body"},
+		"a key as a flag":           {[]string{"serve", "--http.max_deductions=1"}, nil, Usage, "", "unknown flag: --http.max_deductions; did you mean --http-max-deductions?\n"},
+		"a wrong value":             {[]string{"serve", "--http-max-deductions=0"}, nil, Usage, "", "http.max_deductions"},
 		"a file that is not there":  {[]string{"serve", "--config=" + filepath.Join(t.TempDir(), "none.yaml")}, nil, Usage, "", "none.yaml"},
 	} {
 		var out, errOut bytes.Buffer

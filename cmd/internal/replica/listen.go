@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -80,14 +81,18 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	})
 }
 
+// answerTime is how long a client may take to receive an answer: even a slow client that goes on reading
+// has its few kilobytes by then, and one that stopped reading is not kept.
+const answerTime = 5 * time.Second
+
 // newServer bounds what a client may take of a listener.
 func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: min(c.HTTP.HeaderTimeout, c.HTTP.ReadTimeout),
+		ReadHeaderTimeout: c.HTTP.ReadTimeout,
 		ReadTimeout:       c.HTTP.ReadTimeout,
 		// It is counted from the end of the header: until then nothing is written.
-		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + c.HTTP.WriteTimeout,
+		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + answerTime,
 		IdleTimeout:    c.HTTP.IdleTimeout,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,7 +18,7 @@ import (
 
 // lockDeps is what the locks of a replica are made of. It waits for no server: one that is
 // down is used once it is up.
-func lockDeps(c config.Config, watch observation, change func(config.Config, lock.Deps) lock.Deps) (lock.Deps, error) {
+func lockDeps(c config.Config, watch observation) (lock.Deps, error) {
 	pool, err := watch.sqlOptions(c)
 	if err != nil {
 		return lock.Deps{}, err
@@ -29,23 +28,32 @@ func lockDeps(c config.Config, watch observation, change func(config.Config, loc
 		return lock.Deps{}, err
 	}
 	watch.follow(clients)
-	deps := lock.Deps{
+	return lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Unrenewed: !c.Lock.Renew, Retry: c.Lock.Retry,
 		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
-	}
-	if change != nil {
-		deps = change(c, deps)
-	}
-	return deps, nil
+	}, nil
 }
 
-// hotOptions is how redis-stock sells.
+const (
+	// longestClaim is how long a consumer may hold orders before another takes them over, unless lock.ttl is
+	// shorter: both say how long a replica that has stopped is waited for.
+	longestClaim = 5 * time.Second
+	// shortestClaim leaves a batch that waits for a busy database to its consumer.
+	shortestClaim = time.Second
+	// leastRemembered is how long Redis knows a request id after the ledger has its order: longer than
+	// clients repeat a request, and short enough to bound the memory of a sale.
+	leastRemembered = time.Minute
+)
+
+// hotOptions is how redis-stock sells. Its partitions and batches are the defaults of the package: all replicas
+// must have the same partitions, and the rest is measured once and not for each shop.
 func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
-	r := c.RedisStock
 	return hot.Options{
-		Prefix: cmp.Or(r.Prefix, c.Prefix), Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Tracer: tracer,
-		Log: log,
+		Prefix:     c.Prefix,
+		ClaimAfter: max(shortestClaim, min(c.Lock.TTL, longestClaim)),
+		Remember:   max(leastRemembered, 2*c.Deduct.Timeout),
+		Tracer:     tracer,
+		Log:        log,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -32,8 +33,8 @@ type Options struct {
 	Open func(ctx context.Context, c config.Config, log *slog.Logger) (Failpoints, error)
 	// Spans receives the spans of requests; nil: they are only sent to trace.endpoint.
 	Spans tracing.Local
-	// Locks changes what the locks are made of; nil: nothing is changed.
-	Locks func(config.Config, lock.Deps) lock.Deps
+	// Strategies changes what the strategies and their locks are made of; nil: nothing is changed.
+	Strategies func(config.Config, strategy.Deps) strategy.Deps
 	// Listening gets the addresses of both APIs once they are served; admin is empty where
 	// there is none. nil: nothing is called.
 	Listening func(public, admin string)
@@ -111,13 +112,16 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
-	locks, err := lockDeps(c, watch, o.Locks)
+	locks, err := lockDeps(c, watch)
 	if err != nil {
 		return err
 	}
 	open.add("lock clients", locks.Close)
 	open.add("first ping", quietly(pingAll(ctx, locks.Clients, log)))
 	deps, options := strategyDeps(c, watch, store, locks), handlerOptions(ctx, c, watch)
+	if o.Strategies != nil {
+		deps = o.Strategies(c, deps)
+	}
 	deps.Failpoints, options.Routes, err = openFailpoints(ctx, c, log, open, o)
 	if err != nil {
 		return err
@@ -228,16 +232,33 @@ func enforce(ctx context.Context, c config.Config, cluster string, catalogue *se
 	return nil
 }
 
+// What no operator tunes: sales do not change where these are halved or doubled.
+const (
+	// groupBatch is the most purchases of one transaction. A larger batch holds the row for longer, and
+	// the log flush is shared by many already.
+	groupBatch = 256
+	// groupUnits is the most units of one transaction; a larger purchase is written alone.
+	groupUnits = 100_000
+	// unitRows is the most rows of an item with a unit each: enough to sell from while the next ones are filled.
+	unitRows = 500
+)
+
+// optimisticRetry bounds the attempts of sql-optimistic: fifty lost races, with pauses that grow by 5 ms
+// each, take about as long as the longest wait for a lock by default.
+func optimisticRetry() strategy.Retry {
+	return strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second}
+}
+
 // strategyDeps are what the strategies of a replica are made of.
 func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps) strategy.Deps {
 	return strategy.Deps{
 		Store:      store,
 		LockWait:   c.Lock.Wait,
 		Lock:       locks,
-		Retry:      strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
-		Group:      strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Retry:      optimisticRetry(),
+		Group:      strategy.Group{Batch: groupBatch, Units: groupUnits, Queue: c.Group.Queue},
 		Buckets:    c.Bucket.Count,
-		UnitRows:   c.Unit.Pool,
+		UnitRows:   unitRows,
 		GetSetLock: c.GetSet.Lock,
 		Hot:        hotOptions(c, watch.log, watch.tracer()),
 		Observe:    watch.metrics.Strategy,
@@ -248,7 +269,7 @@ func strategyDeps(c config.Config, watch observation, store *repo.Store, locks l
 // handlerOptions are what the routes need, but for what they serve.
 func handlerOptions(ctx context.Context, c config.Config, watch observation) handler.Options {
 	return handler.Options{
-		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: watch.log,
+		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: config.MaxBody, Log: watch.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
 		TTL: c.Reserve.TTL, LongestTTL: c.Reserve.Longest, PublicConfirm: c.Reserve.PublicConfirm,

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -197,7 +198,7 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 			f.events <- "opened by " + c.Replica
 			return f, nil
 		},
-		Locks: func(_ config.Config, d lock.Deps) lock.Deps { changed = true; return d },
+		Strategies: func(_ config.Config, d strategy.Deps) strategy.Deps { changed = true; return d },
 	}, "STOCKD_REPLICA=r")
 	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 		t.Errorf("their route is answered with %d, and is not the public's", got.Status)
 	}
 	if err := r.stop(); err != nil || !changed {
-		t.Errorf("it ends with %v; the locks were changed: %v", err, changed)
+		t.Errorf("it ends with %v; the strategies were changed: %v", err, changed)
 	}
 	close(f.events)
 	var events []string

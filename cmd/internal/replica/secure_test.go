@@ -227,14 +227,14 @@ func startInnards(t *testing.T, env []string) innards {
 	if err := bringUpToDate(t.Context(), c, store, log); err != nil {
 		t.Fatal(err)
 	}
-	locks, err := lockDeps(c, observation{}, nil)
+	locks, err := lockDeps(c, observation{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
-		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: c.Unit.Pool, Hot: hotOptions(c, log, nil), Log: log,
+		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: unitRows, Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
 	if err != nil {

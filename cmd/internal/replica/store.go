@@ -34,6 +34,10 @@ func openDatabase(ctx context.Context, database backend.SQLOptions, o repo.Optio
 // a batch of redis-stock's orders.
 const leastTxTimeout = 10 * time.Second
 
+// connectTimeout bounds the making of one connection: what a network that works takes, with one
+// packet sent again. A purchase that waits for longer ends with deduct.timeout.
+const connectTimeout = 3 * time.Second
+
 // afterPurchase is added to the timeout of a purchase: after that the database closes a
 // connection that is idle in a transaction.
 const afterPurchase = 5 * time.Second
@@ -42,7 +46,7 @@ func sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	encryption, err := encryption("database", c.Database.TLS)
 	return backend.SQLOptions{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
-		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
+		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: connectTimeout,
 		TxTimeout: max(c.Deduct.Timeout, leastTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
 	}, err
 }

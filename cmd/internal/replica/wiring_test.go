@@ -36,11 +36,7 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 	c := config.Config{
 		Replica: "r", Prefix: "shop", Log: config.Log{Level: "info"},
 		Lock: config.Lock{Wait: 11 * time.Second, TTL: 12 * time.Second, Renew: true, Retry: 13 * time.Millisecond}, Deduct: config.Deduct{Timeout: 14 * time.Second},
-		Optimistic: config.Optimistic{Tries: 15, Step: 16 * time.Millisecond, Max: 17 * time.Millisecond},
-		Group:      config.Group{Batch: 18, Units: 19, Queue: 20}, Bucket: config.Bucket{Count: 21}, Unit: config.Unit{Pool: 22}, GetSet: config.GetSet{Lock: "l"},
-		RedisStock: config.RedisStock{
-			Prefix: "own", Partitions: 23, Batch: 24, Linger: 25 * time.Millisecond, ClaimAfter: 26 * time.Second, Remember: 27 * time.Second, Reconcile: 28 * time.Second,
-		},
+		Group: config.Group{Queue: 20}, Bucket: config.Bucket{Count: 21}, GetSet: config.GetSet{Lock: "l"},
 	}
 	watch := observed(t, c)
 	deps := strategyDeps(c, watch, nil, lock.Deps{TTL: time.Hour})
@@ -48,26 +44,25 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 		t.Error("the strategies have no observer")
 	}
 	deps.Observe = nil
-	wantHot := hot.Options{
-		Prefix: "own", Partitions: 23, Batch: 24, Linger: 25 * time.Millisecond, ClaimAfter: 26 * time.Second, Remember: 28 * time.Second, Reconcile: 28 * time.Second,
-		Log: watch.log,
-	}
+	wantHot := hot.Options{Prefix: "shop", ClaimAfter: 5 * time.Second, Remember: time.Minute, Log: watch.log}
 	if want := (strategy.Deps{
-		LockWait: 11 * time.Second, Lock: lock.Deps{TTL: time.Hour}, Retry: strategy.Retry{Tries: 15, Step: 16 * time.Millisecond, Max: 17 * time.Millisecond},
-		Group: strategy.Group{Batch: 18, Units: 19, Queue: 20}, Buckets: 21, UnitRows: 22, GetSetLock: "l", Hot: wantHot, Log: watch.log,
+		LockWait: 11 * time.Second, Lock: lock.Deps{TTL: time.Hour}, Retry: strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second},
+		Group: strategy.Group{Batch: 256, Units: 100_000, Queue: 20}, Buckets: 21, UnitRows: 500, GetSetLock: "l", Hot: wantHot, Log: watch.log,
 	}); !reflect.DeepEqual(deps, want) {
 		t.Errorf("the strategies are made of\n%+v, want\n%+v", deps, want)
 	}
-	c.RedisStock.Prefix, c.RedisStock.Remember = "", time.Minute
-	if got := hotOptions(c, nil, nil); got.Prefix != "shop" || got.Remember != time.Minute {
-		t.Errorf("redis-stock has the prefix %q and remembers for %s, want that of all and a minute", got.Prefix, got.Remember)
+	for ttl, claim := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 2 * time.Second: 2 * time.Second, time.Minute: 5 * time.Second} {
+		c.Lock.TTL, c.Deduct.Timeout = ttl, time.Hour
+		if got := hotOptions(c, nil, nil); got.ClaimAfter != claim || got.Remember != 2*time.Hour {
+			t.Errorf("with a lock.ttl of %s redis-stock claims after %s, want %s, and remembers for %s, want two purchases", ttl, got.ClaimAfter, claim, got.Remember)
+		}
 	}
 }
 
 func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	c := config.Config{
 		Replica: "r", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second, Choose: "true"}, Audit: config.Audit{Timeout: 12 * time.Second},
-		HTTP:  config.HTTP{Reveal: true, MaxBody: 13, MaxDeductions: 14, TrustedProxies: []string{"10.0.0.1"}},
+		HTTP:  config.HTTP{Reveal: true, MaxDeductions: 14, TrustedProxies: []string{"10.0.0.1"}},
 		Limit: config.Limit{UserRate: 15, UserBurst: 16, AddressRate: 17, AddressBurst: 18}, Buyer: config.Buyer{Required: true},
 		Reserve: config.Reserve{TTL: 19 * time.Second, Longest: 20 * time.Second, PublicConfirm: true},
 		Admin:   config.Admin{Listen: "127.0.0.1:1", Hosts: []string{"Shop.example"}, Pprof: true},
@@ -85,7 +80,7 @@ func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	}
 	o.Stopping, o.Observer, o.Metrics = nil, nil, nil
 	if want := (handler.Options{
-		Replica: "r", Choose: true, Reveal: true, MaxBody: 13, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
+		Replica: "r", Choose: true, Reveal: true, MaxBody: 16384, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
 		Limits:        handler.Limits{User: handler.Rate{PerSecond: 15, Burst: 16}, Address: handler.Rate{PerSecond: 17, Burst: 18}},
 		BuyerRequired: true, TrustedProxies: []string{"10.0.0.1"}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
 		AdminHosts: []string{"127.0.0.1", "shop.example"}, Pprof: true,
@@ -99,17 +94,17 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 		Replica: "r", Prefix: "shop", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second},
 		Lock: config.Lock{TTL: 12 * time.Second, Retry: 13 * time.Millisecond, Connections: 14},
 		Database: config.Database{
-			Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: "database's", MaxOpen: 15, LockWait: 16 * time.Second, ConnectTimeout: 17 * time.Second,
+			Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: config.NewSecret("database's"), MaxOpen: 15, LockWait: 16 * time.Second,
 		},
 		Redis: config.Redis{
-			Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: "redis's", SentinelUsername: "su", SentinelPassword: "sentinels'", DB: 3,
+			Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: config.NewSecret("redis's"), SentinelUsername: "su", SentinelPassword: config.NewSecret("sentinels'"), DB: 3,
 			Timeout: 18 * time.Second, MaxOpen: 19,
 		},
-		Redlock: config.Redlock{Addresses: []string{"127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"}, Username: "lu", Password: "redlock's"},
+		Redlock: config.Redlock{Addresses: []string{"127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"}, Username: "lu", Password: config.NewSecret("redlock's")},
 	}
 	sql, err := sqlOptions(c)
 	if want := (backend.SQLOptions{
-		Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: "database's", MaxOpen: 15, LockWait: 16 * time.Second, ConnectTimeout: 17 * time.Second,
+		Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: "database's", MaxOpen: 15, LockWait: 16 * time.Second, ConnectTimeout: 3 * time.Second,
 		TxTimeout: 11 * time.Second, Silence: 16 * time.Second,
 	}); err != nil || !reflect.DeepEqual(sql, want) {
 		t.Errorf("the database is opened with\n%+v (%v), want\n%+v", sql, err, want)
@@ -118,7 +113,7 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 	if short, err := sqlOptions(c); err != nil || short.TxTimeout != 10*time.Second || short.Silence != 6*time.Second {
 		t.Errorf("with short purchases a transaction may take %s, and a connection be silent for %s (%v)", short.TxTimeout, short.Silence, err)
 	}
-	deps, err := lockDeps(c, observed(t, c), nil)
+	deps, err := lockDeps(c, observed(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +150,9 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 // A lock in SQL waits in the database for a slice at a time, and not for all that a purchase may.
 func TestALockWaitsInTheDatabaseForASlice(t *testing.T) {
 	c := config.Config{
-		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db"), LockWait: 7 * time.Second, ConnectTimeout: time.Second}, Lock: config.Lock{Connections: 2},
+		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db"), LockWait: 7 * time.Second}, Lock: config.Lock{Connections: 2},
 	}
-	deps, err := lockDeps(c, observed(t, c), nil)
+	deps, err := lockDeps(c, observed(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,19 +198,15 @@ func TestASessionLastsForTheTTLOfItsLocks(t *testing.T) {
 // A client that is slow has the time that the configuration gives it, and no more.
 func TestTheConfigurationReachesTheListeners(t *testing.T) {
 	c := config.Config{
-		HTTP:   config.HTTP{HeaderTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 4 * time.Second, IdleTimeout: 5 * time.Second},
+		HTTP:   config.HTTP{ReadTimeout: 3 * time.Second, IdleTimeout: 5 * time.Second},
 		Deduct: config.Deduct{Timeout: 10 * time.Second},
 	}
 	s := newServer(c, slog.New(slog.DiscardHandler), http.NotFoundHandler())
-	if s.ReadHeaderTimeout != 2*time.Second || s.ReadTimeout != 3*time.Second || s.WriteTimeout != 17*time.Second || s.IdleTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.Handler == nil || s.ErrorLog == nil {
+	if s.ReadHeaderTimeout != 3*time.Second || s.ReadTimeout != 3*time.Second || s.WriteTimeout != 18*time.Second || s.IdleTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.Handler == nil || s.ErrorLog == nil {
 		t.Errorf("the server is %+v", s)
 	}
 	if !s.DisableGeneralOptionsHandler {
 		t.Error("OPTIONS * is answered by net/http, without a token")
-	}
-	c.HTTP.HeaderTimeout = time.Minute
-	if s := newServer(c, slog.New(slog.DiscardHandler), nil); s.ReadHeaderTimeout != 3*time.Second {
-		t.Errorf("a header may take %s, want no more than a request", s.ReadHeaderTimeout)
 	}
 }
 
@@ -241,9 +232,9 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]config.Config{
-		"secret": {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: secret, Audience: "shop", Header: "X-Buyer"}},
-		"keys":   {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: "ignored", JWKSFile: keys, Audience: "shop"}},
-		"header": {Buyer: config.Buyer{From: config.BuyerFromHeader, Header: "X-Buyer", Secret: secret, JWKSFile: keys}, HTTP: config.HTTP{TrustedProxies: []string{"10.0.0.0/8"}}},
+		"secret": {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret(secret), Audience: "shop", Header: "X-Buyer"}},
+		"keys":   {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret("ignored"), JWKSFile: keys, Audience: "shop"}},
+		"header": {Buyer: config.Buyer{From: config.BuyerFromHeader, Header: "X-Buyer", Secret: config.NewSecret(secret), JWKSFile: keys}, HTTP: config.HTTP{TrustedProxies: []string{"10.0.0.0/8"}}},
 	} {
 		source, err := verifiedBuyers(t.Context(), c, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -265,11 +256,11 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 			}
 		}
 	}
-	if source, err := verifiedBuyers(t.Context(), config.Config{Buyer: config.Buyer{From: "request", Secret: secret}}, nil); source != nil || err != nil {
+	if source, err := verifiedBuyers(t.Context(), config.Config{Buyer: config.Buyer{From: "request", Secret: config.NewSecret(secret)}}, nil); source != nil || err != nil {
 		t.Errorf("where the request says, buyers are verified by %v (%v)", source, err)
 	}
 	for says, b := range map[string]config.Buyer{
-		"buyer.secret:": {From: config.BuyerFromToken, Secret: "short"}, "buyer.jwks_file " + keys + ".gone:": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
+		"buyer.secret:": {From: config.BuyerFromToken, Secret: config.NewSecret("short")}, "buyer.jwks_file " + keys + ".gone:": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
 	} {
 		_, err := verifiedBuyers(t.Context(), config.Config{Buyer: b}, slog.New(slog.DiscardHandler))
 		if _, usage := errors.AsType[UsageError](err); !usage || !strings.HasPrefix(err.Error(), says) {
@@ -348,7 +339,7 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db")}, Lock: config.Lock{Connections: 2},
 		Redis: config.Redis{Addresses: []string{"127.0.0.1:1"}, Timeout: 50 * time.Millisecond, MaxOpen: 1},
 	}
-	deps, err := lockDeps(c, observed(t, c), nil)
+	deps, err := lockDeps(c, observed(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}

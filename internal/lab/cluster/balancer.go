@@ -139,7 +139,7 @@ func nginxVersion(program string) string {
 }
 
 // idleWithin is how long the proxy keeps a connection that it does not use. A replica closes one
-// that never carried a request after http.header_timeout, and net/http dials such spare ones
+// that never carried a request after http.read_timeout, and net/http dials such spare ones
 // for a crowd: a purchase that is written as the replica closes gets no answer.
 const idleWithin = 2 * time.Second
 

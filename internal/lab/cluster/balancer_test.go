@@ -21,8 +21,8 @@ func TestTheProxyClosesASpareConnectionBeforeAReplicaDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if idleWithin >= c.HTTP.HeaderTimeout {
-		t.Errorf("the proxy keeps a connection that it does not use for %s, and a replica for %s", idleWithin, c.HTTP.HeaderTimeout)
+	if idleWithin >= c.HTTP.ReadTimeout {
+		t.Errorf("the proxy keeps a connection that it does not use for %s, and a replica for %s", idleWithin, c.HTTP.ReadTimeout)
 	}
 }
 

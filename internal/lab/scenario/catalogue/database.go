@@ -22,7 +22,7 @@ func insertLock() scenario.Experiment {
 		Source: chapterOne + ", locks in MySQL; " + basicSearch + ", a lock by INSERT in MySQL",
 		Fix:    "stocklab demo --strategies sql-insert-lock --replicas 3",
 		Parts: []scenario.Part{
-			deadInserter("no-reaper", "no contender gets the lock for four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_REAPER=false"),
+			deadInserter("no-reaper", "no contender gets the lock for four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_WITHOUT=reaper"),
 			remedy(deadInserter("reaper", "the lock is free again one TTL after the crash", checker.Freed(ttl+slack))),
 			twoInserters("single-insert", sourcelock.InsertOnce, "the second is rejected at once, and is in no queue", checker.RejectedWithin(500*time.Millisecond)),
 			remedy(twoInserters("loop", "sql-insert-lock", "the second has it when the first is done", checker.ExclusiveHolders())),
@@ -219,10 +219,10 @@ func optimistic() scenario.Experiment {
 		Number: 23, Name: "optimistic", Title: "Optimistic writers try again and again where many want the same row",
 		Claim:  "An optimistic lock makes two statements of one, and under load the burden on the database is more than it can bear.",
 		Source: chapterOne + ", the optimistic lock in MySQL",
-		Fix:    "stockd serve --optimistic-step 5ms",
+		Fix:    "stockd serve --deduct-strategy sql-conditional",
 		Parts: []scenario.Part{
 			tries("no-pause", "sql-optimistic", "one try a sale for one client, and with 64 clients a try is lost far more often than won",
-				checker.All(checker.AtMost(one, 1.2), checker.AtLeast(crowd, many)), "STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),
+				checker.All(checker.AtMost(one, 1.2), checker.AtLeast(crowd, many)), "STOCKD_LAB_WITHOUT=pause"),
 			remedy(tries("pause", "sql-optimistic", "losers pause for longer the more races are lost, and the tries stay few", checker.AtMost(crowd, many))),
 			remedy(tries("conditional", "sql-conditional", "one statement a sale, however many buy", checker.AtMost(crowd, 1.2))),
 		},
@@ -348,7 +348,7 @@ func onNodes(name, strategy string, nodes int, expect string, seen checker.Check
 		where = "all to one node"
 	}
 	return scenario.Part{
-		Name: name, Stage: scenario.Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_NODE_LOCKS=true"}},
+		Name: name, Stage: scenario.Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_WITHOUT=one-server"}},
 		Does:   fmt.Sprintf("three replicas write to a Galera cluster of three nodes, %s; 12 clients buy 900 times from 300 units through %s", where, strategy),
 		Expect: expect,
 		Steps: []scenario.Step{

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,12 +22,10 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"limit-user-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5 -0.001 NaN Inf")},
 		{"limit-address-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5")},
 		{"group-queue", nil, strings.Fields("256 1000000"), strings.Fields("255 1000001")},
-		{"group-queue", strings.Fields("--group-batch=1"), strings.Fields("1"), strings.Fields("0")},
 		{"http-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1:-1 127.0.0.1:http 127.0.0.1: ::1")},
 		{"admin-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1 127.0.0.1:http")},
 		{"admin-token", nil, strings.Fields("0123456789abcdef aaaaaaaaaaaaaaaa please-change-this-token"), strings.Fields("0123456789abcde")},
 		{"admin-token", strings.Fields("--admin-required=true"), strings.Fields("0123456789abcdef"), strings.Fields("0123456789abcde aaaaaaaaaaaaaaaa please-change-this-token")},
-		{"optimistic-max", strings.Fields("--optimistic-step=2ms"), strings.Fields("2ms 3ms"), strings.Fields("1ms")},
 		{"lock-wait", strings.Fields("--deduct-timeout=5s --database-lock-wait=1s"), strings.Fields("4999ms"), strings.Fields("5s")},
 		{"database-lock-wait", strings.Fields("--deduct-timeout=7s"), strings.Fields("6999ms"), strings.Fields("7s")},
 		{"redis-timeout", strings.Fields("--redis-addresses=a:1 --lock-wait=3s"), strings.Fields("2999ms"), strings.Fields("3s")},
@@ -39,7 +38,19 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"redlock-addresses", nil, strings.Fields("a:1,b:1,c:1 a:1,b:1,c:1,d:1,e:1"), strings.Fields("a:1 a:1,b:1 a:1,b:1,c:1,d:1")},
 		{"reserve-ttl", strings.Fields("--reserve-longest=20m"), strings.Fields("1s 20m"), strings.Fields("20m1s 21m")},
 		{"prefix", nil, strings.Fields("a z A Z 0 9 shop-1 a.b a_b .a"), strings.Fields(". .. a/b a{b a*b a@b a[b a`b é a:b")},
-		{"redis-stock-prefix", nil, strings.Fields("a a:b"), append(strings.Fields("{a a} a{b"), "a b", "a\nb")},
+		{"lab-without", strings.Fields("--lab-enabled=true"), append(strings.Fields("reaper one-server,pause pool"), ""), strings.Fields("no reaper,no")},
+		{"http-max-deductions", nil, strings.Fields("1 1000000"), strings.Fields("0 1000001")},
+		{"http-max-connections", nil, strings.Fields("0 1000000"), strings.Fields("-1 1000001")},
+		{"http-connection-rate", nil, strings.Fields("0 1000000"), strings.Fields("-1 1000001")},
+		{"http-read-timeout", nil, strings.Fields("100ms"), strings.Fields("99ms 0s")},
+		{"http-idle-timeout", nil, strings.Fields("1s"), strings.Fields("999ms")},
+		{"http-drain", nil, strings.Fields("0s"), strings.Fields("-1s")},
+		{"limit-user-burst", nil, strings.Fields("1 1000000"), strings.Fields("0 1000001")},
+		{"database-max-open", nil, strings.Fields("1 10000"), strings.Fields("0 10001")},
+		{"database-lock-wait", nil, strings.Fields("1s"), strings.Fields("999ms")},
+		{"deduct-max-quantity", nil, strings.Fields("1 1000000"), strings.Fields("0 1000001")},
+		{"lock-ttl", nil, strings.Fields("500ms"), strings.Fields("499ms")},
+		{"lock-connections", nil, strings.Fields("2 10000"), strings.Fields("1 10001")},
 		{"etcd-endpoints", nil, strings.Fields("http://a:1 https://a:1 https://a:1,https://b:1"), strings.Fields("a:1 http://a ftp://a:1 http://a:1,b:1 http://u:p@a:1 https://a:1,http://b:1")},
 		{"zookeeper-auth", nil, strings.Fields("u:p"), strings.Fields("u")},
 		{"trace-endpoint", nil, strings.Fields("http://a:1 https://a:1 http://a"), strings.Fields("a:1 ftp://a http:// http:///x http://u@a:1 http://u:p@a:1 http://a:1?k=v http://a:1#f ://")},
@@ -68,6 +79,83 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 					t.Errorf("--%s=%s with %v: %v, want it allowed: %v", c.flag, value, c.also, err, values.ok)
 				}
 			}
+		}
+	}
+}
+
+func TestWhoMayChooseAStrategy(t *testing.T) {
+	for _, c := range []struct {
+		choose, listen string
+		want           bool
+	}{
+		{"auto", "127.0.0.1:8080", true},
+		{"auto", "127.8.9.1:0", true},
+		{"auto", "[::1]:8080", true},
+		{"auto", "localhost:8080", true},
+		{"auto", "0.0.0.0:8080", false}, // the Docker image
+		{"auto", "[::]:8080", false},
+		{"auto", ":8080", false},
+		{"auto", "10.0.0.7:8080", false},
+		{"auto", "localhost.example.com:8080", false},
+		{"auto", "127.0.0.1.example.com:8080", false},
+		{"true", "0.0.0.0:8080", true},
+		{"false", "127.0.0.1:8080", false},
+	} {
+		got := config.Config{HTTP: config.HTTP{Listen: c.listen}, Deduct: config.Deduct{Choose: c.choose}}.MayChoose()
+		if got != c.want {
+			t.Errorf("deduct.choose %s on %s: %v, want %v", c.choose, c.listen, got, c.want)
+		}
+	}
+}
+
+const strong = "--admin-token=0123456789abcdef-owner"
+
+// Each risk is named with its key, and what is none is not.
+func TestRisksAreNamedWithTheirKey(t *testing.T) {
+	own := issue(t, authority(t), "stockd")
+	pair := []string{"--admin-tls-cert-file=" + own.CertFile, "--admin-tls-key-file=" + own.KeyFile}
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"the defaults", nil, nil},
+		{"a good token", []string{strong}, nil},
+		{"a weak token", []string{"--admin-token=aaaaaaaaaaaaaaaa"}, []string{"admin.token must have at least 8 different"}},
+		{"the token of a document", []string{"--admin-token=please-change-this-token"}, []string{"admin.token must not be an example"}},
+		{"a token across the network", []string{strong, "--admin-listen=:8081"}, []string{"admin.listen the token crosses the network"}},
+		{"across the network in TLS", append(pair, strong, "--admin-listen=:8081"), nil},
+		{"on the loopback", []string{strong, "--admin-listen=[::1]:8081"}, nil},
+		{"without a token it is closed", []string{"--admin-listen=:8081"}, nil},
+		{"all are trusted", []string{"--http-trusted-proxies=10.0.0.0/8,::/0"}, []string{"http.trusted_proxies ::/0"}},
+		{"a balancer that is not known", []string{"--limit-address-rate=5", "--http-listen=:8080"}, []string{"limit.address_rate http.trusted_proxies is empty"}},
+		{"a balancer that is", []string{"--limit-address-rate=5", "--http-listen=:8080", "--http-trusted-proxies=10.0.0.1"}, nil},
+		{"no limit of an address", []string{"--http-listen=:8080"}, nil},
+		{"no balancer", []string{"--limit-address-rate=5"}, nil},
+		{"passwords of documents", []string{"--redis-password=an-example-for-redis", "--etcd-password=an-example-for-etcd"}, []string{"redis.password is an example", "etcd.password is an example"}},
+	} {
+		var got []string
+		for _, w := range load(t, "", c.args...).Warnings() {
+			got = append(got, w.Key+" "+w.Problem)
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s: the risks are %q, want %q", c.name, got, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(got[i], want) {
+				t.Errorf("%s: a risk is %q, want %q", c.name, got[i], want)
+			}
+		}
+	}
+}
+
+// The admin API is reached by the host that it listens on, and by what is added.
+func TestTheHostsOfTheAdminAPI(t *testing.T) {
+	for listen, want := range map[string]string{"127.0.0.1:8081": "[127.0.0.1 shop.internal *]", ":8081": "[shop.internal *]", "Admin.Shop:8081": "[admin.shop shop.internal *]"} {
+		c := load(t, "", "--admin-listen="+listen, "--admin-hosts=Shop.Internal., *")
+		if got := fmt.Sprint(c.Admin.HostNames()); got != want {
+			t.Errorf("listening on %s it is reached by %s, want %s", listen, got, want)
 		}
 	}
 }
