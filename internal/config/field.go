@@ -82,6 +82,15 @@ func fileOf(f field, secret *Secret) *field {
 // fields lists every key of c.
 func fields(c *Config) []field { return sections(c).fields() }
 
+// Keys are all keys, also those that follow from a rule.
+func Keys() []string {
+	var keys []string
+	for _, f := range fields(new(Config)) {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
 func (s section) fields() []field {
 	var list []field
 	for _, p := range s.parts {
