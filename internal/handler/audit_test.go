@@ -133,3 +133,26 @@ func TestTheAuditLogHasUnknownPathsAndPanics(t *testing.T) {
 		}
 	}
 }
+
+func TestTheKeyOfAnAdminWriteIsInTheAuditLog(t *testing.T) {
+	var log bytes.Buffer
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) {
+		o.Log = slog.New(telemetry.LogHandler(slog.NewJSONHandler(&log, nil)))
+	})
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 5}`, http.StatusOK)
+	if got := a.ownerKeyed(t, "restock-1", "/goods/1/restock?quantity=5"); got.status != http.StatusOK {
+		t.Fatalf("answered with %d %s", got.status, got.text)
+	}
+	long := strings.Repeat("9", 300)
+	a.ownerKeyed(t, long, "/goods/1/restock?quantity="+long)
+	lines := auditLines(t, log.String())
+	if len(lines) != 3 {
+		t.Fatalf("logged in %d lines: %s", len(lines), &log)
+	}
+	if _, ok := lines[0].Asked["idempotency_key"]; ok || lines[1].Asked["idempotency_key"] != "restock-1" {
+		t.Errorf("the keys are logged as %v and %v", lines[0].Asked, lines[1].Asked)
+	}
+	if short := long[:200] + "…"; lines[2].Asked["idempotency_key"] != short || lines[2].Asked["quantity"] != short {
+		t.Errorf("what is too long is logged as %v", lines[2].Asked)
+	}
+}

@@ -113,36 +113,6 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serveItems(t, d, map[int64]int64{2: 1})
-		const short, fits = `{"lines": [{"goods_id": 1}, {"goods_id": 2, "quantity": 2}]}`, `{"lines": [{"goods_id": 1}, {"goods_id": 2, "quantity": 1}]}`
-		for range 3 {
-			if got := a.order(t, "", short, "Idempotency-Key", "k"); got.status != http.StatusConflict || got.body["goods_id"] != 2.0 {
-				t.Errorf("2 of 1 are answered with %d %s", got.status, got.text)
-			}
-		}
-		if _, err := a.store.Restock(t.Context(), 2, 1, stock.RestockKey("more")); err != nil {
-			t.Fatal(err)
-		}
-		first := a.order(t, "", short, "Idempotency-Key", "k")
-		again := a.order(t, "", short, "Idempotency-Key", "k")
-		if first.status != http.StatusCreated || again.status != http.StatusCreated || again.text != first.text ||
-			first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("when they fit it is answered with %d %s and %d %s", first.status, first.text, again.status, again.text)
-		}
-		for _, other := range []string{fits, `{"lines": [{"goods_id": 1}]}`, `{"lines": [{"goods_id": 2, "quantity": 2}, {"goods_id": 1}, {"goods_id": 3}]}`} {
-			if got := a.order(t, "", other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
-				t.Errorf("%s under the key is answered with %d %s", other, got.status, got.text)
-			}
-		}
-		if found := a.get(t, "/orders?request_id=k"); found.text != first.text {
-			t.Errorf("what was rejected three times and is sold now is found as %d %s", found.status, found.text)
-		}
-		a.left(t, map[int64]int64{1: 9, 2: 0})
-	})
-}
-
 func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 	a := serveSQLite(t)
 	many := strings.Repeat(`{"goods_id": 1}, `, 40)

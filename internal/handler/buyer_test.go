@@ -150,12 +150,18 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 
 // Where buyers are verified, the number of a reservation is not enough.
 func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
-	a := serveSQLite(t).withTokens(t, func(*handler.Options) {})
+	unverified := serveSQLite(t)
+	_, nobodys := unverified.reserve(t, "goods_id=1", http.StatusCreated)
+	a := unverified.withTokens(t, func(*handler.Options) {})
 	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
+	if got := a.as(t, http.MethodGet, "/reservations/"+nobodys, "Authorization", mine); got.problem() != "unknown-reservation" {
+		t.Errorf("one without a buyer is answered with %d %s", got.status, got.text)
+	}
 	path := "/reservations/" + fmt.Sprint(a.bought(t, "/reservations?goods_id=1", "Authorization", mine).body["reservation_id"])
 	for who, headers := range map[string][]string{"another buyer": {"Authorization", other}, "a client without a token": nil} {
 		for _, got := range []answer{
 			a.as(t, http.MethodGet, path, headers...), a.bought(t, path+"/extend?ttl=60", headers...), a.bought(t, path+"/release", headers...),
+			a.bought(t, path+"/confirm?payment_reference=p", headers...),
 		} {
 			if got.problem() != "unknown-reservation" {
 				t.Errorf("%s is answered with %d %s", who, got.status, got.text)

@@ -96,6 +96,11 @@ func TestTheEdgesOfAField(t *testing.T) {
 		{`0`, whole, number + `0`},
 		{`10`, whole, number + `10`},
 		{`"1"`, whole, number + `"1"`},
+		{`null`, whole, `field is missing; it must be a whole number from 1 to 9`},
+		{`1.5`, whole, number + `1.5`},
+		{`1e0`, whole, number + `1e0`},
+		{`-1`, whole, number + `-1`},
+		{`9223372036854775808`, whole, number + `9223372036854775808`},
 		{`true`, whole, number + `true`},
 		{`false`, flag, ""},
 		{`null`, flag, truth + `null`},
@@ -193,21 +198,23 @@ func TestABodyThatBreaksOffIsNotRead(t *testing.T) {
 
 func TestTheEdgesOfAnIdempotencyKey(t *testing.T) {
 	for _, c := range []struct {
-		key string
-		ok  bool
+		keys []string
+		ok   bool
 	}{
-		{"!", true},
-		{"~", true},
-		{strings.Repeat("k", stock.MaxRequestID), true},
-		{strings.Repeat("k", stock.MaxRequestID+1), false},
-		{"", false},
-		{"a b", false},
-		{"a\x7f", false},
+		{[]string{"!"}, true},
+		{[]string{"~"}, true},
+		{[]string{strings.Repeat("k", stock.MaxRequestID)}, true},
+		{[]string{strings.Repeat("k", stock.MaxRequestID+1)}, false},
+		{[]string{""}, false},
+		{[]string{"a b"}, false},
+		{[]string{"a\x7f"}, false},
+		{[]string{"schlüssel"}, false},
+		{[]string{"one", "two"}, false},
 	} {
 		r, f := jsonRequest(t, "", ""), new(form)
-		r.Header["Idempotency-Key"] = []string{c.key}
-		if got := f.idempotencyKey(r); (got == c.key && len(f.errs) == 0) != c.ok {
-			t.Errorf("%q is read as %q, %s", c.key, got, said(f))
+		r.Header["Idempotency-Key"] = c.keys
+		if got := f.idempotencyKey(r); (got == c.keys[0] && len(f.errs) == 0) != c.ok {
+			t.Errorf("%q is read as %q, %s", c.keys, got, said(f))
 		}
 	}
 }

@@ -102,19 +102,6 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 	}
 }
 
-// With a token, unknown paths and methods differ again.
-func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
-	a := serveSQLite(t)
-	authorized := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
-	admin := handler.Admin(a.options, admintoken.Single(token))
-	if got := sendRaw(admin, http.MethodGet, "/nowhere", authorized); got.Code != http.StatusNotFound {
-		t.Errorf("an unknown path is answered with %d %s", got.Code, got.Body)
-	}
-	if got := sendRaw(admin, http.MethodDelete, "/goods/1", authorized); got.Code != http.StatusMethodNotAllowed || got.Result().Header.Get("Allow") == "" {
-		t.Errorf("an unknown method is answered with %d %s, Allow %q", got.Code, got.Body, got.Header().Get("Allow"))
-	}
-}
-
 // Ten wrong tokens of an address within a minute, and it has to wait: right or wrong, its
 // token is not looked at. Other addresses behind the same proxy, and right tokens, do not
 // count.
@@ -199,6 +186,34 @@ func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 		})
 		if got.Code != http.StatusMisdirectedRequest || got.Result().Header.Get("Allow") != "" {
 			t.Fatalf("a wrong token of another host is answered with %d %v %s", got.Code, got.Result().Header, got.Body)
+		}
+	}
+}
+
+func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
+	const path = "/debug/pprof/goroutine?debug=1"
+	a := serveSQLite(t)
+	if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
+		t.Errorf("without admin.pprof: %s", got.text)
+	}
+	a = a.withAdmin(t, func(o *handler.Options) { o.Pprof = true })
+	if got := send(t, request(t, http.MethodGet, a.admin.URL+path, "", "")); got.status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d %s", got.status, got.text)
+	}
+	if got := a.get(t, path); got.status != http.StatusNotFound {
+		t.Errorf("on the buyers' listener: %d %s", got.status, got.text)
+	}
+	for path, want := range map[string]string{
+		path: "goroutine profile:", "/debug/pprof/": "goroutine", "/debug/pprof/profile?seconds=1": "\x1f\x8b",
+		"/debug/pprof/trace?seconds=0.01": "go 1", "/debug/pprof/symbol": "num_symbols: 1",
+	} {
+		if status, text := a.ownersText(t, path); status != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%s with the token: %d %.200q", path, status, text)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/hope"} {
+		if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
+			t.Errorf("%s: %s", path, got.text)
 		}
 	}
 }

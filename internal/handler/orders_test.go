@@ -307,31 +307,6 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	}
 }
 
-// The buyer has reached its limit by other orders meanwhile: its pending one is answered all the same.
-func TestAPendingKeyIsAnsweredBeforeTheLimitOfItsBuyer(t *testing.T) {
-	a, sale, _ := servePending(t)
-	if got := a.buy(t, "goods_id=1&user_id=u-1&strategy=sql-conditional"); got.status != http.StatusOK {
-		t.Fatalf("another order of the buyer is answered with %s", got.text)
-	}
-	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
-	got := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending")
-	sameOrder(t, got, sale, "redis")
-	if got := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "new"); got.problem() != "user-limit" {
-		t.Errorf("a new key is answered with %d %s", got.status, got.text)
-	}
-}
-
-// A path that is not described is a problem, and no redirect to one that is.
-func TestATrailingSlashIsAnotherPath(t *testing.T) {
-	a := serveSQLite(t)
-	for method, path := range map[string]string{http.MethodGet: "/orders/", http.MethodPost: "/deduct/"} {
-		r := request(t, method, a.public.URL+path+"?goods_id=1", "", "")
-		if got := send(t, r); got.status != http.StatusNotFound || got.problem() != "not-found" {
-			t.Errorf("%s %s is answered with %d %s", method, path, got.status, got.text)
-		}
-	}
-}
-
 // Where nothing was ever sold from Redis, it has no orders, and is not asked.
 func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // reserve reserves, and wants a status.
@@ -42,110 +41,41 @@ func (a api) audit(t *testing.T, wanted map[string]float64) {
 }
 
 func TestAReservationIsPaidOrGivenBack(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serve(t, d)
-		held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)
-		_, released := a.reserve(t, "goods_id=1&quantity=3&strategy=naive&group=true", http.StatusCreated)
-		begun, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
-		if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || held.body["order_id"] != nil || held.body["payment_reference"] != nil || ends.Sub(begun).Round(time.Second) != time.Minute {
-			t.Errorf("a reservation for a minute is answered with %s", held.text)
-		}
-		a.audit(t, map[string]float64{"stock": 5, "held": 5, "sold": 0})
-		for _, again := range []string{"", "true"} {
-			got := a.post(t, "/reservations/"+paid+"/confirm?payment_reference=pay-1")
-			if got.status != http.StatusOK || got.body["state"] != "confirmed" || got.body["order_id"] != paid || got.body["payment_reference"] != "pay-1" || got.header.Get("Idempotency-Replayed") != again {
-				t.Errorf("paid: %d %s, replayed %q", got.status, got.text, got.header.Get("Idempotency-Replayed"))
-			}
-		}
-		for _, again := range []string{"", "true"} {
-			got := a.post(t, "/reservations/"+released+"/release")
-			if got.status != http.StatusOK || got.body["state"] != "released" || got.header.Get("Idempotency-Replayed") != again {
-				t.Errorf("released: %d %s", got.status, got.text)
-			}
-		}
-		for path, problem := range map[string]string{
-			paid + "/confirm?payment_reference=pay-2":     "reservation-confirmed",
-			paid + "/release":                             "reservation-confirmed",
-			released + "/confirm?payment_reference=pay-2": "reservation-released",
-			released + "/extend?ttl=5":                    "reservation-released",
-		} {
-			if got := a.post(t, "/reservations/"+path); got.status != http.StatusConflict || got.problem() != problem {
-				t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, problem)
-			}
-		}
-		if order := a.get(t, "/orders/"+paid); order.status != http.StatusOK || order.body["quantity"] != 2.0 {
-			t.Errorf("the order of what was paid is %s", order.text)
-		}
-		if order := a.get(t, "/orders/"+released); order.status != http.StatusNotFound {
-			t.Errorf("the order of what was released is %s", order.text)
-		}
-		back := a.asAdmin(t, http.MethodPost, "/orders/"+paid+"/return", `{"quantity": 1}`, http.StatusOK)
-		if back.body["quantity"] != 1.0 || back.body["order_id"] != paid {
-			t.Errorf("a unit of it came back: %s", back.text)
-		}
-		a.audit(t, map[string]float64{"initial": 10, "stock": 9, "held": 0, "sold": 2, "returned": 1, "orders": 1})
-	})
-}
-
-func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
 	a := serveSQLite(t)
-	_, number := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")
-	again, same := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")
-	if same != number || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("again it is answered with %s, and was %s at first", again.text, number)
+	held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)
+	_, released := a.reserve(t, "goods_id=1&quantity=3&strategy=naive&group=true", http.StatusCreated)
+	begun, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"]))
+	if err != nil {
+		t.Fatal(err)
 	}
-	// The other replica may be configured otherwise.
-	if got, same := a.reserve(t, "goods_id=1&user_id=u-1", http.StatusCreated, "Idempotency-Key", "k"); same != number {
-		t.Errorf("without a time of its own it is answered with %s", got.text)
+	ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
+	if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || held.body["order_id"] != nil || held.body["payment_reference"] != nil || ends.Sub(begun).Round(time.Second) != time.Minute {
+		t.Errorf("a reservation for a minute is answered with %s", held.text)
 	}
-	for _, other := range []string{"/reservations?goods_id=1&user_id=u-1&ttl=61", "/deduct?goods_id=1&user_id=u-1"} {
-		if got := a.post(t, other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" || got.header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("%s under its key is answered with %d %s", other, got.status, got.text)
+	a.audit(t, map[string]float64{"stock": 5, "held": 5, "sold": 0})
+	for _, again := range []string{"", "true"} {
+		got := a.post(t, "/reservations/"+paid+"/confirm?payment_reference=pay-1")
+		if got.status != http.StatusOK || got.body["state"] != "confirmed" || got.body["order_id"] != paid || got.body["payment_reference"] != "pay-1" || got.header.Get("Idempotency-Replayed") != again {
+			t.Errorf("paid: %d %s, replayed %q", got.status, got.text, got.header.Get("Idempotency-Replayed"))
 		}
 	}
-	a.post(t, "/deduct?goods_id=1", "Idempotency-Key", "bought")
-	if got := a.post(t, "/reservations?goods_id=1", "Idempotency-Key", "bought"); got.problem() != "key-reused" {
-		t.Errorf("a reservation under the key of a purchase is answered with %s", got.text)
-	}
-	held := a.get(t, "/orders?request_id=k&user_id=u-1")
-	a.post(t, "/reservations/"+number+"/release")
-	if released := a.get(t, "/orders?request_id=k&user_id=u-1"); held.problem() != "unknown-order" || released.problem() != "unknown-order" {
-		t.Errorf("what was never sold is found as %s and %s", held.text, released.text)
-	}
-	_, paid := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated, "Idempotency-Key", "paid")
-	a.post(t, "/reservations/"+paid+"/confirm?payment_reference=p")
-	for _, found := range []answer{a.get(t, "/orders?request_id=paid"), a.asAdmin(t, http.MethodGet, "/orders?request_id=paid", "", http.StatusOK)} {
-		if found.body["order_id"] != paid {
-			t.Errorf("what was reserved under a key and paid is found as %d %s", found.status, found.text)
+	for _, again := range []string{"", "true"} {
+		got := a.post(t, "/reservations/"+released+"/release")
+		if got.status != http.StatusOK || got.body["state"] != "released" || got.header.Get("Idempotency-Replayed") != again {
+			t.Errorf("released: %d %s", got.status, got.text)
 		}
 	}
-	if after, _ := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k"); after.body["state"] != "released" {
-		t.Errorf("a repeated one that was released is answered with %s", after.text)
+	if order := a.get(t, "/orders/"+paid); order.status != http.StatusOK || order.body["quantity"] != 2.0 {
+		t.Errorf("the order of what was paid is %s", order.text)
 	}
-	a.audit(t, map[string]float64{"stock": 8, "held": 0, "sold": 2})
-}
-
-func TestAReturnUnderAKeyIsMadeOnce(t *testing.T) {
-	a := serveSQLite(t)
-	sale := a.buy(t, "goods_id=1&quantity=3")
-	path := fmt.Sprintf("/orders/%v/return", sale.body["order_id"])
-	for _, c := range []struct {
-		body, replayed string
-		status         int
-	}{{`{"quantity": 2}`, "", 200}, {`{"quantity": 2}`, "true", 200}, {"", "true", 200}, {`{"quantity": 1}`, "", 422}} {
-		r := request(t, http.MethodPost, a.admin.URL+path, jsonType, c.body)
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Idempotency-Key", "back")
-		got := send(t, r)
-		if got.status != c.status || got.header.Get("Idempotency-Replayed") != c.replayed || c.status == 200 && got.body["quantity"] != 2.0 {
-			t.Errorf("%q is answered with %d %s", c.body, got.status, got.text)
-		}
+	if order := a.get(t, "/orders/"+released); order.status != http.StatusNotFound {
+		t.Errorf("the order of what was released is %s", order.text)
 	}
-	a.audit(t, map[string]float64{"stock": 9, "sold": 3, "returned": 2})
+	back := a.asAdmin(t, http.MethodPost, "/orders/"+paid+"/return", `{"quantity": 1}`, http.StatusOK)
+	if back.body["quantity"] != 1.0 || back.body["order_id"] != paid {
+		t.Errorf("a unit of it came back: %s", back.text)
+	}
+	a.audit(t, map[string]float64{"initial": 10, "stock": 9, "held": 0, "sold": 2, "returned": 1, "orders": 1})
 }
 
 // A TTL beyond what is configured names the field and what is allowed, and holds nothing.
@@ -202,31 +132,13 @@ func TestTheAdminSeesWhatVerifiedBuyersHave(t *testing.T) {
 		}
 		bob.asAdmin(t, http.MethodGet, path, "", http.StatusOK)
 	}
-	bob.asAdmin(t, http.MethodPost, "/reservations/"+reservation+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
-}
-
-func TestAVerifiedBuyerSeesItsOwnReservationsAlone(t *testing.T) {
-	a := serveSQLite(t)
-	of := func(name string) api { return a.with(t, verified(buyer.Buyer{ID: name})) }
-	ann, bob := of("ann"), of("bob")
-	_, number := ann.reserve(t, "goods_id=1", http.StatusCreated)
-	for _, path := range []string{"/confirm?payment_reference=p", "/release", "/extend?ttl=60"} {
-		if got := bob.post(t, "/reservations/"+number+path); got.status != http.StatusNotFound || got.problem() != "unknown-reservation" {
-			t.Errorf("%s by another buyer is answered with %d %s", path, got.status, got.text)
-		}
+	if got := ann.get(t, "/reservations/"+reservation); got.body["user_id"] != nil {
+		t.Errorf("its buyer sees %s", got.text)
 	}
-	_, nobodys := a.reserve(t, "goods_id=1", http.StatusCreated) // from before buyers were verified
-	for _, number := range []string{number, nobodys} {
-		if got := bob.get(t, "/reservations/"+number); got.status != http.StatusNotFound {
-			t.Errorf("another buyer sees %s", got.text)
-		}
-	}
-	if got := ann.get(t, "/reservations/"+number); got.status != http.StatusOK || got.body["state"] != "held" || got.body["user_id"] != nil {
-		t.Errorf("the buyer sees %d %s", got.status, got.text)
-	}
-	if got := a.asAdmin(t, http.MethodGet, "/reservations/"+number, "", http.StatusOK); got.body["user_id"] != "ann" {
+	if got := bob.asAdmin(t, http.MethodGet, "/reservations/"+reservation, "", http.StatusOK); got.body["user_id"] != "ann" {
 		t.Errorf("the admin sees %s", got.text)
 	}
+	bob.asAdmin(t, http.MethodPost, "/reservations/"+reservation+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
 }
 
 func TestTheAdminAloneConfirmsWhereThePublicMayNot(t *testing.T) {

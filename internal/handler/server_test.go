@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -53,84 +55,7 @@ func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	}
 }
 
-// What is not fit for a log is replaced, and no request fails for it.
-func TestARequestIDIsBounded(t *testing.T) {
-	a := serveSQLite(t)
-	seen := make(map[string]bool)
-	for _, id := range []string{"", strings.Repeat("x", 129), "two words", `<script>alert(1)</script>`, `"; DROP TABLE`, "naïve", "a\tb"} {
-		got := a.buyAs(t, "goods_id=none", "X-Request-ID", id)
-		returned := got.header.Get("X-Request-ID")
-		if returned == id || returned == "" || len(returned) > 40 || seen[returned] {
-			t.Errorf("%q is answered as %q", id, returned)
-		}
-		seen[returned] = true
-	}
-	longest := strings.Repeat("x", 128)
-	if got := a.buyAs(t, "goods_id=1", "X-Request-ID", longest).header.Get("X-Request-ID"); got != longest {
-		t.Errorf("the longest request id is answered as %q", got)
-	}
-}
-
 const onceOnly = 0.001 // a second: no test takes a quarter of an hour
-
-func TestARateByUser(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
-	for i, c := range []struct {
-		path string
-		want int
-	}{
-		{"/deduct", http.StatusOK}, {"/reservations", http.StatusCreated}, {"/reservations", http.StatusTooManyRequests}, {"/deduct", http.StatusTooManyRequests},
-	} {
-		got := a.post(t, c.path+"?goods_id=1&user_id=u-1")
-		if got.status != c.want {
-			t.Errorf("purchase %d is answered with %d %s", i+1, got.status, got.text)
-		}
-		if c.want == http.StatusTooManyRequests && (got.problem() != "rate-limited" || !within(got.header.Get("Retry-After"), 1000, 1002)) {
-			t.Errorf("too often is answered with %s, Retry-After %q", got.text, got.header.Get("Retry-After"))
-		}
-	}
-	for _, query := range []string{"goods_id=1&user_id=u-2", "goods_id=1&user_id=u-3"} {
-		if got := a.buy(t, query); got.status != http.StatusOK {
-			t.Errorf("%s is answered with %d %s", query, got.status, got.text)
-		}
-	}
-	if got := a.get(t, "/goods/1").body["stock"]; got != 6.0 {
-		t.Errorf("%v are left, want 6: what was rejected was sold, or the reverse", got)
-	}
-}
-
-// No client becomes another one by a header.
-func TestAForgedAddressIsNotBelieved(t *testing.T) {
-	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
-	for _, c := range []struct {
-		name    string
-		proxies []string
-		second  string // the X-Forwarded-For of a second request; the first has 192.0.2.1
-		status  int
-	}{
-		{"no proxy is trusted", nil, "192.0.2.2", http.StatusTooManyRequests},
-		{"another proxy is trusted", []string{"192.0.2.0/24"}, "192.0.2.2", http.StatusTooManyRequests},
-		{"a proxy is trusted", []string{"127.0.0.1"}, "192.0.2.2", http.StatusOK},
-		{"a proxy is trusted, what its client forged is not", []string{"127.0.0.0/8"}, "192.0.2.2, 192.0.2.1", http.StatusTooManyRequests},
-		{"a proxy is trusted, a header that is none is not", []string{"127.0.0.1"}, "' OR 1=1", http.StatusOK}, // it is the proxy's own
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a := serveSQLite(t).with(t, limited).with(t, func(o *handler.Options) { o.TrustedProxies = c.proxies })
-			if got := a.buyAs(t, "goods_id=1", "X-Forwarded-For", "192.0.2.1"); got.status != http.StatusOK {
-				t.Fatalf("the first request is answered with %d %s", got.status, got.text)
-			}
-			got := a.buyAs(t, "goods_id=1", "X-Forwarded-For", c.second)
-			if got.status != c.status || got.status != http.StatusOK && got.problem() != "rate-limited" {
-				t.Errorf("the second is answered with %d %s, want %d", got.status, got.text, c.status)
-			}
-			for _, path := range []string{"/readyz", "/healthz"} {
-				if got := a.get(t, path); got.status != http.StatusOK {
-					t.Errorf("the balancer's question %s is counted: %d %s", path, got.status, got.text)
-				}
-			}
-		})
-	}
-}
 
 // The balancer learns of it, and so does every client with a connection; they
 // are served all the same.
@@ -195,4 +120,71 @@ func (a api) ownersText(t *testing.T, path string) (status int, text string) {
 func within(header string, least, most int) bool {
 	seconds, err := strconv.Atoi(header)
 	return err == nil && seconds >= least && seconds <= most
+}
+
+func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
+	a := serveSQLite(t)
+	sale := a.buy(t, "goods_id=1")
+	nothing, err := handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(nothing)
+	defer server.Close()
+	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))
+	for _, got := range []answer{fixed, sale} {
+		if got.header.Get(handler.ReplicaHeader) != "replica-1" {
+			t.Errorf("an answer that reveals its replica has the header %v", got.header)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := sendRaw(nothing, http.MethodGet, path, from("192.0.2.1")); got.Code != http.StatusOK {
+			t.Errorf("%s is answered with %d %s", path, got.Code, got.Body)
+		}
+	}
+	keys := func(a answer) []string { return slices.Sorted(maps.Keys(a.body)) }
+	if fixed.status != sale.status || !slices.Equal(keys(fixed), keys(sale)) {
+		t.Errorf("nothing answers %d %s, a sale %d %s", fixed.status, fixed.text, sale.status, sale.text)
+	}
+	if fixed.header.Get("Content-Type") != sale.header.Get("Content-Type") {
+		t.Errorf("nothing answers as %q, a sale as %q", fixed.header.Get("Content-Type"), sale.header.Get("Content-Type"))
+	}
+	// Its numbers are as long as those of a sale of plenty.
+	if more := len(fixed.text) - len(sale.text); more < 0 || more > 32 {
+		t.Errorf("nothing answers with %d bytes, a sale with %d", len(fixed.text), len(sale.text))
+	}
+}
+
+// A path is served as it is written, or it is rejected: nothing is redirected, cleaned or
+// decoded into another path, and no header moves it. A proxy that allows some paths has allowed what is served.
+func TestNoPathIsTakenForAnother(t *testing.T) {
+	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Reveal: true}
+	public, admin := handler.Public(o), handler.Admin(o, admintoken.Single(token))
+	change := func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("X-Forwarded-Prefix", "//rebound.example")
+		r.Header.Set("X-Forwarded-Host", "rebound.example")
+		r.Header.Set("X-Original-Url", "/goods/1")
+	}
+	for _, c := range []struct {
+		name   string
+		h      http.Handler
+		method string
+		paths  []string
+	}{
+		{"the public API", public, http.MethodPost, []string{
+			"/deduct/", "//deduct", "/./deduct", "/deduct/..", "/deduct/../deduct", "/orders/../deduct", "/DEDUCT", "/Deduct", "/deduct//", "/deduct%2f", "/%2e%2e/deduct", "/deduct%00", "/deduct;x=1", "/ded%75ct",
+		}},
+		{"the public API", public, http.MethodGet, []string{"/goods/1/", "//goods/1", "/goods//1", "/goods/1/../../goods/1", "/GOODS/1", "/goods", "/goods/", "/readyz/", "/healthz/", "//healthz", "/goods/1%2Faudit", "/goods%2F1"}},
+		{"the admin API", admin, http.MethodPost, []string{"/goods/", "//goods", "/goods/../goods", "/Goods", "/goods/1/restock/", "/goods//restock/"}},
+		{"the admin API", admin, http.MethodGet, []string{"/goods/1/audit/", "//metrics", "/strategies/"}},
+	} {
+		for _, path := range c.paths {
+			got := sendRaw(c.h, c.method, path, change)
+			served := got.Code != http.StatusNotFound && got.Code != http.StatusMethodNotAllowed && got.Code != http.StatusBadRequest
+			if served || got.Header().Get("Location") != "" {
+				t.Errorf("%s: %s %s is answered with %d %v", c.name, c.method, path, got.Code, got.Header())
+			}
+		}
+	}
 }

@@ -44,9 +44,7 @@ func wantRows(t *testing.T, s *repo.Store, when string, live, archived []int64) 
 // must fails the test where one of several steps did.
 func must(t *testing.T, errs ...error) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errs...))
 }
 
 func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {

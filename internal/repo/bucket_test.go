@@ -22,13 +22,11 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 			}
 			return tx.Spread(t.Context(), row, 10, 0, buckets, 2)
 		}
-		if err := s.InTx(t.Context(), spread); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.InTx(t.Context(), spread))
 		var row stock.Goods
 		var buckets repo.Buckets
 		gathered := make(chan error, 1)
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if taken, err := tx.TakeFromBucket(t.Context(), 1, 0, 1); err != nil || !taken {
 				t.Fatalf("taken %v, %v", taken, err)
 			}
@@ -40,13 +38,8 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 			}()
 			labtest.AwaitRowWait(t, d, "%bucket/%", gathered)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-gathered; err != nil {
-			t.Fatal(err)
-		}
+		}))
+		must(t, <-gathered)
 		if buckets.Sum() != 9 || row.Allocated != 0 {
 			t.Errorf("%d units in buckets and %d in other allocations, want 9 and 0", buckets.Sum(), row.Allocated)
 		}

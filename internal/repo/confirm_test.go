@@ -118,9 +118,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 			t.Errorf("beside a reference that is used they are answered with %+v (%v)", answers, err)
 		}
 		step.Pass()
-		if err := <-released; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-released)
 		if _, _, err := confirm(t, s, locked, "a"); !errors.Is(err, stock.ErrReleased) {
 			t.Errorf("alone it is answered with %v, want %v", err, stock.ErrReleased)
 		}
@@ -135,9 +133,7 @@ func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		expires, stays := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
-		if err := s.ExpireIn(t.Context(), expires, 500*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.ExpireIn(t.Context(), expires, 500*time.Millisecond))
 		update := proxy.Arm(servers.Rule{Sent: "SET state = 'confirmed'", Do: servers.Hold})
 		done := make(chan struct{})
 		go func() {
@@ -201,13 +197,10 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 		for i, of := range append([]string{basket + "-1-3", basket + "-2-3", basket + "-3-3"}, others...) {
 			item := []int64{3, 1, 2}[i%3]
 			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: of}}
-			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch})
 				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		for _, another := range others {
 			if _, _, err := confirm(t, s, another, another); err != nil {
@@ -244,9 +237,7 @@ func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 		_, _, unpaid := confirm(t, s, paid, "paid")
 		_, _, kept := s.Release(t.Context(), released)
 		_, _, failed := s.Expire(t.Context(), 10)
-		if err := errors.Join(unpaid, kept, failed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(unpaid, kept, failed))
 		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
 			t.Errorf("of four, of which three have ended, there are %+v, %v", n, err)
 		}
@@ -268,9 +259,7 @@ func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
 		}()
 		labtest.AwaitRowWait(t, d, "SELECT number%", answered)
 		step.Pass()
-		if err := <-released; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-released)
 		if err := <-answered; !errors.Is(err, stock.ErrReleased) {
 			t.Errorf("it is answered with %v, want %v", err, stock.ErrReleased)
 		}

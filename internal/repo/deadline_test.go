@@ -196,19 +196,13 @@ func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		const longest = 40 * time.Second
 		s, _ := bounded(t, d, longest)
-		if err := s.SettleAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SettleAll(t.Context()))
 		for _, step := range []struct {
 			age       time.Duration
 			unsettled int64
 		}{{longest, 1}, {10 * time.Second, 0}} {
-			if err := s.AgeBy(t.Context(), step.age); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.SettleAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.AgeBy(t.Context(), step.age))
+			must(t, s.SettleAll(t.Context()))
 			if n := unsettled(t, s); n != step.unsettled {
 				t.Errorf("%s later %d ids are not settled, want %d", step.age, n, step.unsettled)
 			}

@@ -129,9 +129,7 @@ func TestEveryCallSaysThatItCouldNotAsk(t *testing.T) {
 			}
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	for _, calls := range []map[string]func(context.Context) error{ofItem, others} {
 		for name, ask := range calls {
 			err := ask(t.Context())

@@ -157,9 +157,7 @@ func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 				t.Errorf("item %d has\n%s, want\n%s", item.id, got, want)
 			}
 		}
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, settleNow(t, s))
 	}
 	list, err := s.Allocations(t.Context(), inRedis)
 	if want := "[{1 40 1 20 false} {2 40 1 20 false} {3 40 1 20 false}]"; err != nil || fmt.Sprint(list) != want {

@@ -17,9 +17,7 @@ import (
 func createItems(t *testing.T, s *repo.Store, n int64) {
 	t.Helper()
 	for item := range n {
-		if err := s.CreateGoods(t.Context(), item+1, 10, fmt.Sprint("item ", item+1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), item+1, 10, fmt.Sprint("item ", item+1)))
 	}
 }
 
@@ -109,9 +107,7 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 				Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 			}}
 		}
-		if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{pending(2, 1, 3), pending(1, 1, 2), pending(2, 1, 4), pending(3, 1, 10)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{pending(2, 1, 3), pending(1, 1, 2), pending(2, 1, 4), pending(3, 1, 10)}))
 		for _, wrong := range []struct {
 			orders []repo.PendingOrder
 			want   repo.StaleError
@@ -143,9 +139,7 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").As("redis-stock")
-		if err := s.CreateLimited(t.Context(), 1, 10, 1, "item"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), 1, 10, 1, "item"))
 		if _, err := s.Fill(t.Context(), 1, "elsewhere", 0); err != nil {
 			t.Fatal(err)
 		}
@@ -158,9 +152,7 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 						UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 					}, Epoch: 1, Limited: true, Earlier: earlier})
 				}
-				if err := s.Keep(t.Context(), "elsewhere", orders); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Keep(t.Context(), "elsewhere", orders))
 				found, err := s.AuditUsers(t.Context(), 1)
 				if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {
 					t.Errorf("accepted earlier %v: the audit of buyers is %+v, %v; want %d beyond the limit", earlier, found, err, i)
@@ -174,9 +166,7 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 func TestNothingIsWrittenUnderAnotherLimitThanItWasReadWith(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").As("naive")
-		if err := s.CreateLimited(t.Context(), 1, 10, 2, "item"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), 1, 10, 2, "item"))
 		row, err := s.Goods(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 		createItems(t, s, 2)
 		from, held := time.Now(), uuid.Must(uuid.NewV7()).String()
 		var written []stock.Order
-		err := s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
 			written, err = tx.Append(t.Context(),
 				repo.Sale{GoodsID: 1, Token: 7, Left: new(int64(4)), Batch: []stock.Purchase{
 					{RequestID: "a uann", Quantity: 2, UserID: "ann"}, {RequestID: "b", Quantity: 3}, {RequestID: "c", Quantity: 1},
@@ -43,10 +43,7 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 				}},
 			)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		ids := make([]string, 0, 4)
 		for i, want := range []stock.Order{
 			{Kind: stock.Deduction, RequestID: "a uann", GoodsID: 1, Quantity: 2, UserID: "ann", Remaining: 8, Token: 7},
@@ -93,9 +90,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	createItems(t, s, 2)
 	paid, open := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
-	if err := sell(t.Context(), s, 2, "one"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sell(t.Context(), s, 2, "one"))
 	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +133,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	hold := func() string { t.Helper(); return hold(t, s, 1, 2, "ann") }
 	paid, released, late := hold(), hold(), hold()
 	over(t, s, late)
-	if err := sell(t.Context(), s, 1, "bought"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sell(t.Context(), s, 1, "bought"))
 	orders, err := s.Orders(t.Context(), "bought")
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +146,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	back, err4 := other.Return(t.Context(), bought, 1, stock.ReturnKey("k"))
 	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey("k"))
 	_, err6 := other.Fill(t.Context(), 1, "redis-stock", 0)
-	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, err2, err3, err4, err5, err6))
 	for id, want := range map[string]stock.Order{
 		stock.FinalKey(paid):     {ID: paid, Kind: stock.Confirmation, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
 		stock.FinalKey(released): {ID: released, Kind: stock.Release, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
@@ -187,9 +178,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	}
 	left, expired := hold(), hold()
 	over(t, s, expired)
-	if err := s.DeleteItem(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DeleteItem(t.Context(), 1))
 	if _, _, err := s.Release(t.Context(), left); err != nil {
 		t.Errorf("of an item that was deleted a reservation is released: %v", err)
 	}
@@ -218,9 +207,7 @@ func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 	if err := s.Keep(t.Context(), "redis-stock", nil); err != nil {
 		t.Errorf("nothing is kept: %v", err)
 	}
-	if err := s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: 1}, {Order: held, Epoch: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: 1}, {Order: held, Epoch: 1}}))
 	r, err := s.Reservation(t.Context(), held.ID)
 	if err != nil || r.State != stock.Held || r.TTL != time.Minute || r.Quantity != 1 || r.UserID != "ann" || r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
 		t.Errorf("what is held is %+v (%v)", r, err)
@@ -252,16 +239,13 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 			number := fmt.Sprintf("%s-%d-32", uuid.Must(uuid.NewV7()), i)
 			key, reference := stock.BuyerKey(longest(stock.MaxRequestID, one), user), longest(stock.MaxPaymentReference, one)
 			batch := []stock.Purchase{{RequestID: key, Quantity: 1, UserID: user, TTL: time.Hour, Number: number}}
-			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				if _, err := tx.CountIn(t.Context(), 1, 0, batch); err != nil {
 					return err
 				}
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: batch})
 				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if r, _, err := confirm(t, s, number, reference); err != nil || r.PaymentReference != reference {
 				t.Errorf("confirmed under the longest reference it is %+v (%v)", r, err)
 			}
@@ -273,16 +257,12 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 				t.Errorf("by its request it is %+v (%v)", found, err)
 			}
 		}
-		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 5))
 		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2}}) {
 			t.Errorf("the buyers are %+v (%v)", buyers, err)
 		}
 		reason := longest(200, "小")
-		if err := s.SwitchOff(t.Context(), s.Strategy(), reason); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SwitchOff(t.Context(), s.Strategy(), reason))
 		if off, err := s.SwitchedOff(t.Context()); err != nil || off[s.Strategy()] != reason {
 			t.Errorf("what is off is %q (%v)", off, err)
 		}

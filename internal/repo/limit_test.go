@@ -22,11 +22,9 @@ import (
 func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		if err := s.CreateLimited(t.Context(), 1, 100, 3, "first"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
 		sell := func(user string, counted, written int64) {
-			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				p := stock.Purchase{RequestID: user, UserID: user, Quantity: counted}
 				if _, err := tx.CountIn(t.Context(), 1, 3, []stock.Purchase{p}); err != nil {
 					return err
@@ -37,10 +35,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 				}
 				_, _, err := tx.SubtractIfEnough(t.Context(), 1, written)
 				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		audit := func(want stock.Buyers) {
 			a, err := s.AuditInFull(t.Context(), 1)
@@ -50,20 +45,14 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 		}
 		sell("a", 3, 3)
 		audit(stock.Buyers{})
-		if err := s.SetLimit(t.Context(), 1, 2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 2))
 		audit(stock.Buyers{})
-		if err := s.SetLimit(t.Context(), 1, 3); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 3))
 		sell("b", 2, 5)
 		audit(stock.Buyers{Miscounted: 1, BeyondLimit: 1})
 		sell("c", 5, 5)
 		for _, limit := range []int64{3, 4} { // the same again allows nothing, nor does a higher one
-			if err := s.SetLimit(t.Context(), 1, limit); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SetLimit(t.Context(), 1, limit))
 			audit(stock.Buyers{Miscounted: 1, BeyondLimit: 2})
 		}
 	})
@@ -74,9 +63,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
-		if err := s.CreateLimited(t.Context(), 1, 100, 3, "first"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
 		buy := func(units int64, then func(tx *repo.Tx) error) error {
 			return s.InTx(t.Context(), func(tx *repo.Tx) error {
 				batch := []stock.Purchase{{RequestID: rand.Text(), UserID: "a", Quantity: units}}
@@ -178,9 +165,7 @@ func TestNothingIsTakenUnderAnotherLimit(t *testing.T) {
 		}
 		read := make(map[int64]stock.Goods) // by limit
 		for _, limit := range []int64{0, 3} {
-			if err := s.SetLimit(t.Context(), 1, limit); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SetLimit(t.Context(), 1, limit))
 			if read[limit], err = s.Goods(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
@@ -250,9 +235,7 @@ func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 func TestBuyersAreCountedInAndOut(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		if err := errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")))
 		by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
 		batch := []stock.Purchase{by("bob", 1), by("ann", 2), by("", 5), by("ann", 4)}
 		for _, c := range []struct {
@@ -268,16 +251,13 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 			{1, 0, batch, batch, nil, "[{ann 10} {bob 2}]"},
 			{1, 9, []stock.Purchase{by("", 1)}, nil, nil, "[{ann 10} {bob 2}]"},
 		} {
-			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				limit, err := tx.CountIn(t.Context(), c.item, c.limit, c.in)
 				if err != nil || limit.PerUser != c.limit || !maps.Equal(limit.Has, c.before) {
 					t.Errorf("the buyers of %v had %+v (%v), want %v", c.in, limit, err, c.before)
 				}
 				return errors.Join(err, tx.CountOut(t.Context(), c.item, c.out))
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if users, err := s.UsersAfter(t.Context(), c.item, ""); err != nil || fmt.Sprint(users) != c.after {
 				t.Errorf("after %v in and %v out the buyers of item %d are %v (%v), want %s", c.in, c.out, c.item, users, err, c.after)
 			}
@@ -295,9 +275,7 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item := int64(1); item < 4; item++ {
-		if err := s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)))
 		users := 2 // of the items before and after
 		if item == 2 {
 			users = repo.UsersAtOnce + 1
@@ -306,13 +284,10 @@ func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 		for i := range users {
 			batch = append(batch, stock.Purchase{UserID: fmt.Sprintf("%d-%04d", item, i), Quantity: int64(i + 1)})
 		}
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.CountIn(t.Context(), item, 9, batch)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	after := ""
 	for i, pages := 0, []int{repo.UsersAtOnce, 1, 0}; len(pages) > 0; pages = pages[1:] {
@@ -339,22 +314,17 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 	for item := int64(1); item < 4; item++ {
 		for i, user := range []string{"ann", "bob", "", "ann"} {
 			buy := stock.Purchase{RequestID: fmt.Sprint(item, "-", i), UserID: user, Quantity: int64(i + 1)}
-			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: []stock.Purchase{buy}})
 				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 	}
 	if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
 		t.Errorf("without a limit the audit of buyers is %+v (%v)", found, err)
 	}
 	for _, limit := range []int64{2, 0, 3} { // and again, when it was taken away
-		if err := s.SetLimit(t.Context(), 2, limit); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 2, limit))
 		if limit == 0 {
 			continue
 		}
@@ -380,13 +350,9 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		number := hold(t, s, 1, 2, "ann")
 		hold(t, s, 1, 1, "ann")
 		write, released := releaseHeld(t, through, proxy, number, "INSERT INTO tb_stock_ledger")
-		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 5))
 		write.Pass()
-		if err := <-released; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-released)
 		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1}]" {
 			t.Errorf("the buyers have %v (%v), want one unit", users, err)
 		}

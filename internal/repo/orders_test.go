@@ -39,13 +39,9 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		if err := s.CreateGoods(t.Context(), 2, 10, "two"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), 2, 10, "two"))
 		for i, goods := range []int64{1, 2, 1, 2, 1} {
-			if err := sell(t.Context(), s, goods, fmt.Sprint("key-", i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sell(t.Context(), s, goods, fmt.Sprint("key-", i)))
 		}
 		for _, settled := range []bool{false, true} {
 			first, next := page(t, s, 0, 0, 3)
@@ -62,9 +58,7 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 			if two, next := page(t, s, 2, 0, 100); fmt.Sprint(two) != "[key-1 key-3]" || next != end {
 				t.Errorf("item 2 has the orders %v up to %d, want two up to %d", two, next, end)
 			}
-			if err := settleNow(t, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, settleNow(t, s))
 		}
 	})
 }
@@ -104,9 +98,7 @@ func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 			if got, next := page(t, s, 1, before, 100); len(got) != 0 || next != before {
 				t.Errorf("after the rollback the page has %v, want none before the gap is settled", got)
 			}
-			if err := settleNow(t, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, settleNow(t, s))
 			if got, _ := page(t, s, 1, before, 100); fmt.Sprint(got) != "[quick of undone]" {
 				t.Errorf("when it is settled the page has %v", got)
 			}
@@ -164,9 +156,7 @@ func TestNoOrderIsMissedUnderSlowCommitters(t *testing.T) {
 		close(done)
 		readers.Wait()
 		for range 2 { // the first settles what was seen while they wrote
-			if err := settleNow(t, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, settleNow(t, s))
 		}
 		all, _ := page(t, s, 1, 0, 1_000_000)
 		audit, err := s.AuditInFull(t.Context(), 1)
@@ -234,9 +224,7 @@ func TestAnOrderIsFoundByItsNumber(t *testing.T) {
 			ID: "018bcfe5-6800-7000-8000-000000000000", Kind: stock.Deduction, RequestID: "kept", GoodsID: 1, Quantity: 2, UserID: "u",
 			Remaining: 8, Strategy: "redis-stock", Replica: "r", CreatedAt: time.UnixMilli(1_700_000_000_000).UTC(),
 		}
-		if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
 		if got, ok, err := s.Order(t.Context(), kept.ID); err != nil || !ok || got != kept {
 			t.Errorf("it is %+v, %v, %v; want %+v", got, ok, err, kept)
 		}
@@ -253,14 +241,10 @@ func TestAnOrderIsFoundByItsNumber(t *testing.T) {
 func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		if err := s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")))
 		ids := []string{"k", stock.BuyerKey("k", "小明"), stock.BuyerKey("k", "小红")}
 		for _, id := range append(ids, "k2", "K", "j") {
-			if err := sell(t.Context(), s, 1, id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sell(t.Context(), s, 1, id))
 		}
 		slices.Sort(ids)
 		for most := range len(ids) + 2 {

@@ -147,13 +147,9 @@ func TestAHangUpDoesNotCutACall(t *testing.T) {
 func TestACallPassesOverDeadConnections(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
-		if err := call(t.Context(), s, 1, one("first")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, call(t.Context(), s, 1, one("first")))
 		proxy.Cut()
-		if err := proxy.Mend(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proxy.Mend())
 		if err := call(t.Context(), s, 1, one("second")); err != nil {
 			t.Errorf("after its connections have ended: %v", err)
 		}
@@ -185,9 +181,7 @@ func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		create(t, labtest.Open(t, d, "r"), 1, 10)
 		s := impatient(t, d)
-		if err := s.SetLimit(t.Context(), 1, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 1))
 		bought := stock.Purchase{RequestID: "waits", Quantity: 1, UserID: "u"}
 		row := block(t, d)
 		if err := call(t.Context(), s, 1, bought); !errors.Is(err, stock.ErrBusy) {
@@ -226,9 +220,7 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		}
 		row.commit()
 		for range 2 {
-			if err := sell(t.Context(), s, 1, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sell(t.Context(), s, 1, rand.Text()))
 		}
 		wantOrders(t, s, 2)
 	})
@@ -246,9 +238,7 @@ func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
-		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 5))
 		row := block(t, d)
 		for range 100 { // the victim is the transaction that has changed fewer rows
 			row.exec(`INSERT INTO tb_stock_user (goods_id, user_id, units) VALUES (2, ?, 1)`, rand.Text())
@@ -270,9 +260,7 @@ func TestTheProcedureTakesEveryName(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 100)
-		if err := s.SetLimit(t.Context(), 1, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLimit(t.Context(), 1, 1))
 		users := []string{"null", `"`, `\`, `\u0041`, "'; DROP TABLE x", "<&>", "小明", "😀", "a ", "a", "A", "e\u0301", "é", "\u2028", "$[0]"}
 		batch := make([]stock.Purchase, 0, len(users))
 		for _, user := range users {
@@ -333,9 +321,7 @@ func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
 			{0, 0, 0, []stock.Purchase{by("", 1)}},
 		} {
 			item := int64(i + 1)
-			if err := s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()))
 			if _, filled, err := s.FillPool(t.Context(), item, c.elsewhere); err != nil || filled != c.elsewhere {
 				t.Fatalf("%d units are allocated (%v)", filled, err)
 			}

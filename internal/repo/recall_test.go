@@ -55,9 +55,7 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 		create(t, a.As("sql-conditional"), allocated, 10)
 		a.step(a.CloseAllocation(ctx, allocated, place)) // there is none
 		a.assert(10, "", repo.Allocation{})
-		if err := sell(ctx, a.As("sql-conditional"), allocated, "one"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sell(ctx, a.As("sql-conditional"), allocated, "one"))
 		a.step(a.Fill(ctx, allocated, place, 0)) // half of 9, because another strategy sells
 		a.assert(4, place, repo.Allocation{Units: 5, Epoch: 1})
 		a.returned(1, 0, 0) // it is open
@@ -109,12 +107,8 @@ func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
 			answered <- err
 		}()
 		labtest.AwaitRowWait(t, d, "UPDATE tb_stock_place%", answered)
-		if err := written.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-answered; err != nil {
-			t.Fatal(err)
-		}
+		must(t, written.Commit())
+		must(t, <-answered)
 		if has, err := s.Allocation(t.Context(), 1, "elsewhere"); err != nil || filled != has {
 			t.Errorf("it was filled to %+v, and is %+v (%v)", filled, has, err)
 		}
@@ -132,9 +126,7 @@ func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, limit := range []int64{3, 3, 2, 0} {
-			if err := a.SetLimit(t.Context(), allocated, limit); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.SetLimit(t.Context(), allocated, limit))
 			want := before
 			if limit != before.PerUser {
 				want.Epoch++

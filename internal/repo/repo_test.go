@@ -35,9 +35,7 @@ func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) e
 
 func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	t.Helper()
-	if err := s.CreateGoods(t.Context(), goodsID, units, t.Name()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
 }
 
 // impatient waits for a row no longer than it must.
@@ -100,9 +98,7 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 		}
 		t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
 		create(t, labtest.Open(t, d, "r"), 1, 10)
-		if err := store.CreateGoods(t.Context(), 2, 10, "another"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.CreateGoods(t.Context(), 2, 10, "another"))
 		var sales, both sync.WaitGroup
 		both.Add(2)
 		for _, goods := range [][2]int64{{1, 2}, {2, 1}} {
@@ -174,9 +170,7 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 		if err != nil || audit.Stock != 5 || audit.Initial != 5 {
 			t.Errorf("audit is %+v (%v), want the first 5", audit, err)
 		}
-		if err := s.CreateGoods(t.Context(), 3, 0, "none"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), 3, 0, "none"))
 		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 1 || rows["none"].GoodsID != 3 || rows["none"].Quantity != 0 {
 			t.Errorf("of an item without units the ledger has %+v (%v), want its key", rows, err)
 		}
@@ -396,9 +390,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
-		if err := d.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Kill(t.Context()))
 		err := sell(t.Context(), s, 1, "x")
 		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrInsufficientStock) {
 			t.Errorf("the database is gone: %v, want %v", err, stock.ErrBackendUnavailable)
@@ -406,9 +398,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 		if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 			t.Errorf("%v does not name the backend", err)
 		}
-		if err := d.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Restart(t.Context()))
 		if err := sell(t.Context(), s, 1, "x"); err != nil {
 			t.Errorf("the database is back: %v", err)
 		}

@@ -56,9 +56,7 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 		create(t, s, 1, 10)
 		ending := func(in time.Duration) string {
 			number := hold(t, s, 1, 1, "")
-			if err := s.ExpireIn(t.Context(), number, in); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.ExpireIn(t.Context(), number, in))
 			return number
 		}
 		over, inTime := ending(0), ending(time.Microsecond)

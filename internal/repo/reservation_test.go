@@ -37,7 +37,7 @@ func hold(t *testing.T, s *repo.Store, goodsID, units int64, user string) (numbe
 	t.Helper()
 	number = uuid.Must(uuid.NewV7()).String()
 	batch := []stock.Purchase{{RequestID: rand.Text(), Quantity: units, UserID: user, TTL: time.Hour, Number: number}}
-	err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+	must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 		goods, err := tx.Goods(t.Context(), goodsID)
 		if err != nil {
 			return err
@@ -53,19 +53,14 @@ func hold(t *testing.T, s *repo.Store, goodsID, units int64, user string) (numbe
 			err = stock.ErrInsufficientStock
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return number
 }
 
 // over has a reservation expire at once.
 func over(t *testing.T, s *repo.Store, number string) {
 	t.Helper()
-	if err := s.ExpireIn(t.Context(), number, -time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ExpireIn(t.Context(), number, -time.Second))
 }
 
 // wantSums compares both audits of item 1 with what is in stock, held, sold and returned.
@@ -135,9 +130,7 @@ func TestAReservationEndsOnce(t *testing.T) {
 			}
 			wantSums(t, s, left, 0, sold, 0)
 		}
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, settleNow(t, s))
 		wantSums(t, s, left, 0, sold, 0)
 	})
 }
@@ -222,9 +215,7 @@ func TestConfirmAndTwoSweepersEndEachReservationOnce(t *testing.T) {
 		confirmed := int64(0)
 		for i := range rounds {
 			number := hold(t, s, 1, 1, "")
-			if err := s.ExpireIn(t.Context(), number, time.Duration(i%8)*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.ExpireIn(t.Context(), number, time.Duration(i%8)*time.Millisecond))
 			var ending sync.WaitGroup
 			var paid error
 			ended, seen := make([]int, 2), stock.State("")
@@ -277,9 +268,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 1, "")
-		if err := s.ExpireIn(t.Context(), number, 500*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.ExpireIn(t.Context(), number, 500*time.Millisecond))
 		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		confirmed := make(chan error, 1)
 		go func() {
@@ -303,9 +292,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		case <-time.After(200 * time.Millisecond):
 		}
 		commit.Pass()
-		if err := <-confirmed; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-confirmed)
 		if state := <-seen; state != stock.Confirmed {
 			t.Errorf("then it is seen as %s", state)
 		}
@@ -353,9 +340,7 @@ func expireSoon(t *testing.T, s *repo.Store) {
 func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		if err := s.CreateLimited(t.Context(), 1, 10, 3, "first"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), 1, 10, 3, "first"))
 		has := func(want int64) {
 			t.Helper()
 			limit, err := s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}})
@@ -387,9 +372,7 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 		// The first limit counts what was held and given back before.
 		hold(t, s, 1, 2, "ann")
 		for _, limit := range []int64{0, 3} {
-			if err := s.SetLimit(t.Context(), 1, limit); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SetLimit(t.Context(), 1, limit))
 		}
 		has(2)
 	})
@@ -400,7 +383,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		var order stock.Order
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "buy", Quantity: 5}}})
 			if err != nil {
 				return err
@@ -408,10 +391,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 			order = orders[0]
 			_, _, err = tx.SubtractIfEnough(t.Context(), 1, 5)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for _, c := range []struct {
 			number, key string
 			units, back int64
@@ -540,9 +520,7 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 		create(t, s, 1, 10)
 		numbers := []string{hold(t, s, 1, 1, ""), hold(t, s, 1, 2, ""), hold(t, s, 1, 3, "")}
 		for i, since := range []time.Duration{2 * time.Minute, time.Minute, 3 * time.Minute} {
-			if err := s.ExpireIn(t.Context(), numbers[i], -since); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.ExpireIn(t.Context(), numbers[i], -since))
 		}
 		for _, units := range []int64{3, 1, 2} {
 			if ended, back, err := s.Expire(t.Context(), 1); err != nil || ended != 1 || back[1] != units {
@@ -558,9 +536,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s := labtest.Open(t, d, "locking"), impatient(t, d)
 		for id := range int64(3) {
-			if err := s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)))
 		}
 		for _, id := range []int64{1, 1, 1, 2, 3} {
 			over(t, s, hold(t, s, id, 1, ""))
@@ -598,9 +574,7 @@ func TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor(t *testing.T) 
 		create(t, locking, 1, 10)
 		over(t, s, hold(t, s, 1, 1, ""))
 		for id := int64(2); id < 4; id++ {
-			if err := s.CreateGoods(t.Context(), id, 10, fmt.Sprint("item ", id)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), id, 10, fmt.Sprint("item ", id)))
 			over(t, s, hold(t, s, id, 1, ""))
 		}
 		ended, failed := 0, make(chan error, 1)
@@ -632,9 +606,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromBeingSold(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s, seller := labtest.Open(t, d, "locking"), labtest.Open(t, d, "patient"), impatient(t, d)
 		for id := range int64(3) {
-			if err := s.CreateGoods(t.Context(), id+1, 1000, fmt.Sprint("item ", id)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), id+1, 1000, fmt.Sprint("item ", id)))
 			over(t, s, hold(t, s, id+1, 1, ""))
 		}
 		ended, failed := 0, make(chan error, 1)
@@ -670,9 +642,7 @@ func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item, limit := range []int64{0, 9, 5} {
 		id := int64(item + 1)
-		if err := s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)))
 		hold(t, s, id, 1, "ann") // it stays
 		for _, user := range []string{"ann", "bob"} {
 			over(t, s, hold(t, s, id, id, user))

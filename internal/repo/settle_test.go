@@ -20,9 +20,7 @@ func settleNow(t *testing.T, s *repo.Store) error {
 	if err := s.SettleAll(t.Context()); err != nil {
 		return err
 	}
-	if err := s.Age(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Age(t.Context()))
 	return s.SettleAll(t.Context())
 }
 
@@ -52,34 +50,24 @@ func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		if err := s.CreateGoods(t.Context(), 2, 7, "another"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), 2, 7, "another"))
 		for i := range 3 {
-			if err := sell(t.Context(), s, 1, fmt.Sprint("before", i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sell(t.Context(), s, 1, fmt.Sprint("before", i)))
 		}
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, settleNow(t, s))
 		if n := unsettled(t, s); n != 0 {
 			t.Errorf("%d ids are not settled, want none", n)
 		}
 		if _, err := s.Restock(t.Context(), 1, 5, "more"); err != nil {
 			t.Fatal(err)
 		}
-		if err := sell(t.Context(), s, 1, "after"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sell(t.Context(), s, 1, "after"))
 		for range 2 { // and again, when that is settled, too
 			quick, full := bothAudits(t, s, 1)
 			if quick != full || !quick.Clean || quick.Initial != 15 || quick.Orders != 4 || quick.Stock != 11 {
 				t.Errorf("the audit is %+v, in full %+v; want 4 of 15 sold", quick, full)
 			}
-			if err := settleNow(t, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, settleNow(t, s))
 		}
 		if quick, full := bothAudits(t, s, 2); quick != full || quick.Initial != 7 || quick.Orders != 0 {
 			t.Errorf("the audit of what was never sold is %+v, in full %+v", quick, full)
@@ -91,12 +79,8 @@ func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.SpoilTotals(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, settleNow(t, s))
+		must(t, s.SpoilTotals(t.Context()))
 		if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
 			t.Errorf("with wrong totals the audit is %+v, in full %+v", quick, full)
 		}
@@ -108,9 +92,7 @@ func TestWhatWasJustSeenIsNotSettled(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		for range 3 {
-			if err := s.SettleAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SettleAll(t.Context()))
 		}
 		if n := unsettled(t, s); n != 1 {
 			t.Errorf("%d ids are not settled, want the one that was just written", n)
@@ -126,7 +108,7 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 		create(t, s, 1, 10)
 		impatient := impatient(t, d)
 		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: one}); err != nil {
 				return err
 			}
@@ -138,13 +120,8 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 			}
 			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := settleNow(t, impatient); err != nil {
-			t.Fatal(err)
-		}
+		}))
+		must(t, settleNow(t, impatient))
 		quick, full := bothAudits(t, s, 1)
 		if quick != full || quick.Orders != 2 || !quick.Clean || unsettled(t, s) != 0 {
 			t.Errorf("the audit is %+v, in full %+v; want both sales", quick, full)
@@ -203,19 +180,11 @@ func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		for id, key := range map[int64]string{2: "two", 3: "three", 4: "four"} {
-			if err := s.CreateGoods(t.Context(), id, 10, key); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), id, 10, key))
 		}
-		if err := sell(t.Context(), s, 1, "before"); err != nil {
-			t.Fatal(err)
-		}
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
-		if err := sell(t.Context(), s, 1, "after"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sell(t.Context(), s, 1, "before"))
+		must(t, settleNow(t, s))
+		must(t, sell(t.Context(), s, 1, "after"))
 		auditsAll(t, s, stock.Audits{Goods: 4})
 		if err := s.InTx(t.Context(), func(tx *repo.Tx) error {
 			two, err := tx.Goods(t.Context(), 2)
@@ -225,9 +194,7 @@ func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 3, Vanished: 4})
-		if err := s.SpoilTotals(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SpoilTotals(t.Context()))
 		// A sale of each item that never was: 1 and 4 show one unit more than is left,
 		// 2 one more than before, and 3 lacks one less.
 		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 1 + 4 + 1, Vanished: 3})
@@ -277,9 +244,7 @@ func moves(t *testing.T, s *repo.Store) []func() (left, held, sold, returned int
 
 func takeSold(t *testing.T, s *repo.Store, item int64) {
 	t.Helper()
-	if err := sell(t.Context(), s, item, fmt.Sprint("sold of ", item)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sell(t.Context(), s, item, fmt.Sprint("sold of ", item)))
 }
 
 // However much of the ledger is settled, every audit has every kind of its rows.
@@ -293,9 +258,7 @@ func TestEveryAuditHasEveryKindOfRow(t *testing.T) {
 			for range 2 { // and again, when it is settled
 				wantSums(t, s, left, held, sold, returned)
 				auditsAll(t, s, stock.Audits{Goods: 1})
-				if err := settleNow(t, s); err != nil {
-					t.Fatal(err)
-				}
+				must(t, settleNow(t, s))
 			}
 		}
 	})
@@ -306,7 +269,7 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	createItems(t, s, 3) // of ten units
 	for item, units := range map[int64]int64{1: 11, 2: 13} {
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			row, err := tx.Goods(t.Context(), item)
 			if err != nil {
 				return err
@@ -315,16 +278,11 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 				return err
 			}
 			return tx.SetStock(t.Context(), row, 0)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for range 2 { // and again, when it is settled
 		auditsAll(t, s, stock.Audits{Goods: 3, Oversold: 1 + 3, Lost: 1 + 3})
-		if err := settleNow(t, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, settleNow(t, s))
 	}
 }
 
@@ -332,21 +290,15 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 func TestSettlingGoesOnUntilAllIsSettled(t *testing.T) {
 	const items = 1001
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	if err := s.StockMany(t.Context(), items); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StockMany(t.Context(), items))
 	for _, last := range []int64{120_000, 360_000} {
-		if err := s.SkipIDs(t.Context(), last); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SkipIDs(t.Context(), last))
 		takeSold(t, s, last/120_000)
 		if more, err := s.Settle(t.Context()); err != nil || more {
 			t.Fatalf("what is seen first is settled: %v (%v)", more, err)
 		}
 		if last > 120_000 {
-			if err := s.SettleAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SettleAll(t.Context()))
 		} else {
 			for i, want := range []bool{true, true, false} {
 				if more, err := s.Settle(t.Context()); err != nil || more != want {

@@ -13,12 +13,8 @@ import (
 // The orders of a shop are for no other user of its machine.
 func TestTheFilesOfSQLiteArePrivate(t *testing.T) {
 	private, shared := filepath.Join(t.TempDir(), "private.db"), filepath.Join(t.TempDir(), "shared.db")
-	if err := os.WriteFile(shared, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(shared, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(shared, nil, 0o600))
+	must(t, os.Chmod(shared, 0o640))
 	for path, want := range map[string]os.FileMode{private: 0o600, shared: 0o640} {
 		s, err := repo.Open(t.Context(), backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second}, repo.Options{})
 		if err != nil {

@@ -16,13 +16,10 @@ import (
 // takeUnits sells units from the unit rows of item 1, from a row on.
 func takeUnits(t *testing.T, s *repo.Store, units, from int64) (next int64, taken bool) {
 	t.Helper()
-	err := s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+	must(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
 		next, taken, err = tx.TakeUnitRows(t.Context(), 1, units, from)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return next, taken
 }
 
@@ -115,10 +112,8 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 		{4, 2, 2, "map[bucket/0:2 bucket/1:2]"},
 		{0, 1, 0, "map[bucket/0:0]"},
 	} {
-		if err := s.SetLimit(t.Context(), 1, c.limit); err != nil {
-			t.Fatal(err)
-		}
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.SetLimit(t.Context(), 1, c.limit))
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.CountIn(t.Context(), 1, c.limit, nil); err != nil {
 				return err
 			}
@@ -141,25 +136,19 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 				t.Errorf("more than there is, is taken from bucket 0: %v (%v)", taken, err2)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if all, err := s.GoodsWithBuckets(t.Context(), 1); err != nil || all.Stock != before.Stock || all.Allocated != before.Allocated {
 			t.Errorf("with its buckets the item is %+v (%v), want %d and %d", all, err, before.Stock, before.Allocated)
 		}
 	}
 	limited := func(bucket int, limit int64) (taken bool) {
-		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.CountIn(t.Context(), 1, limit, []stock.Purchase{})
 			if err == nil {
 				taken, err = tx.TakeFromBucket(t.Context(), 1, bucket, 0)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return taken
 	}
 	if !limited(0, 0) || limited(0, 2) || limited(1, 0) {
@@ -173,9 +162,7 @@ func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
 		s := labtest.Open(t, d, "r").As(repo.InUnitRows)
 		const items, units = 3, 400
 		for item := range int64(items) {
-			if err := s.CreateGoods(t.Context(), item+1, 2*units, fmt.Sprint("create ", item)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), item+1, 2*units, fmt.Sprint("create ", item)))
 			if _, n, err := s.FillPool(t.Context(), item+1, units); err != nil || n != units {
 				t.Fatalf("%d unit rows are filled (%v), want %d", n, err, units)
 			}
@@ -215,9 +202,7 @@ func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum i
 		for i := range cells {
 			into[i] = &cells[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(into...))
 		if !cells[at].Valid {
 			continue // a step without a table
 		}

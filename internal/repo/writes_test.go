@@ -17,16 +17,13 @@ const me, other = "me", "other"
 // takeOne has a strategy sell a unit from the row.
 func takeOne(t *testing.T, s *repo.Store, strategy string, item int64) {
 	t.Helper()
-	err := s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
+	must(t, s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
 		_, enough, err := tx.SubtractIfEnough(t.Context(), item, 1)
 		if err == nil && !enough {
 			err = stock.ErrInsufficientStock
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // written is what a write leaves in the row: a sale, a change beside sales, and a recall.
@@ -137,9 +134,7 @@ func TestEveryWriteOfTheRowSaysWhoWroteIt(t *testing.T) {
 	for name, write := range writes(t, s) {
 		for _, writer := range []string{me, other} {
 			item++
-			if err := s.CreateGoods(t.Context(), item, 20, t.Name()+name+writer); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(t.Context(), item, 20, t.Name()+name+writer))
 			write.prepare(item)
 			takeOne(t, s, writer, item)
 			before, err := s.Goods(t.Context(), item)
@@ -212,9 +207,7 @@ func TestAWriteComputedFromAReadNoticesWhatCameBetween(t *testing.T) {
 		}
 		for name, write := range writes {
 			item++
-			if err := s.CreateGoods(ctx, item, 20, t.Name()+c.name+name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreateGoods(ctx, item, 20, t.Name()+c.name+name))
 			c.before(item)
 			claim, err := mine.ClaimFence(ctx, item, 1)
 			if err != nil {

@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -143,5 +144,115 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
 		if got := a.buy(t, "goods_id=2"); got.status != want {
 			t.Fatalf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
 		}
+	}
+}
+
+// noted counts what an observer is notified of.
+type noted struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (n *noted) note(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.counts[what]++
+}
+
+func (n *noted) Began(listener string)        { n.note("began " + listener) }
+func (n *noted) Ended(_, route string, _ int) { n.note("ended " + route) }
+func (n *noted) Shed(full string)             { n.note("shed " + full) }
+func (n *noted) RateLimited(by string)        { n.note("limited by " + by) }
+func (n *noted) Panicked()                    { n.note("panicked") }
+func (n *noted) seen() map[string]int         { n.mu.Lock(); defer n.mu.Unlock(); return maps.Clone(n.counts) }
+func observed() (o *noted)                    { return &noted{counts: make(map[string]int)} }
+
+func TestEachRejectionIsNotifiedOnceByItsLimit(t *testing.T) {
+	for want, limits := range map[string]handler.Limits{
+		"limited by user":    {User: handler.Rate{PerSecond: onceOnly, Burst: 1}},
+		"limited by address": {Address: handler.Rate{PerSecond: onceOnly, Burst: 1}},
+	} {
+		n := observed()
+		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits = limits; o.Observer = n })
+		for range 3 {
+			a.buy(t, "goods_id=1&user_id=u-1")
+		}
+		if got := n.seen(); got[want] != 2 || len(got) != 3 || got["began public"] != 3 || got["ended /deduct"] != 3 {
+			t.Errorf("one purchase and two beyond the rate: %v, want %s twice", got, want)
+		}
+	}
+}
+
+func TestAShedPurchaseIsNotifiedByWhatIsFull(t *testing.T) {
+	for _, c := range []struct {
+		item, slots int
+		want        string
+		times       int // of 40 purchases
+	}{{1, 1, "shed replica", 39}, {3, 24, "shed item", 28}, {1, 24, "shed strategy", 34}} {
+		n := observed()
+		_, _, release := serveFlooded(t, c.item, func(o *handler.Options) { o.MaxDeductions = c.slots; o.Observer = n })
+		release()
+		if got := n.seen(); got[c.want] != c.times || got["shed replica"]+got["shed item"]+got["shed strategy"] != c.times {
+			t.Errorf("40 purchases of item %d for %d slots: %v, want %s %d times", c.item, c.slots, got, c.want, c.times)
+		}
+	}
+}
+
+func TestARateByUser(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
+	for i, c := range []struct {
+		path string
+		want int
+	}{
+		{"/deduct", http.StatusOK}, {"/reservations", http.StatusCreated}, {"/reservations", http.StatusTooManyRequests}, {"/deduct", http.StatusTooManyRequests},
+	} {
+		got := a.post(t, c.path+"?goods_id=1&user_id=u-1")
+		if got.status != c.want {
+			t.Errorf("purchase %d is answered with %d %s", i+1, got.status, got.text)
+		}
+		if c.want == http.StatusTooManyRequests && (got.problem() != "rate-limited" || !within(got.header.Get("Retry-After"), 1000, 1002)) {
+			t.Errorf("too often is answered with %s, Retry-After %q", got.text, got.header.Get("Retry-After"))
+		}
+	}
+	for _, query := range []string{"goods_id=1&user_id=u-2", "goods_id=1&user_id=u-3"} {
+		if got := a.buy(t, query); got.status != http.StatusOK {
+			t.Errorf("%s is answered with %d %s", query, got.status, got.text)
+		}
+	}
+	if got := a.get(t, "/goods/1").body["stock"]; got != 6.0 {
+		t.Errorf("%v are left, want 6: what was rejected was sold, or the reverse", got)
+	}
+}
+
+// No client becomes another one by a header.
+func TestAForgedAddressIsNotBelieved(t *testing.T) {
+	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
+	for _, c := range []struct {
+		name    string
+		proxies []string
+		second  string // the X-Forwarded-For of a second request; the first has 192.0.2.1
+		status  int
+	}{
+		{"no proxy is trusted", nil, "192.0.2.2", http.StatusTooManyRequests},
+		{"another proxy is trusted", []string{"192.0.2.0/24"}, "192.0.2.2", http.StatusTooManyRequests},
+		{"a proxy is trusted", []string{"127.0.0.1"}, "192.0.2.2", http.StatusOK},
+		{"a proxy is trusted, what its client forged is not", []string{"127.0.0.0/8"}, "192.0.2.2, 192.0.2.1", http.StatusTooManyRequests},
+		{"a proxy is trusted, a header that is none is not", []string{"127.0.0.1"}, "' OR 1=1", http.StatusOK}, // it is the proxy's own
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := serveSQLite(t).with(t, limited).with(t, func(o *handler.Options) { o.TrustedProxies = c.proxies })
+			if got := a.buyAs(t, "goods_id=1", "X-Forwarded-For", "192.0.2.1"); got.status != http.StatusOK {
+				t.Fatalf("the first request is answered with %d %s", got.status, got.text)
+			}
+			got := a.buyAs(t, "goods_id=1", "X-Forwarded-For", c.second)
+			if got.status != c.status || got.status != http.StatusOK && got.problem() != "rate-limited" {
+				t.Errorf("the second is answered with %d %s, want %d", got.status, got.text, c.status)
+			}
+			for _, path := range []string{"/readyz", "/healthz"} {
+				if got := a.get(t, path); got.status != http.StatusOK {
+					t.Errorf("the balancer's question %s is counted: %d %s", path, got.status, got.text)
+				}
+			}
+		})
 	}
 }

@@ -1,0 +1,302 @@
+package handler_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/handler"
+)
+
+func TestABuyerIsLimitedPerItem(t *testing.T) {
+	a := serveSQLite(t)
+	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
+		t.Errorf("created as %s, want a limit of 3", got.text)
+	}
+	if got := a.get(t, "/goods/2"); got.body["per_user"] != 3.0 {
+		t.Errorf("the item is %s, want a limit of 3", got.text)
+	}
+	if got := a.buy(t, "goods_id=2&quantity=2&user_id=a"); got.status != http.StatusOK {
+		t.Fatalf("within the limit the answer is %d %s", got.status, got.text)
+	}
+	got := a.buy(t, "goods_id=2&quantity=2&user_id=a")
+	if got.status != http.StatusConflict || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
+		t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
+	}
+	if got.header.Get("Retry-After") != "" {
+		t.Error("waiting does not help")
+	}
+	if got := a.buy(t, "goods_id=2"); got.status != http.StatusBadRequest || got.field() != "user_id" {
+		t.Errorf("without a user_id the answer is %d %s", got.status, got.text)
+	}
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
+		t.Errorf("changed to %s, want a limit of 4 and 8 in stock", got.text)
+	}
+	if got := a.asAdmin(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {
+		t.Errorf("the audit is %s", got.text)
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 0}`, http.StatusOK)
+	if got := a.buy(t, "goods_id=2&quantity=8"); got.status != http.StatusOK {
+		t.Errorf("without a limit the answer is %d %s", got.status, got.text)
+	}
+}
+
+func TestABadLimitIsNamed(t *testing.T) {
+	a := serveSQLite(t)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		field              string
+	}{
+		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "per_user": -1}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "per_user": 1000000001}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPatch, "/goods/1", `{"per_user": "many"}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPatch, "/goods/1", `{"per_user": null}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPatch, "/goods/1", `{}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPatch, "/goods/1", `{"stock": 3}`, http.StatusBadRequest, "stock"},
+		{http.MethodPatch, "/goods/x", `{"per_user": 3}`, http.StatusBadRequest, "goods_id"},
+		{http.MethodPatch, "/goods/9", `{"per_user": 3}`, http.StatusNotFound, ""},
+		{http.MethodPatch, "/goods/1", `{"max_quantity": 0}`, http.StatusBadRequest, "max_quantity"},
+		{http.MethodPatch, "/goods/1", `{"max_quantity": "5"}`, http.StatusBadRequest, "max_quantity"},
+		{http.MethodPatch, "/goods/1", `{"max_quantity": 1.5}`, http.StatusBadRequest, "max_quantity"},
+		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "max_quantity": 0}`, http.StatusBadRequest, "max_quantity"},
+		{http.MethodPatch, "/goods/9", `{"max_quantity": 3}`, http.StatusNotFound, ""},
+	} {
+		if got := a.asAdmin(t, c.method, c.path, c.body, c.status); got.field() != c.field {
+			t.Errorf("%s %s %s names %q, want %q: %s", c.method, c.path, c.body, got.field(), c.field, got.text)
+		}
+	}
+	if got := send(t, request(t, http.MethodPatch, a.public.URL+"/goods/1", jsonType, `{"per_user": 3}`)); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("a buyer who sets a limit is answered with %d %s", got.status, got.text)
+	}
+}
+
+// What is allowed is allowed to its edge, and names its field beyond.
+func TestTheLargestValueOfAFieldIsAllowed(t *testing.T) {
+	a := serveSQLite(t)
+	for _, c := range []struct {
+		field, method, path string
+		largest, more       string
+		status              int
+	}{
+		{"per_user", http.MethodPatch, "/goods/1?per_user=", "1000000000", "1000000001", http.StatusOK},
+		{"max_quantity", http.MethodPatch, "/goods/1?max_quantity=", "1000000", "1000001", http.StatusOK},
+		{"stock", http.MethodPost, "/goods?goods_id=2&stock=", "1000000000000", "1000000000001", http.StatusCreated},
+		{"goods_id", http.MethodPost, "/goods?stock=1&goods_id=", "9223372036854775807", "9223372036854775808", http.StatusCreated},
+		{"quantity", http.MethodPost, "/goods/2/restock?quantity=", "1000000000000", "1000000000001", http.StatusConflict},
+		{"limit", http.MethodGet, "/orders?limit=", "1000", "1001", http.StatusOK},
+		{"reader", http.MethodGet, "/orders?reader=", strings.Repeat("é", 64), strings.Repeat("é", 65), http.StatusOK},
+		{"request_id", http.MethodGet, "/orders?request_id=", strings.Repeat("k", 128), strings.Repeat("k", 129), http.StatusNotFound},
+		{"payment_reference", http.MethodPost, "/reservations/none/confirm?payment_reference=", strings.Repeat("p", 128), strings.Repeat("p", 129), http.StatusNotFound},
+		{"reason", http.MethodPut, "/strategies/mutex?enabled=false&reason=", strings.Repeat("r", 200), strings.Repeat("r", 201), http.StatusOK},
+	} {
+		a.asAdmin(t, c.method, c.path+url.QueryEscape(c.largest), "", c.status)
+		if got := a.asAdmin(t, c.method, c.path+url.QueryEscape(c.more), "", http.StatusBadRequest); got.field() != c.field {
+			t.Errorf("%s of %s is answered with %s", c.field, c.more, got.text)
+		}
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 0, "max_quantity": null}`, http.StatusOK)
+	for query, problem := range map[string]string{"quantity=1000000": "insufficient-stock", "strategy=" + strings.Repeat("s", 64): "unknown-strategy", "strategy=" + strings.Repeat("s", 65): "invalid-request"} {
+		if got := a.buy(t, "goods_id=1&"+query); got.problem() != problem {
+			t.Errorf("a purchase with %s is answered with %d %s", query, got.status, got.text)
+		}
+	}
+}
+
+func TestReadingAnItem(t *testing.T) {
+	a := serveSQLite(t)
+	a.buy(t, "goods_id=1&quantity=3")
+	if got := a.get(t, "/goods/1"); got.body["stock"] != 7.0 || got.body["goods_id"] != 1.0 {
+		t.Errorf("the item is %s", got.text)
+	}
+	audit := a.get(t, "/goods/1/audit")
+	for field, wanted := range map[string]any{
+		"stock": 7.0, "initial": 10.0, "sold": 3.0, "oversold": 0.0, "lost": 0.0, "clean": true,
+	} {
+		if audit.body[field] != wanted {
+			t.Errorf("%s is %v, want %v: %s", field, audit.body[field], wanted, audit.text)
+		}
+	}
+	for path, wanted := range map[string]int{ // an item has one path, which may be escaped
+		"/goods/2": 404, "/goods/2/audit": 404, "/goods/x": 400, "/goods/0": 400, "/goods/-1/audit": 400, "/nothing": 404,
+		"/goods/%31": 200, "/goods/01": 400, "/goods/+1": 400, "/goods/%2B1": 400, "/goods/01/audit": 400,
+	} {
+		if got := a.get(t, path); got.status != wanted || (got.problem() == "") != (wanted == 200) {
+			t.Errorf("%s is answered with %d %s, want %d", path, got.status, got.text, wanted)
+		}
+	}
+}
+
+func TestTheAdminCreatesAndRestocks(t *testing.T) {
+	a := serveSQLite(t)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
+	if got := a.asAdmin(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK); got.body["stock"] != 5.0 {
+		t.Errorf("restocked to %s, want 5", got.text)
+	}
+	for _, c := range []struct {
+		path, body string
+		status     int
+		field      string
+	}{
+		{"/goods", `{"goods_id": 2, "stock": 1}`, http.StatusConflict, ""},
+		{"/goods", `{"goods_id": 3}`, http.StatusBadRequest, "stock"},
+		{"/goods", `{"goods_id": 3, "stock": -1}`, http.StatusBadRequest, "stock"},
+		{"/goods", `{"goods_id": 3, "stock": 1000000000001}`, http.StatusBadRequest, "stock"},
+		{"/goods/2/restock", `{"quantity": 0}`, http.StatusBadRequest, "quantity"},
+		{"/goods/2/restock", `{"quantity": 1000000000000}`, http.StatusConflict, ""},
+		{"/goods/9/restock", `{"quantity": 1}`, http.StatusNotFound, ""},
+	} {
+		if got := a.asAdmin(t, http.MethodPost, c.path, c.body, c.status); got.field() != c.field {
+			t.Errorf("%s %s names %q, want %q: %s", c.path, c.body, got.field(), c.field, got.text)
+		}
+	}
+}
+
+func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {
+	for _, reveal := range []bool{true, false} {
+		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })
+		for _, left := range []bool{true, false} {
+			if got := a.get(t, "/goods/1"); got.body["available"] != left {
+				t.Errorf("an item with units: %v; it is answered with %s", left, got.text)
+			}
+			a.buy(t, "goods_id=1&quantity=10")
+		}
+		if got := a.get(t, "/goods/2"); got.problem() != "unknown-goods" {
+			t.Errorf("an unknown item is answered with %d %s", got.status, got.text)
+		}
+	}
+}
+
+func (a api) assertTooMany(t *testing.T, query, most string) {
+	t.Helper()
+	got := a.buy(t, query)
+	if got.status != http.StatusBadRequest || got.field() != "quantity" || !strings.Contains(got.text, "must be a whole number from 1 to "+most+",") {
+		t.Errorf("%s is answered with %d %s, want at most %s", query, got.status, got.text, most)
+	}
+}
+
+func TestNoKindOfPurchaseHasMoreThanTheMaximum(t *testing.T) {
+	a := serveSQLite(t)
+	a.options.Catalogue.SetMaxQuantity(3)
+	for _, path := range []string{"/reservations?goods_id=1&quantity=4", "/orders?lines=1:4", "/orders?lines=1:2,1:2"} {
+		if got := a.post(t, path); got.status != http.StatusBadRequest || got.field() != "quantity" {
+			t.Errorf("%s is answered with %d %s", path, got.status, got.text)
+		}
+	}
+	if got := a.post(t, "/orders?lines=1:1,1:2"); got.status != http.StatusCreated {
+		t.Errorf("the maximum itself is answered with %d %s", got.status, got.text)
+	}
+	a.left(t, map[int64]int64{1: 7})
+}
+
+func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
+	a := serveSQLite(t)
+	a.options.Catalogue.SetMaxQuantity(3)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "max_quantity": 5}`, http.StatusCreated)
+	a.assertTooMany(t, "goods_id=1&quantity=4", "3")
+	a.assertTooMany(t, "goods_id=2&quantity=6", "5")
+	if got := a.buy(t, "goods_id=1&quantity=3"); got.status != http.StatusOK {
+		t.Errorf("the maximum itself is answered with %d %s", got.status, got.text)
+	}
+	if got := a.buy(t, "goods_id=2&quantity=5"); got.status != http.StatusOK {
+		t.Errorf("the maximum of an item above the configuration's is answered with %d %s", got.status, got.text)
+	}
+	if got := a.get(t, "/goods/2"); got.body["max_quantity"] != 5.0 || got.body["stock"] != 5.0 {
+		t.Errorf("the item is %s", got.text)
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": 1}`, http.StatusOK)
+	a.assertTooMany(t, "goods_id=2&quantity=2", "1")
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"strategy": "mutex"}`, http.StatusOK)
+	a.assertTooMany(t, "goods_id=2&quantity=2", "1") // what is not named stays
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": null}`, http.StatusOK); got.body["max_quantity"] != nil || got.body["strategy"] != "mutex" {
+		t.Errorf("cleared, the item is %s", got.text)
+	}
+	a.assertTooMany(t, "goods_id=2&quantity=4", "3")
+}
+
+// A maximum says nothing about the strategy, and can be set while that is switched off.
+func TestAMaximumIsSetBesideAStrategyThatIsOff(t *testing.T) {
+	a := serveSQLite(t)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/1", `{"max_quantity": 2}`, http.StatusOK); got.body["max_quantity"] != 2.0 {
+		t.Errorf("the item is %s", got.text)
+	}
+}
+
+func TestAPurchaseOfTooMuchUsesNoRate(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: 0.001, Burst: 1} })
+	a.options.Catalogue.SetMaxQuantity(3)
+	for range 5 {
+		a.assertTooMany(t, "goods_id=1&quantity=4&user_id=u", "3")
+	}
+	if got := a.buy(t, "goods_id=1&quantity=3&user_id=u"); got.status != http.StatusOK {
+		t.Errorf("the first purchase is answered with %d %s", got.status, got.text)
+	}
+}
+
+// A full audit has a time limit of its own, and the other one that of every request.
+func TestAFullAuditHasATimeLimitOfItsOwn(t *testing.T) {
+	a := serveSQLite(t)
+	hurried := a.withAdmin(t, func(o *handler.Options) { o.Timeout, o.AuditTimeout = time.Nanosecond, time.Minute })
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusOK)
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusServiceUnavailable)
+	hurried = a.withAdmin(t, func(o *handler.Options) { o.Timeout, o.AuditTimeout = time.Minute, time.Nanosecond })
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusServiceUnavailable)
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
+}
+
+// deadlined is a writer with a deadline.
+type deadlined struct {
+	*httptest.ResponseRecorder
+
+	deadline time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(at time.Time) error { d.deadline = at; return nil }
+
+// The server's own limit is too short for the answer to a full audit.
+func TestAFullAuditExtendsTheTimeToAnswer(t *testing.T) {
+	a := serveSQLite(t)
+	a.options.Timeout, a.options.AuditTimeout = time.Minute, time.Hour
+	admin := handler.Admin(a.options, admintoken.Single(token))
+	for path, extended := range map[string]bool{"/goods/1/audit?full=true": true, "/goods/1/audit": false} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		admin.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || (time.Until(w.deadline) > 59*time.Minute) != extended {
+			t.Errorf("%s is answered with %d, and may be sent until %s", path, w.Code, w.deadline)
+		}
+	}
+}
+
+// Every row of the ledger is read for the admin alone: it takes a while.
+func TestTheAdminMayRequestAFullAudit(t *testing.T) {
+	a := serveSQLite(t)
+	a.buy(t, "goods_id=1")
+	for _, c := range []struct {
+		by, query string
+		want      int
+	}{
+		{a.public.URL, "", http.StatusOK},
+		{a.public.URL, "?full=true", http.StatusBadRequest},
+		{a.admin.URL, "", http.StatusOK},
+		{a.admin.URL, "?full=true", http.StatusOK},
+		{a.admin.URL, "?full=very", http.StatusBadRequest},
+		{a.admin.URL, "?deep=true", http.StatusBadRequest},
+	} {
+		asked := request(t, http.MethodGet, c.by+"/goods/1/audit"+c.query, "", "")
+		asked.Header.Set("Authorization", "Bearer "+token)
+		got := send(t, asked)
+		if got.status != c.want || c.want == http.StatusOK && got.body["sold"] != 1.0 {
+			t.Errorf("audit%s is answered with %d %s, want %d", c.query, got.status, got.text, c.want)
+		}
+	}
+	a.asAdmin(t, http.MethodGet, "/goods/2/audit", "", http.StatusNotFound)
+	a.asAdmin(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusNotFound)
+}
