@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -171,9 +172,7 @@ func start(t *testing.T, b backend.Name, s *servers.Security) (running []server,
 	return running, func(t *testing.T, encryption *tls.Config) *backend.Clients {
 		t.Helper()
 		c := new(backend.Clients)
-		if err := add(c, encryption); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(c, encryption))
 		t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
 		return c
 	}
@@ -277,9 +276,7 @@ func own[S interface {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		labtest.Need(t, missing.What, false, missing.How)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) }) // the supervisor ends what is left
 	return s
 }
@@ -287,13 +284,9 @@ func own[S interface {
 func newSecurity(t *testing.T) *servers.Security {
 	t.Helper()
 	authority, err := servers.NewAuthority(lab.Supervisor().Folder())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := servers.NewSecurity(authority, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -301,9 +294,7 @@ func newSecurity(t *testing.T) *servers.Security {
 func encryption(t *testing.T, s *servers.Security) *tls.Config {
 	t.Helper()
 	c, err := s.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -318,9 +309,7 @@ func ping(t *testing.T, c *backend.Clients, b backend.Name) error {
 func pause(t *testing.T, running []server) {
 	t.Helper()
 	for _, s := range running {
-		if err := s.Pause(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Pause(t.Context()))
 		t.Cleanup(func() { _ = s.Resume(context.Background()) }) // it may run again
 	}
 }
@@ -328,9 +317,7 @@ func pause(t *testing.T, running []server) {
 func resume(t *testing.T, paused []server) {
 	t.Helper()
 	for _, s := range paused {
-		if err := s.Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Resume(t.Context()))
 	}
 }
 
@@ -338,5 +325,16 @@ func assertNames(t *testing.T, err error, b backend.Name) {
 	t.Helper()
 	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(b) {
 		t.Errorf("the error is %v, want a *stock.BackendError of %s", err, b)
+	}
+}
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

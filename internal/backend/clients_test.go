@@ -31,9 +31,7 @@ func configured(t *testing.T) *backend.Clients {
 		t.Fatal(err)
 	}
 	c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{Driver: string(backend.MySQL), DSN: "root@tcp(" + nowhere + ")/stock", ConnectTimeout: answerWithin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -106,9 +104,7 @@ func TestMoreThanHalfOfTheNodesMustAnswer(t *testing.T) {
 	up := labtest.RedisClient(lab.Redis(t))
 	defer hangUp(t, up)
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	down := backend.NewRedis(backend.RedisOptions{Addresses: []string{servers.Loopback(port)}, Timeout: answerWithin, PoolSize: 5})
 	defer hangUp(t, down)
 	for nodes, answers := range map[string]bool{"u": true, "d": false, "ud": false, "uud": true, "udd": false, "uudd": false, "duuud": true} {
@@ -170,9 +166,7 @@ func TestARoundTripOutlastsItsWaitByALittle(t *testing.T) {
 func TestAPoolOfLocksHasAConnectionForTokens(t *testing.T) {
 	for most, want := range map[int]int{0: 2, 1: 2, 2: 2, 5: 5} {
 		pool, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: backend.SQLite, DSN: t.TempDir() + "/stock.db", MaxOpen: most})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := pool.Stats().MaxOpenConnections; n != want || dialect != backend.SQLite {
 			t.Errorf("with %d connections a pool of %s has %d, want %d", most, dialect, n, want)
 		}

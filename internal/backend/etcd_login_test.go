@@ -41,9 +41,7 @@ type guarded struct {
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g, server := &guarded{address: listener.Addr().String(), token: "1", reject: rpctypes.ErrGRPCInvalidAuthToken}, grpc.NewServer()
 	etcdserverpb.RegisterAuthServer(server, g)
 	etcdserverpb.RegisterKVServer(server, g)
@@ -147,9 +145,7 @@ func guardedClient(t *testing.T, g *guarded, password string) *clientv3.Client {
 	client, err := backend.NewEtcd(backend.EtcdOptions{
 		Endpoints: []string{g.address}, Username: "stockd", Password: password, DialTimeout: answerWithin,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { hangUp(t, client) })
 	return client
 }

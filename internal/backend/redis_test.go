@@ -130,9 +130,7 @@ func TestACommandIsSentOnce(t *testing.T) {
 // Where no connection was made nothing has happened, and the error says so.
 func TestAConnectionThatIsNotMadeIsToldFromOneThatBreaks(t *testing.T) {
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{servers.Loopback(port)}, Timeout: answerWithin, PoolSize: 1})
 	defer hangUp(t, client)
 	if err := client.Ping(t.Context()).Err(); !errors.Is(err, backend.ErrNotConnected) || !strings.Contains(err.Error(), "refused") {
@@ -175,9 +173,7 @@ type scripted struct {
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &scripted{address: listener.Addr().String()}
 	ctx, end := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -15,6 +15,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // line is a connection of the driver whose server answers as a test says.
 type line struct {
 	mysqlConn
@@ -116,9 +123,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 		for name, end := range map[string]func(driver.Tx) error{"commit": driver.Tx.Commit, "rollback": driver.Tx.Rollback} {
 			ctx, cancel := context.WithTimeout(t.Context(), inTransactions)
 			tx, err := c.BeginTx(ctx, driver.TxOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			check("in a transaction", inTransactions)
 			if err := end(tx); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -127,9 +132,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			check("after its "+name, limitOfStatements)
 		}
 		tx, err := c.BeginTx(t.Context(), driver.TxOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(time.Second)
 		if _, err := c.ExecContext(t.Context(), "UPDATE", nil); err != nil || l.last() != limitOfStatements-time.Second {
 			t.Errorf("in a transaction without a deadline a statement may take %s (%v), want what is left of %s", l.last(), err, limitOfStatements)
@@ -208,9 +211,7 @@ func TestTheErrorOfACommitTellsWhatHappened(t *testing.T) {
 		}}
 		conn := &boundedConn{mysqlConn: l, limit: limitOfStatements}
 		tx, err := conn.BeginTx(t.Context(), driver.TxOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = tx.Commit()
 		for _, kind := range []error{full, ErrNotSent, ErrUnanswered} {
 			if errors.Is(err, kind) != errors.Is(c.kind, kind) {
@@ -224,9 +225,7 @@ func TestTheErrorOfACommitTellsWhatHappened(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := new(line)
 	tx, err := (&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cancel()
 	if err := tx.Commit(); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) || slices.Contains(l.sent, "COMMIT") || l.closed != 1 {
 		t.Errorf("the commit of a request that has ended: %v after %q, closed %d times", err, l.sent, l.closed)
@@ -257,9 +256,7 @@ func TestTheEndOfATransactionOutlastsItsRequestByAMoment(t *testing.T) {
 			conn := &boundedConn{mysqlConn: l, limit: limitOfStatements}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			tx, err := conn.BeginTx(ctx, driver.TxOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			l.answer = func(ctx context.Context, _ string) error {
 				select {
 				case <-time.After(c.answered):
@@ -299,9 +296,7 @@ func TestARollbackIsSentAfterTheEndOfItsRequest(t *testing.T) {
 	l := new(line)
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := (&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.answer = func(ctx context.Context, _ string) error { return ctx.Err() }
 	cancel()
 	if err := tx.Rollback(); err != nil || l.closed > 0 {
@@ -455,9 +450,7 @@ func TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone(t *testing.T) {
 			}})
 			defer pool.Close() //nolint:errcheck // nothing is open
 			c, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			switch err := use(t.Context(), c); {
 			case !errors.Is(err, mysql.ErrInvalidConn):
 				t.Errorf("%s: %v, want %v", statement, err, mysql.ErrInvalidConn)
@@ -491,9 +484,7 @@ func TestIdleConnectionsAreKeptAndEnded(t *testing.T) {
 					return sql.OpenDB(server{func(context.Context) (driver.Conn, error) { return new(line), nil }})
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer s.Close() //nolint:errcheck // nothing is open
 			for _, conns := range [][]*sql.Conn{make([]*sql.Conn, 4)} {
 				for i := range conns {
@@ -524,9 +515,7 @@ func TestATransactionLastsTenSecondsUnlessConfigured(t *testing.T) {
 	for configured, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute} {
 		for driver, dsn := range map[string]string{string(MySQL): "tcp(nowhere)/", SQLite: t.TempDir() + "/stock.db"} {
 			s, err := OpenSQL(SQLOptions{Driver: driver, DSN: dsn, MaxOpen: 1, TxTimeout: configured})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if s.TxTimeout != want || s.Dialect != driver {
 				t.Errorf("a transaction of %s may last %s, want %s", s.Dialect, s.TxTimeout, want)
 			}
@@ -558,9 +547,7 @@ func TestAPoolOfMySQLHasTheLimitsOfItsOptions(t *testing.T) {
 			o.DSN = "tcp(nowhere)/"
 		}
 		s, err := OpenSQL(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		setup := strings.Join(made.setup, "\n")
 		for _, want := range c.want {
 			if !strings.Contains(setup, want) {

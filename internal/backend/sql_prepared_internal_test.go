@@ -99,9 +99,7 @@ var one = driver.NamedValue{Ordinal: 1, Value: int64(1)}
 func TestAStatementIsPreparedWhenItComesAgain(t *testing.T) {
 	eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 		for _, text := range []string{"INSERT A ?", "INSERT B ?", "INSERT A ?", "INSERT A ?", "INSERT B ?"} {
-			if err := send(text, one); err != nil {
-				t.Fatal(err)
-			}
+			must(t, send(text, one))
 		}
 		p.assertGot(t, "text: INSERT A ?", "text: INSERT B ?", "prepare: INSERT A ?", "prepared: INSERT A ?", "prepared: INSERT A ?", "prepare: INSERT B ?", "prepared: INSERT B ?")
 	})
@@ -114,9 +112,7 @@ func TestSomeStatementsAreNeverPrepared(t *testing.T) {
 	for text, values := range map[string][]driver.NamedValue{"INSERT 1": nil, "CALL p(?)": {one}, "KILL ?": {one}, long: {one}} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 			for range 3 {
-				if err := send(text, values...); err != nil {
-					t.Fatal(err)
-				}
+				must(t, send(text, values...))
 			}
 			p.assertGot(t, "text: "+text, "text: "+text, "text: "+text)
 		})
@@ -128,9 +124,7 @@ func TestAnExecOfRowsIsNotPrepared(t *testing.T) {
 	p := new(preparer)
 	exec := ways(t, &preparingConn{mysqlConn: p})["exec"]
 	for range 3 {
-		if err := exec("SELECT ?", one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, exec("SELECT ?", one))
 	}
 	p.assertGot(t, "text: SELECT ?", "text: SELECT ?", "text: SELECT ?")
 }
@@ -145,9 +139,7 @@ func TestWhatCannotBePreparedIsSentAsText(t *testing.T) {
 				return nil
 			}
 			for range 3 {
-				if err := send("INSERT A ?", one); err != nil {
-					t.Fatal(err)
-				}
+				must(t, send("INSERT A ?", one))
 			}
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "text: INSERT A ?", "text: INSERT A ?")
 		})
@@ -159,17 +151,13 @@ func TestWhatCannotBePreparedIsSentAsText(t *testing.T) {
 func TestNothingIsSentAfterAnErrorOfPreparing(t *testing.T) {
 	for _, err := range []error{&mysql.MySQLError{Number: mysqlDeadlock}, driver.ErrBadConn, context.DeadlineExceeded} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
-			if err := send("INSERT A ?", one); err != nil {
-				t.Fatal(err)
-			}
+			must(t, send("INSERT A ?", one))
 			p.answer = func(string) error { return err }
 			if got := send("INSERT A ?", one); !errors.Is(got, err) {
 				t.Errorf("it is answered with %v, want %v", got, err)
 			}
 			p.answer = nil
-			if err := send("INSERT A ?", one); err != nil {
-				t.Fatal(err)
-			}
+			must(t, send("INSERT A ?", one))
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "text: INSERT A ?")
 		})
 	}
@@ -185,9 +173,7 @@ func TestAStatementThatTheServerHasLostIsSentAsText(t *testing.T) {
 				return nil
 			}
 			for range 3 {
-				if err := send("INSERT A ?", one); err != nil {
-					t.Fatal(err)
-				}
+				must(t, send("INSERT A ?", one))
 			}
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "prepared: INSERT A ?", "text: INSERT A ?", "text: INSERT A ?")
 			if p.open != 0 {
@@ -207,9 +193,7 @@ func TestAnErrorOfAnExecutionIsItsAnswer(t *testing.T) {
 			}
 			return nil
 		}
-		if err := send("INSERT A ?", one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, send("INSERT A ?", one))
 		if err := send("INSERT A ?", one); !errors.Is(err, fails) {
 			t.Errorf("it is answered with %v, want %v", err, fails)
 		}
@@ -225,17 +209,13 @@ func TestAConnectionRemembersOnlySoMuch(t *testing.T) {
 	text := func(i int) string { return fmt.Sprintf("INSERT %02d", i) + strings.Repeat("?", mostPrepared/8-9) }
 	for i := range 9 { // one more than it remembers
 		for range 2 {
-			if err := errors.Join(send(text(i), one), send(text(0), one)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(send(text(i), one), send(text(0), one)))
 		}
 	}
 	if p.open != 8 || c.length > mostPrepared {
 		t.Errorf("%d statements stay prepared, with %d bytes, want 8 with %d at most", p.open, c.length, mostPrepared)
 	}
 	p.got = nil
-	if err := errors.Join(send(text(0), one), send(text(2), one), send(text(1), one)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(send(text(0), one), send(text(2), one), send(text(1), one)))
 	p.assertGot(t, "prepared: "+text(0), "prepared: "+text(2), "text: "+text(1))
 }

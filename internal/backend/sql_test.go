@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +26,7 @@ func openSQL(t testing.TB, d *servers.Database, maxOpen int) *backend.SQL {
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen,
 		LockWait: answerWithin, ConnectTimeout: 5 * time.Second, Silence: 77 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { closePool(t, s.DB) })
 	return s
 }
@@ -58,9 +58,7 @@ func TestASessionOfMySQLIsTheSameOnEachServer(t *testing.T) {
 			t.Errorf("%s is read as %s (%v)", at, read, err)
 		}
 		done, err := s.ExecContext(t.Context(), `UPDATE same SET n = ? WHERE id = ?`, 2, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n, err := done.RowsAffected(); n != 1 || err != nil {
 			t.Errorf("%d rows match that look the same afterwards (%v), want 1", n, err)
 		}
@@ -80,9 +78,7 @@ func TestATransactionOfMySQLReadsWhatIsCommitted(t *testing.T) {
 			}
 		}
 		tx, err := s.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer tx.Rollback()
 		for want := 1; want <= 2; want++ {
 			var n int
@@ -102,9 +98,7 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		one, other := openSQL(t, d, 1), openSQL(t, d, 1)
 		unlock, err := one.LockSchema(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := one.PingContext(t.Context()); err != nil { // it has only one connection
 			t.Error(err)
 		}
@@ -147,19 +141,13 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 func TestTheSchemaStaysLockedForALongChange(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		impatient, err := mysql.ParseDSN(d.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		impatient.Params = map[string]string{"wait_timeout": "1"}
 		one, err := backend.OpenSQL(backend.SQLOptions{Driver: d.Driver, DSN: impatient.FormatDSN(), Password: d.Password, MaxOpen: 1, ConnectTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { closePool(t, one.DB) })
 		unlock, err := one.LockSchema(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if _, err := openSQL(t, d, 1).LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -177,16 +165,12 @@ func TestLockingTheSchemaLeavesNoConnection(t *testing.T) {
 		admin, _ := labtest.Connect(t, d)
 		defer closePool(t, admin)
 		connections := func() (n int) {
-			if err := admin.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()`).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()`).Scan(&n))
 			return n
 		}
 		s := openSQL(t, d, 1)
 		unlock, err := s.LockSchema(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before := connections()
 		if err := unlock(); err != nil {
 			t.Error(err)
@@ -203,21 +187,21 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "stock ?#%41;库存.db")
 	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 3)
-	for query, want := range map[string]string{
-		`PRAGMA journal_mode`: "wal", `PRAGMA synchronous`: "2", `PRAGMA busy_timeout`: "1000",
-	} {
-		var got string
-		if err := s.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: %q (%v), want %q", query, got, err, want)
+	for range 3 { // each of its connections
+		conn, err := s.Conn(t.Context())
+		must(t, err)
+		defer conn.Close() //nolint:errcheck // it was only read
+		for query, want := range map[string]string{
+			`PRAGMA journal_mode`: "wal", `PRAGMA synchronous`: "2", `PRAGMA busy_timeout`: "1000",
+		} {
+			var got string
+			if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %q (%v), want %q", query, got, err, want)
+			}
 		}
 	}
-	if _, err := s.ExecContext(t.Context(), `CREATE TABLE own (n INT)`); err != nil {
-		t.Fatal(err)
-	}
 	unlock, err := s.LockSchema(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unlock() //nolint:errcheck // the test is over
 	files, err := os.ReadDir(folder)
 	if err != nil || len(files) < 3 {
@@ -225,9 +209,7 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 	}
 	for _, f := range files {
 		info, err := f.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if mode := info.Mode().Perm(); mode != 0o600 {
 			t.Errorf("%s has the mode %o", f.Name(), mode)
 		}
@@ -240,9 +222,7 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 // A file that is there keeps its mode and what is in it.
 func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stock.db")
-	if err := os.WriteFile(path, nil, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o640))
 	for want := range 2 {
 		s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 1)
 		if _, err := s.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS kept (n INT)`); err != nil {
@@ -254,6 +234,9 @@ func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 		}
 		if _, err := s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`); err != nil {
 			t.Fatal(err)
+		}
+		if info, err := os.Stat(path + "-wal"); err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("the mode of its journal is %v (%v), want that of the file", info, err)
 		}
 		closePool(t, s.DB)
 	}
@@ -267,9 +250,7 @@ func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
 	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: filepath.Join(t.TempDir(), "stock.db")}, 2)
 	first, err := s.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer first.Rollback()
 	began := make(chan error, 1)
 	go func() {
@@ -320,9 +301,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 		for try := range 4 {
 			done, err := s.ExecContext(t.Context(), `INSERT INTO again (n, less, at, who, yes) VALUES (?, ?, ?, ?, ?)`,
 				uint64(math.MaxUint64), int64(math.MinInt64), at, nil, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if id, err := done.LastInsertId(); err != nil || id != int64(try+1) {
 				t.Errorf("try %d got the id %d: %v", try, id, err)
 			}
@@ -340,9 +319,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 				t.Errorf("try %d reads %d, %d, %s, %v, %t, %d", try, n, less, when, who, yes, sum)
 			}
 			changed, err := s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if rows, err := changed.RowsAffected(); err != nil || rows != int64(try+1) {
 				t.Errorf("try %d matches %d rows: %v", try, rows, err)
 			}
@@ -357,9 +334,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 func preparations(t *testing.T, s *backend.SQL) (n int) {
 	t.Helper()
 	var name string
-	if err := s.QueryRowContext(t.Context(), `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`).Scan(&name, &n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.QueryRowContext(t.Context(), `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`).Scan(&name, &n))
 	return n
 }
 
@@ -394,9 +369,7 @@ func TestWhatIsNotPreparedIsExecutedAgainAndAgain(t *testing.T) {
 		for try := range 4 {
 			var id int64
 			other := openSQL(t, d, 1)
-			if err := other.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, other.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&id))
 			if _, err := s.ExecContext(t.Context(), `KILL QUERY ?`, id); err != nil {
 				t.Errorf("try %d: %v", try, err)
 			}
@@ -405,4 +378,114 @@ func TestWhatIsNotPreparedIsExecutedAgainAndAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAConflictIsWhatAServerHasRolledBackForAnotherTransaction(t *testing.T) {
+	for _, c := range []struct {
+		number          uint16
+		message         string
+		conflict, group bool
+	}{
+		{1213, "Deadlock found when trying to get lock; try restarting transaction", true, false},
+		{3101, "Plugin instructed the server to rollback the current transaction.", true, true},
+		{1180, "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT", true, false},
+		{1180, "Got error 28 - 'No space left on device' during COMMIT", false, false},
+		{1180, "Got error 1490 - 'Unknown' during COMMIT", false, false},
+		{1205, "Lock wait timeout exceeded; try restarting transaction", false, false},
+		{3100, "Error on observer while running replication hook 'before_commit'.", false, false},
+	} {
+		err := fmt.Errorf("commit: %w", &mysql.MySQLError{Number: c.number, Message: c.message})
+		if got := backend.IsConflict(err); got != c.conflict {
+			t.Errorf("%d %s is a conflict: %v, want %v", c.number, c.message, got, c.conflict)
+		}
+		if got := backend.IsGroupConflict(err); got != c.group {
+			t.Errorf("%d %s is one of a group: %v, want %v", c.number, c.message, got, c.group)
+		}
+	}
+	if backend.IsConflict(errors.New("Error 1213: not a server's")) {
+		t.Error("an error without a number is a conflict")
+	}
+}
+
+// A server may hang after the row that was asked for, and before the end of its answer:
+// a call that answers and is then committed has such a moment. What is left of an answer
+// is waited for no longer than the context lasts, or a connection would be lost for ever.
+func TestTheEndOfAnAnswerIsNotAwaitedForEver(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		pool, _, err := backend.OpenPool(backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: answerWithin, ConnectTimeout: 5 * time.Second,
+		})
+		must(t, err)
+		t.Cleanup(func() { pool.Close() }) //nolint:errcheck // the test is over
+		const answersAndHangs = `CREATE PROCEDURE answers_and_hangs() BEGIN SELECT 7; SELECT SLEEP(8); END`
+		if _, err := pool.ExecContext(t.Context(), answersAndHangs); err != nil {
+			t.Fatal(err)
+		}
+		for name, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+			"AtTheDeadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, answerWithin)
+			},
+			"WhenCanceled": func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(answerWithin, cancel)
+				return ctx, cancel
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				ctx, cancel := end(t.Context())
+				defer cancel()
+				start := time.Now()
+				var got int
+				err := pool.QueryRowContext(ctx, `CALL answers_and_hangs()`).Scan(&got)
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("it ended after %s with %v, want %s", took, err, answerWithin)
+				}
+				if got != 7 || err == nil {
+					t.Errorf("it answered %d, %v; want the row, and an error for what was not read", got, err)
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkInsert is what the insert of a batch costs the driver and a server together, as a text and prepared. One
+// transaction has all of them, so that the disk is not waited for.
+func BenchmarkInsert(b *testing.B) {
+	backends, err := servers.StartBackends(b.Context(), labtest.StartSupervisor(b), servers.Choice{
+		Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None,
+	}, func(string) {})
+	if err != nil {
+		b.Fatal(err)
+	}
+	db := openSQL(b, backends.Database, 1)
+	if _, err := db.ExecContext(b.Context(), `CREATE TABLE batches (id BIGINT AUTO_INCREMENT PRIMARY KEY, goods BIGINT NOT NULL,
+		kind VARCHAR(16) NOT NULL, quantity BIGINT NOT NULL, request VARCHAR(64) NOT NULL, at DATETIME(6) NOT NULL)`); err != nil {
+		b.Fatal(err)
+	}
+	// What does not begin with a verb is not prepared.
+	for name, insert := range map[string]string{"text": " INSERT", "prepared": "INSERT"} {
+		for _, rows := range []int{1, 8, 64} {
+			statement := insert + ` INTO batches (goods, kind, quantity, request, at) VALUES (?, ?, ?, ?, ?)` +
+				strings.Repeat(`, (?, ?, ?, ?, ?)`, rows-1)
+			b.Run(fmt.Sprintf("%s/%d", name, rows), func(b *testing.B) { insertBatches(b, db.DB, statement, rows) })
+		}
+	}
+}
+
+func insertBatches(b *testing.B, db *sql.DB, statement string, rows int) {
+	b.Helper()
+	args := make([]any, 0, 5*rows)
+	for range rows {
+		args = append(args, 1, "deduct", 1, "0191b2a4-7c1e-7d42-9f6a-3b1f0a5c8e77", time.Now().UTC())
+	}
+	tx, err := db.BeginTx(b.Context(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tx.Rollback()
+	for b.Loop() {
+		if _, err := tx.ExecContext(b.Context(), statement, args...); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -386,9 +387,7 @@ func TestZKSleepsUntilSomethingHappens(t *testing.T) {
 
 func TestZKAHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // its kernel accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close() //nolint:errcheck // the test is over
 	s := standing(t)
 	s.options.TLS, s.options.DialTimeout = new(tls.Config), 100*time.Millisecond
@@ -405,4 +404,50 @@ func TestZKAHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the handshake is waited for without a limit")
 	}
+}
+
+// request is what the library writes: length, number, and operation.
+func request(operation uint32) []byte {
+	b := make([]byte, 12)
+	binary.BigEndian.PutUint32(b, 8)
+	binary.BigEndian.PutUint32(b[8:], operation)
+	return b
+}
+
+// Only the answer to the credentials arrives before the watches are set: without it the library
+// would not set them.
+func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
+	const get = 4
+	ours, server := net.Pipe()
+	defer server.Close()       //nolint:errcheck // the test is over
+	go io.Copy(server, server) //nolint:errcheck // answers until it is closed
+	s := &zkSocket{
+		Conn: ours, lost: func() {}, handshake: time.NewTimer(time.Hour), set: make(chan struct{}), settle: time.Minute,
+	}
+	exchange := func(operation uint32) (answered chan struct{}) {
+		if _, err := s.Write(request(operation)); err != nil {
+			t.Fatal(err)
+		}
+		answered = make(chan struct{})
+		go func() {
+			defer close(answered)
+			if _, err := io.ReadFull(s, make([]byte, 12)); err != nil {
+				t.Error(err)
+			}
+		}()
+		return answered
+	}
+	<-exchange(setWatches) // the library introduces itself: the epoch that it has seen stands there
+	s.greet()
+	<-exchange(setAuth)
+	early := exchange(get)
+	select {
+	case <-early:
+		t.Error("an answer arrives before the watches are set")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if _, err := s.Write(request(setWatches)); err != nil {
+		t.Fatal(err)
+	}
+	<-early
 }

@@ -19,9 +19,7 @@ func TestZKACloseWaitsForTheAnswersUnderWay(t *testing.T) {
 	client := backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{way.Address}})
 	t.Cleanup(client.Close)
 	link, err := client.Connected(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := "/" + crypto.Text()
 	held := way.Arm(servers.Rule{Sent: path, Do: servers.Hold})
 	defer held.Pass()

@@ -22,9 +22,7 @@ func serveItems(t *testing.T, d *servers.Database, stock map[int64]int64) api {
 	t.Helper()
 	a := serve(t, d)
 	for id, units := range stock {
-		if err := a.store.CreateGoods(t.Context(), id, units, fmt.Sprint("item ", id)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.store.CreateGoods(t.Context(), id, units, fmt.Sprint("item ", id)))
 	}
 	return a
 }
@@ -232,9 +230,7 @@ func serveTimed(t *testing.T) (a api, deadlines *[]time.Time) {
 // The time limit of a purchase is that of the whole basket.
 func TestTheLinesOfABasketShareItsTimeLimit(t *testing.T) {
 	a, deadlines := serveTimed(t)
-	if err := a.store.CreateGoods(t.Context(), 2, 5, "item 2"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.store.CreateGoods(t.Context(), 2, 5, "item 2"))
 	if got := a.order(t, "lines=1,2&strategy=timed", ""); got.status != http.StatusCreated {
 		t.Fatalf("answered with %d %s", got.status, got.text)
 	}

@@ -23,9 +23,7 @@ const buyersSecret = "a secret of thirty-two bytes and more"
 func (a api) withTokens(t *testing.T, change func(o *handler.Options)) api {
 	t.Helper()
 	source, err := buyer.NewSecret([]byte(buyersSecret), "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a.with(t, func(o *handler.Options) {
 		o.Buyers = source
 		change(o)
@@ -38,13 +36,9 @@ func tokenOf(t *testing.T, sub string, more map[string]any) string {
 	claims := map[string]any{"sub": sub, "aud": "shop", "exp": time.Now().Add(time.Minute).Unix()}
 	maps.Copy(claims, more)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -203,9 +197,7 @@ func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 		{"192.0.2.0/24", "u-1", "&user_id=u-1", "invalid-request", "user_id"},
 	} {
 		source, err := buyer.NewHeader("X-Stockd-Buyer", []string{c.proxy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := a.with(t, func(o *handler.Options) { o.Buyers, o.BuyerRequired = source, true })
 		got := a.bought(t, "/deduct?goods_id=1"+c.query, "X-Stockd-Buyer", c.header, "X-Forwarded-For", "192.0.2.1")
 		if got.problem() != c.problem || got.field() != c.field {

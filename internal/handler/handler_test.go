@@ -47,6 +47,13 @@ func TestMain(m *testing.M) {
 	os.Exit(labtest.Main(m, &lab))
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const token = "a token of the admin"
 
 // api is a replica on a database, with goods 1 of which there are ten.
@@ -87,17 +94,13 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
 		Hot:   o,
 	}, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
 			t.Log(err) // a server that the test has ended does not answer
 		}
 	})
-	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	options := handler.Options{
 		Catalogue: catalogue,
 		Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),
@@ -142,14 +145,10 @@ func (a answer) field() string {
 func send(t *testing.T, r *http.Request) answer {
 	t.Helper()
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := answer{status: response.StatusCode, header: response.Header, text: string(content)}
 	if err := json.Unmarshal(content, &a.body); err != nil {
 		t.Fatalf("%s is answered with %.200q, which is no JSON: %v", r.URL, content, err)
@@ -163,9 +162,7 @@ func send(t *testing.T, r *http.Request) answer {
 func request(t *testing.T, method, url, contentType, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -331,9 +328,7 @@ func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
-		if err := d.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Kill(t.Context()))
 		for _, got := range []answer{a.buy(t, "goods_id=1"), a.get(t, "/readyz"), a.get(t, "/goods/1"), a.get(t, "/goods/1/audit")} {
 			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != "mysql" {
 				t.Errorf("without its database it answers %d %s", got.status, got.text)
@@ -352,9 +347,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 		if first, _ := list[0].(map[string]any); first["available"] != false || first["note"] == "" {
 			t.Errorf("without its database a strategy is described as %v", first)
 		}
-		if err := d.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Restart(t.Context()))
 		if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
 			t.Errorf("with its database back it answers %d %s", got.status, got.text)
 		}

@@ -134,15 +134,11 @@ func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	a := serve(t, d)
 	pool, _, err := d.Pool(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
 	asked := func() (n float64) {
 		var name string
-		if err := pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
 		return n
 	}
 	const sales = 40

@@ -18,9 +18,7 @@ import (
 func openLab(t *testing.T) *failpoint.Registry {
 	t.Helper()
 	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -60,17 +58,13 @@ func TestTheClientSetsFaults(t *testing.T) {
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3},
 		{Do: failpoint.Crash},
 	} {
-		if err := c.SetFault(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetFault(t.Context(), f))
 	}
 	for range 2 {
 		failpoints.Between(t.Context(), "redis-lua", 7)
 	}
 	list, err := c.Faults(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []failpoint.Fault{
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3, Reached: 2},
 		{Do: failpoint.Crash, Times: 1},
@@ -80,33 +74,5 @@ func TestTheClientSetsFaults(t *testing.T) {
 	}
 	if err := c.ClearFaults(t.Context()); err != nil || len(failpoints.Faults()) != 0 {
 		t.Errorf("after they were cleared (%v) faults are %+v", err, failpoints.Faults())
-	}
-}
-
-func TestAFaultThatIsNotUnderstoodNamesItsField(t *testing.T) {
-	a, failpoints := serveLab(t)
-	for body, field := range map[string]string{
-		`{}`:                                                        "do",
-		`{"do": "stop"}`:                                            "do",
-		`{"do": "hold"}`:                                            "for",
-		`{"do": "hold", "for": 2}`:                                  "for",
-		`{"do": "hold", "for": "0s"}`:                               "for",
-		`{"do": "hold", "for": "1h"}`:                               "for",
-		`{"do": "pause", "for": "2s"}`:                              "for",
-		`{"do": "crash", "deaf": true}`:                             "deaf",
-		`{"do": "pause", "deaf": "yes"}`:                            "deaf",
-		`{"do": "crash", "goods_id": -1}`:                           "goods_id",
-		`{"do": "crash", "times": 0}`:                               "times",
-		`{"do": "crash", "strategy": "hope"}`:                       "strategy",
-		`{"do": "crash", "where": "there"}`:                         "where",
-		`{"do": "crash", "strategy": "naive", "strategy": "naive"}`: "strategy",
-	} {
-		got := a.asAdmin(t, http.MethodPost, "/lab/faults", body, http.StatusBadRequest)
-		if got.problem() != "invalid-request" || got.field() != field {
-			t.Errorf("%s is answered with %s, want the field %s", body, got.text, field)
-		}
-	}
-	if len(failpoints.Faults()) != 0 {
-		t.Errorf("faults are %+v", failpoints.Faults())
 	}
 }

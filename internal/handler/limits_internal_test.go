@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/internal/service"
@@ -167,43 +165,6 @@ func TestSlotsAreBoundedAndForgotten(t *testing.T) {
 	crowd.Wait()
 	if p.taken != 0 || len(p.items) != 0 || len(p.asked) != 0 {
 		t.Errorf("%d slots, %d items and %d modes are left", p.taken, len(p.items), len(p.asked))
-	}
-}
-
-// BenchmarkSlots compares a slot with one of a channel, which bounds the whole alone.
-func BenchmarkSlots(b *testing.B) {
-	b.Run("slots of an item", func(b *testing.B) { benchmarkSlots(b, nil) })
-	b.Run("slots of a strategy", func(b *testing.B) { benchmarkSlots(b, new(service.Seller)) })
-	b.Run("a channel", func(b *testing.B) {
-		slots := make(chan struct{}, 8192)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				slots <- struct{}{}
-				<-slots
-			}
-		})
-	})
-}
-
-func benchmarkSlots(b *testing.B, asked *service.Seller) {
-	b.Helper()
-	b.ReportAllocs()
-	p := newSlots(8192)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			taken, full := p.take(1, asked)
-			if full != "" {
-				b.Fatal(full)
-			}
-			taken.release()
-		}
-	})
-}
-
-func TestAsManyAreRememberedAsTheDocumentSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/overload.md")
-	if want := "up to " + humanize.Comma(mostKnown) + " users"; err != nil || !strings.Contains(string(text), want) {
-		t.Errorf("overload.md does not say %q (%v)", want, err)
 	}
 }
 

@@ -72,13 +72,9 @@ func TestALockServerGoneAndBack(t *testing.T) {
 				{"gone", server.Kill, server.Restart},
 				{"unresponsive", server.Pause, server.Resume},
 			} {
-				if err := fault.make(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, fault.make(t.Context()))
 				a.assertNamed(t, fault.name, buy, string(b.name))
-				if err := fault.remedy(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, fault.remedy(t.Context()))
 				a.awaitSale(t, buy)
 			}
 		})
@@ -146,16 +142,12 @@ func TestALockThatIsHeldIsBusy(t *testing.T) {
 			continue
 		}
 		lease, err := entry.New(locks).Acquire(t.Context(), "goods/1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := a.buy(t, "goods_id=1&strategy="+entry.Name)
 		if got.status != http.StatusServiceUnavailable || got.problem() != "busy" || got.header.Get("Retry-After") == "" {
 			t.Errorf("while the lock is held: %d %s", got.status, got.text)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Release(t.Context()))
 		a.awaitSale(t, "goods_id=1&strategy="+entry.Name)
 	}
 }
@@ -278,9 +270,7 @@ func hold(t *testing.T, locks lock.Deps) (release func()) {
 			continue
 		}
 		lease, err := entry.New(locks).Acquire(t.Context(), "goods/1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return func() {
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)

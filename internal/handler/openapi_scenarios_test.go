@@ -33,9 +33,7 @@ type scenarios struct {
 func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Described) apitest.Answer {
 	t.Helper()
 	e, err := o.Sample()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener := o.Listeners[0]
 	scenario, ok := scenarioOfAServer()[want.Kind]
 	if ok && (!sells(o) || fails(want.Kind) == nil) {
@@ -263,9 +261,7 @@ func TestEveryRequestHasATimeLimit(t *testing.T) {
 			continue
 		}
 		e, err := o.Sample()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e.Path = strings.ReplaceAll(e.Path, "full=true", "full=false")
 		for _, listener := range o.Listeners {
 			if got := exchange(t, a.ask(t, e, listener)); got.Status != http.StatusServiceUnavailable {

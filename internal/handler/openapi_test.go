@@ -37,9 +37,7 @@ func serveAll(t *testing.T) api {
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
 	a.options.Routes, a.options.Pprof, a.options.Reveal = openLab(t).Routes(), true, true
 	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
-	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}))
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
@@ -86,18 +84,14 @@ func (a api) reserveAs(t *testing.T, n int, goodsID int64, ttl time.Duration) {
 		_, _, err := tx.SubtractIfEnough(t.Context(), goodsID, 1)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // The description is served as it is embedded, to the clients of each API.
 func TestTheDescriptionIsServed(t *testing.T) {
 	a := serveAll(t)
 	response, err := http.Get(a.public.URL + "/openapi.yaml") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content, err := io.ReadAll(response.Body)
 	if err != nil || response.Header.Get("Content-Type") != "application/yaml" {
@@ -145,9 +139,7 @@ func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
 	sent := 0
 	for _, o := range contract.Operations() {
 		examples, err := o.Examples()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range examples {
 			for _, listener := range o.Listeners {
 				sent++
@@ -182,14 +174,10 @@ func (a api) ask(t *testing.T, e apitest.Example, listener string) *http.Request
 func exchange(t *testing.T, r *http.Request) apitest.Answer {
 	t.Helper()
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := apitest.Answer{Status: response.StatusCode, Header: response.Header, Body: body}
 	if err := contract.Judge(r, a); err != nil {
 		t.Error(err)
@@ -201,9 +189,7 @@ func exchange(t *testing.T, r *http.Request) apitest.Answer {
 // of problem without a scenario needs one here.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	s := scenarios{api: serveAll(t), down: serveAll(t)}
-	if err := s.down.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.down.store.Close())
 	for _, o := range contract.Operations() {
 		for _, want := range o.Answers() {
 			got := s.play(t, o, want)
@@ -243,9 +229,7 @@ func TestTheFieldsOfEveryRequestAreDescribed(t *testing.T) {
 	allowed := regexp.MustCompile(`is not a field here; (?:there are none|allowed are ([a-z_, ]+))`)
 	for _, o := range contract.Operations() {
 		e, err := o.Sample()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var fields []string
 		looks := false // at its fields
 		for _, listener := range o.Listeners {
@@ -276,54 +260,37 @@ func TestTheFieldsOfEveryRequestAreDescribed(t *testing.T) {
 
 // A judge that sees nothing would let everything pass.
 func TestTheJudgeSees(t *testing.T) {
-	r := request(t, http.MethodGet, "http://replica/goods/1", "", "")
-	good := func() apitest.Answer {
-		return apitest.Answer{
-			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0, "per_user": 0, "available": true}`),
-			Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "X-Stockd-Replica": {"replica-1"}},
-		}
+	const item = `{"goods_id": 1, "stock": 1, "version": 0, "fence": 0, "per_user": 0, "available": true}`
+	const order = `{"order_id": "8", "goods_id": 1, "quantity": 1, "remaining": 1, "strategy": "s", "replica": "replica-1", "token": 0,
+		"created_at": "2026-11-11T11:11:11.000123Z", "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`
+	problem := func(kind string) string {
+		return `{"type": "urn:stockd:problem:` + kind + `", "title": "t", "status": 404, "instance": "urn:stockd:request:1"}`
 	}
-	if err := contract.Judge(r, good()); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*apitest.Answer){
-		"a field that is not described": func(a *apitest.Answer) {
-			a.Body = []byte(strings.Replace(string(a.Body), "{", `{"colour": "red", `, 1))
-		},
-		"a field that is missing": func(a *apitest.Answer) { a.Body = []byte(strings.Replace(string(a.Body), `"stock": 1, `, "", 1)) },
-		"a field of another type": func(a *apitest.Answer) {
-			a.Body = []byte(strings.Replace(string(a.Body), `"stock": 1`, `"stock": "1"`, 1))
-		},
-		"a status":                 func(a *apitest.Answer) { a.Status = http.StatusAccepted },
-		"a header that is missing": func(a *apitest.Answer) { delete(a.Header, "X-Request-Id") },
-		"a type of body":           func(a *apitest.Answer) { a.Header.Set("Content-Type", "text/html") },
-		"a problem of another status": func(a *apitest.Answer) {
-			a.Status, a.Body = http.StatusNotFound, []byte(`{"type": "urn:stockd:problem:busy", "title": "t", "status": 404, "instance": "urn:stockd:request:1"}`)
-			a.Header.Set("Content-Type", "application/problem+json")
-		},
-		"a problem with a field too many": func(a *apitest.Answer) {
-			a.Status, a.Body = http.StatusNotFound, []byte(`{"type": "urn:stockd:problem:unknown-goods", "title": "t", "status": 404, "instance": "urn:stockd:request:1", "colour": "red"}`)
-			a.Header.Set("Content-Type", "application/problem+json")
-		},
+	for name, c := range map[string]struct {
+		request, media, body string
+		status               int
+		header               http.Header // beside those of every answer
+		want                 string
+	}{
+		"nothing wrong":                   {"GET /goods/1", "application/json", item, 200, nil, ""},
+		"a field that is not described":   {"GET /goods/1", "application/json", strings.Replace(item, "{", `{"colour": "red", `, 1), 200, nil, "colour"},
+		"a field that is missing":         {"GET /goods/1", "application/json", strings.Replace(item, `"stock": 1, `, "", 1), 200, nil, "stock"},
+		"a field of another type":         {"GET /goods/1", "application/json", strings.Replace(item, `"stock": 1`, `"stock": "1"`, 1), 200, nil, "stock"},
+		"a status":                        {"GET /goods/1", "application/json", item, 202, nil, "no such status"},
+		"a header that is missing":        {"GET /goods/1", "application/json", item, 200, http.Header{"X-Request-Id": nil}, "X-Request-Id"},
+		"a header of another value":       {"POST /deduct", "application/json", order, 200, http.Header{"Idempotency-Replayed": {"false"}}, "Idempotency-Replayed"},
+		"a type of body":                  {"GET /goods/1", "text/html", item, 200, nil, "text/html"},
+		"a problem of another status":     {"GET /goods/1", "application/problem+json", problem("busy"), 404, nil, "busy"},
+		"a problem with a field too many": {"GET /goods/1", "application/problem+json", strings.Replace(problem("unknown-goods"), "{", `{"colour": "red", `, 1), 404, nil, "colour"},
+		"a body where none is described":  {"DELETE /lab/faults", "application/json", "{}", 204, nil, "no body is described"},
+		"a path that is not described":    {"GET /hope", "application/json", item, 200, nil, "is not described"},
 	} {
-		a := good()
-		spoil(&a)
-		if err := contract.Judge(r, a); err == nil {
-			t.Errorf("%s is not seen", name)
+		method, path, _ := strings.Cut(c.request, " ")
+		header := http.Header{"Content-Type": {c.media}, "X-Request-Id": {"1"}, "X-Stockd-Replica": {"replica-1"}}
+		maps.Copy(header, c.header)
+		err := contract.Judge(request(t, method, "http://replica"+path, "", ""), apitest.Answer{Status: c.status, Body: []byte(c.body), Header: header})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the judge says %v, want %q", name, err, c.want)
 		}
-	}
-	replayed := good()
-	replayed.Header.Set("Idempotency-Replayed", "false") // it is true, or missing
-	replayed.Body = []byte(`{"order_id": "8", "goods_id": 1, "quantity": 1, "remaining": 1, "strategy": "s", "replica": "replica-1", "token": 0,
-		"created_at": "2026-11-11T11:11:11.000123Z", "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`)
-	if err := contract.Judge(request(t, http.MethodPost, "http://replica/deduct", "", ""), replayed); err == nil || !strings.Contains(err.Error(), "Idempotency-Replayed") {
-		t.Errorf("a header with another value is answered with %v", err)
-	}
-	cleared := apitest.Answer{Status: http.StatusNoContent, Header: good().Header, Body: []byte("{}")}
-	if err := contract.Judge(request(t, http.MethodDelete, "http://replica/lab/faults", "", ""), cleared); err == nil || !strings.Contains(err.Error(), "no body is described") {
-		t.Errorf("a body where none is described is answered with %v", err)
-	}
-	if err := contract.Judge(request(t, http.MethodGet, "http://replica/hope", "", ""), good()); err == nil {
-		t.Error("a path that is not described is not seen")
 	}
 }

@@ -127,9 +127,7 @@ func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
 		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 2, Batch: batch})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for query, want := range map[string]int{"": 100, "&limit=1": 1, "&limit=1000": 101} {
 		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=2"+query, "", http.StatusOK)
 		if list, _ := page.body["orders"].([]any); len(list) != want {
@@ -241,9 +239,7 @@ func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
 	}
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
-	if err := redis.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, redis.Kill(t.Context()))
 	if got := a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another"); got.status != http.StatusOK {
 		t.Errorf("without Redis another strategy answers %s", got.text)
 	}
@@ -265,9 +261,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 			t.Errorf("%s is answered with %d %s", none, got.status, got.text)
 		}
 	}
-	if err := redis.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, redis.Kill(t.Context()))
 	for _, path := range append(paths, "/orders?request_id=never", "/orders/"+other) {
 		if got := a.get(t, path); got.problem() != "backend-unavailable" || got.body["backend"] != "redis" {
 			t.Errorf("without Redis %s is answered with %d %s", path, got.status, got.text)
@@ -296,9 +290,7 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	if got := retry(buy+"naive", "new"); got.problem() != "strategy-refused" {
 		t.Errorf("a new key is answered with %d %s", got.status, got.text)
 	}
-	if err := redis.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, redis.Kill(t.Context()))
 	if got := retry(buy+"naive", "pending"); got.problem() != "outcome-unknown" || got.body["backend"] != "redis" || got.body["request_id"] != "pending" {
 		t.Errorf("without Redis a pending key is answered with %d %s", got.status, got.text)
 	}
@@ -315,39 +307,11 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	locks.RedisOptions = labtest.RedisOptions(redis)
 	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a := serveWith(t, d, locks)
-	if err := redis.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, redis.Kill(t.Context()))
 	if got := a.get(t, "/orders?request_id=never"); got.problem() != "unknown-order" {
 		t.Errorf("without Redis the answer is %d %s", got.status, got.text)
 	}
 	if got := a.buyAs(t, "goods_id=1&strategy=hope", "Idempotency-Key", "new"); got.problem() != "unknown-strategy" {
 		t.Errorf("without Redis an unknown strategy is answered with %d %s", got.status, got.text)
 	}
-}
-
-// An order that moves from Redis to the ledger while it is looked for is found.
-func TestAnOrderIsFoundOnItsWayToTheLedger(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	locks := lab.Locks(t, d, backend.Redis)
-	a := serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
-	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
-	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
-	var clients sync.WaitGroup
-	for client := range 4 {
-		clients.Go(func() {
-			for i := range 50 {
-				key := fmt.Sprintf("%d-%d", client, i)
-				sale := a.buyAs(t, "goods_id=1&strategy=redis-stock", "Idempotency-Key", key)
-				for range 2 {
-					for _, path := range []string{"/orders?request_id=" + key, fmt.Sprint("/orders/", sale.body["order_id"])} {
-						if got := a.get(t, path); got.body["created_at"] != sale.body["created_at"] {
-							t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, sale.text)
-						}
-					}
-				}
-			}
-		})
-	}
-	clients.Wait()
 }

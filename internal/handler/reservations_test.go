@@ -45,9 +45,7 @@ func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 	held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)
 	_, released := a.reserve(t, "goods_id=1&quantity=3&strategy=naive&group=true", http.StatusCreated)
 	begun, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
 	if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || held.body["order_id"] != nil || held.body["payment_reference"] != nil || ends.Sub(begun).Round(time.Second) != time.Minute {
 		t.Errorf("a reservation for a minute is answered with %s", held.text)

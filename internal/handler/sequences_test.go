@@ -146,9 +146,7 @@ func TestOneFeatureAfterAnotherInRedis(t *testing.T) {
 func (a api) follow(t *testing.T, d *servers.Database, sequences []sequence) {
 	t.Helper()
 	pool, _, err := d.Pool(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	for i, s := range sequences {
 		t.Run(s.name, func(t *testing.T) {

@@ -70,9 +70,7 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 		t.Errorf("/readyz is answered with %d %s", got.status, got.text)
 	}
 	response, err := http.DefaultClient.Do(request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // only its head was wanted
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("a purchase is answered with %s, and the connection is closed: %v", response.Status, response.Close)
@@ -80,9 +78,7 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	a = a.withAdmin(t, func(*handler.Options) {})
 	for _, url := range []string{a.public.URL + "/readyz", a.public.URL + "/nowhere", a.admin.URL + "/goods/1"} {
 		response, err := http.DefaultClient.Do(request(t, http.MethodGet, url, "", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response.Body.Close() //nolint:errcheck // only its head was wanted
 		if !response.Close {
 			t.Errorf("%s leaves its connection open", url)
@@ -105,14 +101,10 @@ func (a api) ownersText(t *testing.T, path string) (status int, text string) {
 	r := request(t, http.MethodGet, a.admin.URL+path, "", "")
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response.StatusCode, string(content)
 }
 
@@ -126,9 +118,7 @@ func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	a := serveSQLite(t)
 	sale := a.buy(t, "goods_id=1")
 	nothing, err := handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := httptest.NewServer(nothing)
 	defer server.Close()
 	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))

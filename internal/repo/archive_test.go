@@ -23,9 +23,7 @@ func yesterday() time.Time { return time.Now().Add(-24 * time.Hour) }
 func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
 	t.Helper()
 	moved, err := s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return moved
 }
 
@@ -33,18 +31,10 @@ func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
 func wantRows(t *testing.T, s *repo.Store, when string, live, archived []int64) {
 	t.Helper()
 	l, a, err := s.Rows(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(l, live) || !slices.Equal(a, archived) {
 		t.Errorf("%s: the ledger has the rows %v and the archive %v; want %v and %v", when, l, a, live, archived)
 	}
-}
-
-// must fails the test where one of several steps did.
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	must(t, errors.Join(errs...))
 }
 
 func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {

@@ -21,14 +21,7 @@ func bounded(t *testing.T, d *servers.Database, longest time.Duration) (*repo.St
 	t.Helper()
 	create(t, labtest.Open(t, d, "r"), 1, 10)
 	through, proxy := labtest.Through(t, d)
-	s, err := repo.Open(t.Context(), backend.SQLOptions{
-		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 2,
-		LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second, TxTimeout: longest,
-	}, repo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	s := open(t, through, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second, TxTimeout: longest}, repo.Options{})
 	return s, proxy
 }
 
@@ -147,6 +140,10 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			if !errors.Is(err, stock.ErrBackendUnavailable) {
 				t.Errorf("%s ended with %v, want %v", name, err, stock.ErrBackendUnavailable)
 			}
+		}
+		proxy.Thaw()
+		if err := sell(t.Context(), s, 1, "afterwards"); err != nil {
+			t.Errorf("it answers again: %v", err)
 		}
 	})
 }

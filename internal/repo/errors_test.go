@@ -145,9 +145,7 @@ func TestAStoreThatIsNotMadeClosesItsPool(t *testing.T) {
 	pool, err := backend.OpenSQL(backend.SQLOptions{
 		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := repo.New(left, pool, repo.Options{}); !errors.Is(err, context.Canceled) {

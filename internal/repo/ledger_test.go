@@ -69,6 +69,12 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 		if none, err := s.Orders(t.Context()); err != nil || len(none) != 0 {
 			t.Errorf("of no requests there are %v (%v)", none, err)
 		}
+		// 1 is a restock.
+		for _, none := range []string{"1", "404", "", "0x3", "+3", "03", strings.ToUpper(held), "naïve"} {
+			if got, ok, err := s.Order(t.Context(), none); err != nil || ok {
+				t.Errorf("%q is the order %+v, %v; want none", none, got, err)
+			}
+		}
 		for i, order := range written {
 			if got, ok, err := s.Order(t.Context(), order.ID); err != nil || ok != order.Sells() || ok && got != order {
 				t.Errorf("by its number order %d is %+v, %v (%v), want %+v", i, got, ok, err, order)
@@ -89,7 +95,7 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	createItems(t, s, 2)
-	paid, open := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
+	paid, held := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
 	must(t, sell(t.Context(), s, 2, "one"))
 	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 		t.Fatal(err)
@@ -97,14 +103,21 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	if _, err := s.Return(t.Context(), paid, 0, stock.ReturnKey("k")); err != nil {
 		t.Fatal(err)
 	}
-	for steps, want := range map[bool]string{false: "deduct of 2, confirm of 1", true: "hold of 1, hold of 2, deduct of 2, confirm of 1, return of 1"} {
-		for limit := 1; limit < 7; limit++ { // whatever the pages are, no order is skipped or repeated
+	released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
+	if _, _, err := s.Release(t.Context(), released); err != nil {
+		t.Fatal(err)
+	}
+	over(t, s, expired)
+	expireAll(t, s)
+	for steps, want := range map[bool]string{
+		false: "deduct of 2, confirm of 1",
+		true:  "hold of 1, hold of 2, deduct of 2, confirm of 1, return of 1, hold of 1, hold of 1, release of 1, expire of 1",
+	} {
+		for limit := 1; limit < 11; limit++ { // whatever the pages are, no order is skipped or repeated
 			var got []string
 			for after, more := int64(0), true; more; {
 				page, next, err := s.OrdersAfter(t.Context(), 0, after, limit, steps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, o := range page {
 					got = append(got, fmt.Sprintf("%s of %d", o.Kind, o.GoodsID))
 				}
@@ -115,7 +128,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 			}
 		}
 	}
-	if r, err := s.Reservation(t.Context(), open); err != nil || r.State != stock.Held {
+	if r, err := s.Reservation(t.Context(), held); err != nil || r.State != stock.Held {
 		t.Errorf("the other one is %+v (%v)", r, err)
 	}
 	// Of an order that was written before its row, what is left is what is there now.
@@ -135,9 +148,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	over(t, s, late)
 	must(t, sell(t.Context(), s, 1, "bought"))
 	orders, err := s.Orders(t.Context(), "bought")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bought := orders["bought"].ID
 	from := time.Now()
 	_, _, err = confirm(t, other, paid, "paid")
@@ -216,6 +227,9 @@ func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 	found, err := s.Orders(t.Context(), "a", "b")
 	if want := map[string]stock.Order{"a": order, "b": held}; err != nil || !maps.Equal(found, want) {
 		t.Errorf("they are %+v (%v), want %+v", found, err, want)
+	}
+	if got, ok, err := s.Order(t.Context(), order.ID); err != nil || !ok || got != order {
+		t.Errorf("by its number it is %+v, %v (%v)", got, ok, err)
 	}
 	if n, err := s.CountUsers(t.Context(), 1); err != nil || n != 0 {
 		t.Errorf("of an item without a limit %d buyers are counted (%v)", n, err)

@@ -174,13 +174,13 @@ type userUnits struct {
 
 // sumUsers sums the units of each buyer, in the order in which buyers are locked. Anonymous
 // purchases are left out.
-func sumUsers(each func(yield func(userUnits) bool)) []userUnits {
+func sumUsers(each []userUnits) []userUnits {
 	type key struct {
 		goodsID int64
 		user    string
 	}
 	sums := make(map[key]userUnits)
-	for u := range each {
+	for _, u := range each {
 		if u.user == "" {
 			continue
 		}
@@ -201,13 +201,11 @@ func usersOf(goodsID, perUser int64, batch []stock.Purchase) []userUnits {
 	if perUser == 0 {
 		return nil
 	}
-	return sumUsers(func(yield func(userUnits) bool) {
-		for _, p := range batch {
-			if !yield(userUnits{goodsID: goodsID, user: p.UserID, units: p.Quantity}) {
-				return
-			}
-		}
-	})
+	users := make([]userUnits, len(batch))
+	for i, p := range batch {
+		users[i] = userUnits{goodsID: goodsID, user: p.UserID, units: p.Quantity}
+	}
+	return sumUsers(users)
 }
 
 // CountIn makes the transaction sell under a limit per buyer, counts the whole batch, and returns
@@ -239,14 +237,19 @@ func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.
 // CountOut reverts the count of what is not sold.
 func (t *Tx) CountOut(ctx context.Context, goodsID int64, batch []stock.Purchase) error {
 	users := usersOf(goodsID, t.perUser, batch)
-	if len(users) == 0 {
-		return nil
-	}
 	for i := range users {
 		users[i].units = -users[i].units
 	}
+	return t.count(ctx, "count buyers out", users)
+}
+
+// count adds to what buyers have.
+func (t *Tx) count(ctx context.Context, doing string, users []userUnits) error {
+	if len(users) == 0 {
+		return nil
+	}
 	statement, args := countStatement(users, t.store.dialect.onUser)
-	_, err := t.write(ctx, "count buyers out", statement, args...)
+	_, err := t.write(ctx, doing, statement, args...)
 	return err
 }
 
@@ -272,23 +275,18 @@ func (t *Tx) ConfirmLimit(ctx context.Context, goodsID int64) error {
 // whatever their buyers have: they were compared when they were accepted. Orders accepted under
 // an earlier limit are allowed under this one.
 func (t *Tx) countPending(ctx context.Context, orders []PendingOrder) error {
-	users := sumUsers(func(yield func(userUnits) bool) {
-		for _, p := range orders {
-			u := userUnits{goodsID: p.GoodsID, user: p.UserID, units: p.Quantity}
-			if p.Earlier {
-				u.allowed = p.Quantity
-			}
-			if p.Limited && !yield(u) {
-				return
-			}
+	var users []userUnits
+	for _, p := range orders {
+		if !p.Limited {
+			continue
 		}
-	})
-	if len(users) == 0 {
-		return nil
+		u := userUnits{goodsID: p.GoodsID, user: p.UserID, units: p.Quantity}
+		if p.Earlier {
+			u.allowed = p.Quantity
+		}
+		users = append(users, u)
 	}
-	statement, args := countStatement(users, t.store.dialect.onUser)
-	_, err := t.write(ctx, "count pending orders", statement, args...)
-	return err
+	return t.count(ctx, "count pending orders", sumUsers(users))
 }
 
 // Has returns what the buyers of a batch have of an item, under the limit that was read with it.

@@ -20,9 +20,7 @@ import (
 func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (requests []string, next int64) {
 	t.Helper()
 	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if next < after || len(orders) > limit {
 		t.Errorf("a page of %d after %d has %d orders and ends at %d", limit, after, len(orders), next)
 	}
@@ -213,29 +211,6 @@ func settleOften(t *testing.T, s *repo.Store, done <-chan struct{}) {
 	}
 }
 
-func TestAnOrderIsFoundByItsNumber(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r").As("redis-stock")
-		create(t, s, 1, 10)
-		if _, err := s.Fill(t.Context(), 1, "elsewhere", 0); err != nil {
-			t.Fatal(err)
-		}
-		kept := stock.Order{
-			ID: "018bcfe5-6800-7000-8000-000000000000", Kind: stock.Deduction, RequestID: "kept", GoodsID: 1, Quantity: 2, UserID: "u",
-			Remaining: 8, Strategy: "redis-stock", Replica: "r", CreatedAt: time.UnixMilli(1_700_000_000_000).UTC(),
-		}
-		must(t, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
-		if got, ok, err := s.Order(t.Context(), kept.ID); err != nil || !ok || got != kept {
-			t.Errorf("it is %+v, %v, %v; want %+v", got, ok, err, kept)
-		}
-		for _, none := range []string{"1", "2", "404", "", "0x3", "+3", "03", "018BCFE5-6800-7000-8000-000000000000", "naïve"} {
-			if got, ok, err := s.Order(t.Context(), none); err != nil || ok {
-				t.Errorf("%q is %+v, %v; want none", none, got, err)
-			}
-		}
-	})
-}
-
 // A key of a client may stand for a restock, and for a purchase of each buyer: its orders
 // are the purchases, that without a buyer first.
 func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
@@ -249,9 +224,7 @@ func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 		slices.Sort(ids)
 		for most := range len(ids) + 2 {
 			orders, err := s.OrdersOfKey(t.Context(), "k", most)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var found []string
 			for _, o := range orders {
 				found = append(found, o.RequestID)

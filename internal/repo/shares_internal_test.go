@@ -35,9 +35,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 			t.Errorf("one item uses %d connections of 8, want 6", n)
 		}
 		for range 3 { // one after the other
-			if err := s.take(t.Context(), honest); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.take(t.Context(), honest))
 			s.free(honest)
 		}
 		close(release)
@@ -51,9 +49,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
-		if err := s.take(t.Context(), shareUser{9, ""}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.take(t.Context(), shareUser{9, ""}))
 		var order []int64
 		for _, id := range []int64{1, 1, 1, 2, 3, 2} { // in this order
 			go func() {
@@ -80,9 +76,7 @@ func TestAPurchaseLeavesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
 		user := shareUser{1, ""}
-		if err := s.take(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.take(t.Context(), user))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.take(ctx, shareUser{2, ""}); !errors.Is(err, context.DeadlineExceeded) {

@@ -3,25 +3,34 @@ package repo
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 )
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // opened is a store on a new SQLite file.
 func opened(t *testing.T, o backend.SQLOptions, with Options) *Store {
 	t.Helper()
 	o.Driver, o.DSN, o.LockWait, o.ConnectTimeout = SQLite, filepath.Join(t.TempDir(), "s.db"), time.Second, time.Second
 	s, err := Open(context.WithoutCancel(t.Context()), o, with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	return s
 }
@@ -284,9 +293,7 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 	if _, err := s.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateLimited(t.Context(), 1, 10, 9, "item"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateLimited(t.Context(), 1, 10, 9, "item"))
 	s.returns = false
 	batch := []stock.Purchase{
 		{RequestID: "b", Quantity: 1, UserID: "ann"},
@@ -302,9 +309,7 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	err := s.InTx(t.Context(), func(tx *Tx) error {
 		orders, err := tx.Append(t.Context(), Sale{GoodsID: 1, Batch: batch})
@@ -318,9 +323,7 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // A column of times is read in UTC: one that the driver has written, in any zone, and one of SQLite's own clock.
@@ -338,5 +341,113 @@ func TestATimeIsReadInUTC(t *testing.T) {
 		if err := new(moment).Scan(value); err == nil {
 			t.Errorf("%v is read as a time", value)
 		}
+	}
+}
+
+// A member of a group that is put out of it answers a commit with a conflict, also that of the procedure,
+// although the others may have made it. As long as it is in the group, a conflict is one.
+func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
+	s, err := Open(t.Context(), backend.SQLOptions{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db"), MaxOpen: 1}, Options{Replica: "replica-1"})
+	must(t, err)
+	defer s.Close() //nolint:errcheck // nothing is lost with it
+	conflict := &mysql.MySQLError{Number: 3101, Message: "rolled back"}
+	s.dialect.conflicted = func(err error) bool { return errors.Is(err, conflict) }
+	s.dialect.classify = func(err error) faultKind {
+		if errors.Is(err, conflict) {
+			return faultDeadlock
+		}
+		return faultBackend
+	}
+	for _, c := range []struct {
+		asked string
+		err   error
+		want  error
+	}{
+		{"SELECT 1", conflict, errDeadlock},
+		{"SELECT 1 WHERE FALSE", conflict, stock.ErrUnknownOutcome},
+		{"no statement", conflict, stock.ErrUnknownOutcome},
+		{"SELECT 1 WHERE FALSE", context.Canceled, context.Canceled},
+	} {
+		s.dialect.member = c.asked
+		err := s.leftBehind(t.Context(), s.pool, c.err)
+		if errors.Is(c.err, conflict) {
+			err = s.commitFault(t.Context(), err)
+			if called := s.callFault(t.Context(), s.pool, c.err); !errors.Is(called, c.want) || errors.Is(called, errDeadlock) != errors.Is(c.want, errDeadlock) {
+				t.Errorf("where it answers %q with %v, a call is %v, want %v", c.asked, c.err, called, c.want)
+			}
+		}
+		if !errors.Is(err, c.want) {
+			t.Errorf("where it answers %q with %v, %v is %v, want %v", c.asked, c.want, c.err, err, c.want)
+		}
+	}
+}
+
+// Each word of the procedure is an answer to its purchase, and what is left counts down in the order of the batch.
+func TestTheWordsOfTheProcedureAreAnswers(t *testing.T) {
+	figure := func(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: true} }
+	answer := saleAnswer{outcome: "sold", left: figure(4), perUser: figure(3), allocated: figure(8), version: figure(9)}
+	must(t, json.Unmarshal([]byte(`[["sold", 71], ["limit", 2], ["buyer", 0], ["allocated", 0], ["sold", 72], ["short", 0], ["sold", 73]]`), &answer.verdicts))
+	orders := make([]stock.Order, 7)
+	for i := range orders {
+		orders[i].Quantity = int64(i + 1)
+	}
+	outcomes, err := answer.outcomes(1, orders)
+	must(t, err)
+	for i, want := range []stock.Outcome{
+		{Order: stock.Order{ID: "71", Quantity: 1, Remaining: 16}},
+		{Rejected: &stock.UserLimitError{PerUser: 3, Has: 2}},
+		{Rejected: stock.ErrUserUnknown},
+		{Rejected: &stock.AllocatedError{Units: 8, Version: 9}},
+		{Order: stock.Order{ID: "72", Quantity: 5, Remaining: 11}},
+		{Rejected: stock.ErrInsufficientStock},
+		{Order: stock.Order{ID: "73", Quantity: 7, Remaining: 4}},
+	} {
+		if !reflect.DeepEqual(outcomes[i], want) {
+			t.Errorf("purchase %d is answered with %+v, want %+v", i, outcomes[i], want)
+		}
+	}
+	for outcome, want := range map[string]error{
+		"unknown": stock.ErrUnknownGoods, "late": stock.ErrBusy, "changed": ErrRowChanged, "sold": stock.ErrUnknownOutcome, "rejected": stock.ErrUnknownOutcome,
+	} { // with fewer verdicts than purchases
+		if _, err := (saleAnswer{outcome: outcome}).outcomes(1, orders); !errors.Is(err, want) || errors.Is(err, ErrRowChanged) != (outcome == "changed") {
+			t.Errorf("%q is %v, want %v", outcome, err, want)
+		}
+	}
+}
+
+// SQLite compares times as text. A reservation that was extended is over in the very moment of its expiry, as another.
+func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	if _, err := s.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.CreateGoods(t.Context(), 1, 10, "item"))
+	clock := func(second string) { // that stands still
+		s.dialect.now = `'2030-01-01 00:00:` + second + `'`
+		s.dialect.until = `strftime('%Y-%m-%d %H:%M:%f', ` + s.dialect.now + `, (? / 1e6) || ' seconds')`
+	}
+	const number = "018bcfe5-6800-7000-8000-000000000001"
+	extend := func(ctx context.Context) error {
+		_, err := s.Extend(ctx, number, 2*time.Second, time.Hour)
+		return err
+	}
+	clock("00.500")
+	err := s.InTx(t.Context(), func(tx *Tx) error {
+		_, err := tx.Append(t.Context(), Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "held", Quantity: 1, TTL: time.Second, Number: number}}})
+		return err
+	})
+	must(t, errors.Join(err, extend(t.Context())))
+	clock("02.500")
+	if r, err := s.Reservation(t.Context(), number); err != nil || r.State != stock.Expired {
+		t.Errorf("it is seen as %s (%v)", r.State, err)
+	}
+	_, _, released := s.Release(t.Context(), number)
+	for step, err := range map[string]error{"released": released, "extended": extend(t.Context())} {
+		if !errors.Is(err, stock.ErrExpired) {
+			t.Errorf("%s: %v, want %v", step, err, stock.ErrExpired)
+		}
+	}
+	if ended, _, err := s.Expire(t.Context(), 1); err != nil || ended != 1 {
+		t.Errorf("a sweeper has ended %d (%v)", ended, err)
 	}
 }

@@ -1,6 +1,7 @@
 package repo_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -57,9 +58,7 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 	}
 	none := func(int64) {}
 	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	var number string
 	reserve := func(item int64) { number = hold(t, s, item, 1, "") }
@@ -138,9 +137,7 @@ func TestEveryWriteOfTheRowSaysWhoWroteIt(t *testing.T) {
 			write.prepare(item)
 			takeOne(t, s, writer, item)
 			before, err := s.Goods(t.Context(), item)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := write.do(item, before); err != nil {
 				t.Errorf("%s after a sale by %s: %v", name, writer, err)
 			}
@@ -210,18 +207,12 @@ func TestAWriteComputedFromAReadNoticesWhatCameBetween(t *testing.T) {
 			must(t, s.CreateGoods(ctx, item, 20, t.Name()+c.name+name))
 			c.before(item)
 			claim, err := mine.ClaimFence(ctx, item, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			read, err := s.Goods(ctx, item)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.then(item)
 			was, err := s.Goods(ctx, item)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want, wantErr, left := c.computed, error(nil), int64(3)
 			if name == "SetStockIfVersion" {
 				want = c.same
@@ -282,9 +273,7 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 	} {
 		want[i+1] = int64(i + 1) // others are before and behind it
 		row, err := s.Goods(ctx, int64(i+2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := s.InTx(ctx, func(tx *repo.Tx) error { return write(tx, row) }); err != nil {
 			t.Error(err)
 		}
@@ -294,4 +283,119 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 			}
 		}
 	}
+}
+
+// createItems makes items 1 to n, with ten units each.
+func createItems(t *testing.T, s *repo.Store, n int64) {
+	t.Helper()
+	for item := range n {
+		must(t, s.CreateGoods(t.Context(), item+1, 10, fmt.Sprint("item ", item+1)))
+	}
+}
+
+// The rows of a small table that are not asked for stay free, those that are locked are left out,
+// and those that were read are kept from every other writer.
+func TestFreeRowsAreLockedAndNoOthers(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("sql-conditional")
+		createItems(t, s, 5)
+		free := func(ctx context.Context, tx *repo.Tx, items ...int64) map[int64]stock.Goods {
+			rows, err := tx.FreeGoods(ctx, items)
+			if err != nil {
+				t.Error(err)
+			}
+			return rows
+		}
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			if rows := free(t.Context(), tx, 4, 2, 404); len(rows) != 2 || rows[2].Stock != 10 || rows[4].ID != 4 {
+				t.Errorf("the rows are %+v, want 2 and 4", rows)
+			}
+			beside, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			return s.InTx(beside, func(other *repo.Tx) error {
+				if rows := free(beside, other, 1, 2, 3, 4, 5); len(rows) != 3 || rows[1].ID != 1 || rows[3].ID != 3 || rows[5].ID != 5 {
+					t.Errorf("the rows beside are %+v, want 1, 3 and 5", rows)
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnitsOfSeveralItemsAreSubtractedFromEach(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("sql-conditional")
+		createItems(t, s, 4)
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.FreeGoods(t.Context(), []int64{1, 2, 3}); err != nil {
+				return err
+			}
+			return tx.SubtractEach(t.Context(), []repo.Units{{GoodsID: 3, Units: 10}, {GoodsID: 1, Units: 4}})
+		})
+		must(t, err)
+		for item, left := range []int64{6, 10, 0, 10} {
+			row, err := s.Goods(t.Context(), int64(item+1))
+			written := left < 10
+			if err != nil || row.Stock != left || (row.Version > 0) != written || written != (row.Writer == "sql-conditional") {
+				t.Errorf("item %d is %+v, %v; want %d left", item+1, row, err, left)
+			}
+		}
+		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
+			return tx.SubtractEach(t.Context(), []repo.Units{{GoodsID: 1, Units: 1}, {GoodsID: 404, Units: 1}})
+		})
+		if row, _ := s.Goods(t.Context(), 1); !errors.Is(err, repo.ErrRowChanged) || row.Stock != 6 {
+			t.Errorf("with an item that does not exist: %v, and %+v", err, row)
+		}
+	})
+}
+
+// A counter of tokens that was lost gives one again: the last holder to claim it may write,
+// and the one before may not. Each row is one claim after the other.
+func TestTheLastClaimMayWrite(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "replica")
+		create(t, s, 1, 10)
+		write := func(strategy string, claim repo.Claim) error {
+			read, err := s.Goods(t.Context(), 1)
+			must(t, err)
+			return s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
+				return tx.SetStockIfClaimed(t.Context(), read, read.Stock-1, claim)
+			})
+		}
+		var before repo.Claim
+		writer := ""
+		for _, c := range []struct {
+			strategy string
+			token    uint64
+			want     error
+		}{
+			{"redis-lua", 5, nil},
+			{"redis-lua", 5, nil},
+			{"redis-lua", 4, stock.ErrFenced},
+			{"redis-lua", 6, nil},
+			{"etcd", 2, nil},
+			{"etcd", 1, stock.ErrFenced},
+			{"redis-lua", 1, nil},
+		} {
+			claim, err := s.As(c.strategy).ClaimFence(t.Context(), 1, c.token)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("token %d of %s: %v, want %v", c.token, c.strategy, err, c.want)
+			}
+			if err != nil {
+				continue
+			}
+			if writer != "" {
+				if err := write(writer, before); !errors.Is(err, stock.ErrFenced) {
+					t.Errorf("the holder before token %d of %s writes: %v, want %v", c.token, c.strategy, err, stock.ErrFenced)
+				}
+			}
+			if err := write(c.strategy, claim); err != nil {
+				t.Errorf("token %d of %s does not write: %v", c.token, c.strategy, err)
+			}
+			before, writer = claim, c.strategy
+		}
+	})
 }
