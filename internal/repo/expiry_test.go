@@ -282,7 +282,11 @@ func TestAnItemThatIsLockedKeepsNoOthersFromBeingSold(t *testing.T) {
 			}
 			go func() {
 				var err error
-				ended, _, err = s.Expire(t.Context(), 10)
+				for ended < 2 && (err == nil || errors.Is(err, stock.ErrBusy)) { // one that meets a sale ends in the next round
+					var n int
+					n, _, err = s.Expire(t.Context(), 10)
+					ended += n
+				}
 				failed <- err
 			}()
 			for {
