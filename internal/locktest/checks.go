@@ -50,36 +50,6 @@ func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Conte
 // unique is a name that no other test locks.
 func unique() string { return "test-" + rand.Text() }
 
-// acquire takes a name that is free, or becomes free.
-func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	return acquireWithin(t, l, name, patience)
-}
-
-// acquireWithin takes a name that is free by then.
-func acquireWithin(t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
-	t.Helper()
-	return acquireUnder(t.Context(), t, l, name, limit)
-}
-
-func acquireUnder(parent context.Context, t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(parent, limit)
-	defer cancel()
-	lease, err := attempt(ctx, t, l, name, lateInACrowd)
-	if err != nil {
-		t.Fatalf("not acquired within %s: %v", limit, err)
-	}
-	return lease
-}
-
-func release(t *testing.T, lease lock.Lease) {
-	t.Helper()
-	if err := lease.Release(within(t)); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
 // within is a context that bounds one call.
 func within(t *testing.T) context.Context {
 	t.Helper()
@@ -194,13 +164,13 @@ func showsItsState(t *testing.T, s *subject) {
 	if free := s.traces(t, name); len(free) > 0 {
 		t.Errorf("State.Traces finds %q of a name that was never taken", free)
 	}
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	if len(s.traces(t, name)) == 0 {
 		t.Fatal("State.Traces finds nothing of a name that is held: does it look where the lock keeps it?")
 	}
 	s.take(t, name)
 	_ = lease.Release(within(t)) // lost, which is not this topic
-	release(t, acquire(t, s.replica(t), name))
+	Release(t, Hold(t, s.replica(t), name))
 }
 
 // traces lists what the backend keeps because of a name.

@@ -21,14 +21,14 @@ func survivesACrash(t *testing.T, s *subject) {
 		}
 		return
 	}
-	release(t, acquireWithin(t, next, name, limit))
+	Release(t, HoldWithin(t, next, name, limit))
 	s.assertClean(t, name)
 }
 
 // dropsADeadWaiter kills a process that waits: later waiters must not wait for it.
 func dropsADeadWaiter(t *testing.T, s *subject) {
 	holder, behind, dead, name := s.replica(t), s.replica(t), s.process(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	before := len(s.traces(t, name))
 	dead.send(t, order{Do: doAcquire, Name: name})
 	if s.lock.Guarantees.Fair {
@@ -43,7 +43,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 		s.awaitTraces(t, name, traces+1)
 	}
 	dead.kill()
-	release(t, lease)
+	Release(t, lease)
 	released := time.Now()
 	if err := <-got; err != nil {
 		t.Errorf("the waiter behind a dead one: %v", err)
@@ -74,7 +74,7 @@ func restart(t *testing.T, server crashable) {
 func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 	own := s.own(t)
 	holder, waiter, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	type result struct {
 		lease lock.Lease
 		err   error
@@ -94,7 +94,7 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 		s.assertNamed(t, r.err)
 		r.lease = s.recover(t, waiter, name, patience)
 	}
-	release(t, r.lease)
+	Release(t, r.lease)
 }
 
 // outlivesARestartWhileHolding restarts the backend under a holder: it still holds the name,
@@ -102,9 +102,9 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	own := s.own(t)
 	holder, other, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	restart(t, own.server)
-	release(t, s.recover(t, other, unique(), patience)) // the backend is back
+	Release(t, s.recover(t, other, unique(), patience)) // the backend is back
 	taken := isFreeWithin(t, other, name, s.site.at.TTL/2)
 	if !s.lock.Guarantees.SignalsLoss {
 		_ = lease.Release(within(t))
@@ -124,5 +124,5 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	if s.lock.Guarantees.Fences && next.Token() <= lease.Token() {
 		t.Errorf("after a restart, token %d came after %d", next.Token(), lease.Token())
 	}
-	release(t, next)
+	Release(t, next)
 }

@@ -103,8 +103,8 @@ func keepsNamesApart(t *testing.T, s *subject) {
 		base, base + "a", base + "A", base + " ", base + "/a", base + "/", base + "{a}", base + ":token", base + "库存",
 		base + long + "1", base + long + "2",
 	} {
-		lease := acquire(t, l, name)
-		defer release(t, lease)
+		lease := Hold(t, l, name)
+		defer Release(t, lease)
 	}
 }
 
@@ -112,11 +112,11 @@ func keepsNamesApart(t *testing.T, s *subject) {
 func keepsInstallationsApart(t *testing.T, s *subject) {
 	at, name := s.site.at, unique()
 	at.TTL *= 10 // not every lock is renewed
-	ours := acquire(t, s.replicaAt(t, at, nil).connected(t), name)
-	defer release(t, ours)
+	ours := Hold(t, s.replicaAt(t, at, nil).connected(t), name)
+	defer Release(t, ours)
 	at.Prefix = "another-shop"
-	theirs := acquire(t, s.replicaAt(t, at, nil).connected(t), name)
-	release(t, theirs)
+	theirs := Hold(t, s.replicaAt(t, at, nil).connected(t), name)
+	Release(t, theirs)
 	if err := context.Cause(ours.Context()); err != nil || len(s.traces(t, name)) == 0 {
 		t.Errorf("another shop took the name along (%v)", err)
 	}

@@ -41,7 +41,7 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 	lease, err := l.Acquire(ctx, unique())
 	if err == nil {
 		t.Error("acquired from a backend that does not answer")
-		release(t, lease)
+		Release(t, lease)
 		return
 	}
 	s.assertNamed(t, err)
@@ -72,14 +72,14 @@ func namesAWrongPassword(t *testing.T, s *subject) {
 func namesAnUnresponsiveServer(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
 	warm, cold := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil)
-	release(t, acquire(t, warm, unique()))
+	Release(t, Hold(t, warm, unique()))
 	cuts.silence(true)
 	s.failsNamed(t, cold)
 	s.failsNamed(t, warm)
 	cuts.silence(false)
 	for _, l := range []*replica{warm, cold} {
 		name := unique()
-		release(t, s.recover(t, l, name, patience))
+		Release(t, s.recover(t, l, name, patience))
 		s.assertClean(t, name)
 	}
 }
@@ -91,7 +91,7 @@ func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
 	at, cuts := s.site.at.through(t)
 	l := s.replicaAt(t, at, nil).connected(t)
-	release(t, acquire(t, l, unique()))
+	Release(t, Hold(t, l, unique()))
 	cuts.freeze()
 	gone := time.AfterFunc(wait+hope, cuts.cut)
 	defer gone.Stop()
@@ -131,12 +131,12 @@ const never = 1 << 20
 func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string) int {
 	t.Helper()
 	name := unique()
-	release(t, acquire(t, l, name))
+	Release(t, Hold(t, l, name))
 	armed := cuts.lose(never, cmp.Or(sent, name), false)
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	n := armed.seen()
 	armed.disarm()
-	release(t, lease)
+	Release(t, lease)
 	return n
 }
 
@@ -153,7 +153,7 @@ type lostRequest struct {
 func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, lost lostRequest) (met bool) {
 	t.Helper()
 	name := unique()
-	release(t, acquire(t, l, name)) // makes what is made once for a name
+	Release(t, Hold(t, l, name)) // makes what is made once for a name
 	armed := cuts.lose(lost.n+1, cmp.Or(lost.sent, name), lost.deliver)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
@@ -171,8 +171,8 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 		lease = s.recover(t, l, name, limit)
 	}
 	assertHeld(t, lease, other, name)
-	release(t, lease)
-	release(t, acquireWithin(t, other, name, limit))
+	Release(t, lease)
+	Release(t, HoldWithin(t, other, name, limit))
 	s.assertClean(t, name)
 	return met
 }
@@ -183,7 +183,7 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 func namesAServerThatTakesNoRelease(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
 	l, name := s.replicaAt(t, at, nil).connected(t), unique()
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	cuts.cut()
 	err := lease.Release(within(t))
 	failed, ok := errors.AsType[*stock.BackendError](err)

@@ -14,7 +14,7 @@ import (
 func signalsLoss(t *testing.T, s *subject) {
 	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	beside := unique()
-	lease, kept := acquire(t, l, name), acquire(t, l, beside)
+	lease, kept := Hold(t, l, name), Hold(t, l, beside)
 	broken := time.Now()
 	s.take(t, name)
 	if !s.lock.Guarantees.SignalsLoss {
@@ -29,10 +29,10 @@ func signalsLoss(t *testing.T, s *subject) {
 	}
 	assertLost(t, lease)
 	s.assertClean(t, name)
-	others := acquire(t, next, name)
+	others := Hold(t, next, name)
 	assertReleaseLost(t, lease)
 	assertHeld(t, others, l, name)
-	release(t, others)
+	Release(t, others)
 	s.assertClean(t, name)
 	// A backend may take all names of a session, or of a replica, at once: then nothing is left of
 	// this one. A lease that is not renewed may have run out.
@@ -47,17 +47,17 @@ func signalsLoss(t *testing.T, s *subject) {
 func signalsLossWhenCutOff(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
 	l, other, name, ttl := s.replicaAt(t, at, nil).connected(t), s.replica(t), unique(), s.site.at.TTL
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	cuts.silence(true)
 	cut := time.Now()
 	if s.lock.Guarantees.SurvivesCrash {
-		others := acquireWithin(t, other, name, ttl+time.Second)
+		others := HoldWithin(t, other, name, ttl+time.Second)
 		expired := time.Since(cut) > ttl/2 // or else the end of the connection freed it
 		if s.lock.Guarantees.SignalsLoss && expired && !endsWithin(lease, aWhile/2) {
 			t.Error("the time of a lease was over for the backend, and not yet for its holder")
 		}
 		if s.lock.Guarantees.Renews {
-			defer release(t, others)
+			defer Release(t, others)
 			defer assertHeld(t, others, other, name)
 		} else {
 			defer others.Release(within(t)) //nolint:errcheck // its time may be over by then
@@ -72,7 +72,7 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 		assertReleaseLost(t, lease)
 	}
 	cuts.silence(false)
-	release(t, s.recover(t, l, unique(), patience))
+	Release(t, s.recover(t, l, unique(), patience))
 }
 
 // endsWithin reports whether a lease is over by then.
@@ -110,10 +110,10 @@ func (s *subject) recover(t *testing.T, l lock.Locker, name string, limit time.D
 // has taken it: what the first holder then finds under the name is not its own.
 func signalsLossToAReplacedHolder(t *testing.T, s *subject) {
 	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	broken := time.Now()
 	s.take(t, name)
-	others := acquire(t, next, name)
+	others := Hold(t, next, name)
 	if !endsWithin(lease, ttl+grace-time.Since(broken)) {
 		t.Fatalf("the name is another's, and its first holder was not notified within the TTL of %s", ttl)
 	}
@@ -121,40 +121,37 @@ func signalsLossToAReplacedHolder(t *testing.T, s *subject) {
 	assertReleaseLost(t, lease)
 	if s.lock.Guarantees.Renews {
 		assertHeld(t, others, l, name)
-		release(t, others)
+		Release(t, others)
 	} else {
 		_ = others.Release(within(t)) // its time may be over by now
 	}
 	s.assertClean(t, name)
 }
 
-// lifetimes is how many TTLs a renewed lease is watched.
-const lifetimes = 3
-
 // renews proves that a lease lasts for as long as its holder lives; or shows
 // that it ends, and the next holder comes, while the first is still at work.
 func renews(t *testing.T, s *subject) {
 	l, other, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	asked := time.Now() // the TTL begins after that, and before the answer
-	lease := acquire(t, l, name)
+	lease := Hold(t, l, name)
 	acquired := time.Now()
 	switch {
 	case s.lock.Guarantees.Renews:
-		for time.Since(acquired) < lifetimes*ttl {
+		for time.Since(acquired) < 3*ttl/2 { // one renewal would not last for so long
 			assertHeld(t, lease, other, name)
 			if t.Failed() {
 				return
 			}
 		}
-		release(t, lease)
+		Release(t, lease)
 	case !s.lock.Guarantees.SurvivesCrash:
 		// It needs no renewal because it never ends, which is worse.
 		if isFreeWithin(t, other, name, ttl+time.Second) {
 			t.Error("does not guarantee SurvivesCrash, and the name became free by itself")
 		}
-		release(t, lease)
+		Release(t, lease)
 	default:
-		others := acquireWithin(t, other, name, ttl+time.Second)
+		others := HoldWithin(t, other, name, ttl+time.Second)
 		s.assertLater(t, lease.Token(), others.Token())
 		if s.lock.Guarantees.SignalsLoss && !endsWithin(lease, soon) {
 			t.Error("the name is another's, and the first holder did not receive the loss")
@@ -162,7 +159,7 @@ func renews(t *testing.T, s *subject) {
 		if !s.lock.Guarantees.SignalsLoss && lease.Context().Err() != nil {
 			t.Error("does not guarantee SignalsLoss, and ended a lease that ran out")
 		}
-		release(t, others)
+		Release(t, others)
 		if early := ttl - time.Since(asked); early > ttl/10 {
 			t.Errorf("the name was free %s before its TTL was over", early)
 		}
@@ -195,7 +192,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 		}
 		return
 	}
-	lease := acquireWithin(t, next, name, limit)
+	lease := HoldWithin(t, next, name, limit)
 	s.assertLater(t, before.Token, lease.Token())
 	frozen.thaw()
 	if s.lock.Guarantees.SignalsLoss {
@@ -210,7 +207,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 		assertHeld(t, lease, third, name)
 	}
 	if s.lock.Guarantees.Renews {
-		release(t, lease)
+		Release(t, lease)
 		s.assertClean(t, name)
 	}
 }

@@ -12,15 +12,15 @@ import (
 func isReentrant(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
-	first := acquireUnder(me, t, l, name, patience)
+	first := holdUnder(me, t, l, name, patience)
 	if !s.lock.Guarantees.Reentrant {
 		if isGranted(me, t, l, name, aWhile) {
 			t.Error("does not guarantee Reentrant, and granted its owner the name again")
 		}
-		release(t, first)
+		Release(t, first)
 		return
 	}
-	second, third := acquireUnder(me, t, l, name, patience), acquireUnder(me, t, l, name, patience)
+	second, third := holdUnder(me, t, l, name, patience), holdUnder(me, t, l, name, patience)
 	if first.Token() != second.Token() || first.Token() != third.Token() {
 		t.Errorf("one holder has the tokens %d, %d and %d", first.Token(), second.Token(), third.Token())
 	}
@@ -29,10 +29,10 @@ func isReentrant(t *testing.T, s *subject) {
 	holdsEachNameByItself(me, t, s, l)
 	countsNoEntryThatIsCancelled(me, t, l, name)
 
-	release(t, second)
-	release(t, second) // counts once
+	Release(t, second)
+	Release(t, second) // counts once
 	assertHeld(t, third, other, name)
-	release(t, first)
+	Release(t, first)
 	if third.Context().Err() != nil {
 		t.Error("the last of three leases ended with another")
 	}
@@ -41,7 +41,7 @@ func isReentrant(t *testing.T, s *subject) {
 	}
 	assertHeld(t, third, other, name)
 	assertNotGrantedTo(t.Context(), t, l, name)
-	release(t, third)
+	Release(t, third)
 	s.assertClean(t, name)
 	losesAll(t, s, l, name)
 }
@@ -50,9 +50,9 @@ func isReentrant(t *testing.T, s *subject) {
 func holdsEachNameByItself(me context.Context, t *testing.T, s *subject, l lock.Locker) {
 	t.Helper()
 	beside := unique()
-	lease := acquireUnder(me, t, l, beside, patience)
+	lease := holdUnder(me, t, l, beside, patience)
 	assertHeld(t, lease, s.replica(t), beside)
-	release(t, lease)
+	Release(t, lease)
 	s.assertClean(t, beside)
 }
 
@@ -65,7 +65,7 @@ func countsNoEntryThatIsCancelled(me context.Context, t *testing.T, l lock.Locke
 	cancel(errHungUp)
 	for range requests {
 		if lease, err := attempt(gone, t, l, name, soon); err == nil {
-			release(t, lease)
+			Release(t, lease)
 		} else {
 			assertGaveUp(t, err, errHungUp)
 		}
@@ -76,7 +76,7 @@ func countsNoEntryThatIsCancelled(me context.Context, t *testing.T, l lock.Locke
 func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 	t.Helper()
 	me := lock.WithOwner(t.Context(), unique())
-	leases := []lock.Lease{acquireUnder(me, t, l, name, patience), acquireUnder(me, t, l, name, patience)}
+	leases := []lock.Lease{holdUnder(me, t, l, name, patience), holdUnder(me, t, l, name, patience)}
 	broken := time.Now()
 	s.take(t, name)
 	for _, lease := range leases {
@@ -86,7 +86,7 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 		assertLost(t, lease)
 		assertReleaseLost(t, lease)
 	}
-	release(t, acquireUnder(me, t, l, name, patience))
+	Release(t, holdUnder(me, t, l, name, patience))
 	s.assertClean(t, name)
 }
 
@@ -95,7 +95,7 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	holder, l, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	leaving, leave := context.WithCancelCause(me)
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -109,7 +109,7 @@ func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	time.Sleep(aWhile / 2)
 	leave(errHungUp)
 	assertGaveUp(t, <-first, errHungUp)
-	release(t, lease)
+	Release(t, lease)
 	if err := <-second; err != nil {
 		t.Errorf("the second request of an owner, whose first was cancelled: %v", err)
 	}

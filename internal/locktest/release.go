@@ -25,17 +25,17 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 		time.Sleep(s.site.at.TTL)
 	}
 	assertHeld(t, lease, other, name)
-	release(t, lease)
+	Release(t, lease)
 	s.assertClean(t, name)
-	if err := acquire(t, l, name).Release(ctx); err != nil {
+	if err := Hold(t, l, name).Release(ctx); err != nil {
 		t.Errorf("released under a context that has ended with %v", err)
 	}
 	s.assertClean(t, name)
 }
 
 func endsItsContextWithTheRelease(t *testing.T, s *subject) {
-	lease := acquire(t, s.replica(t), unique())
-	release(t, lease)
+	lease := Hold(t, s.replica(t), unique())
+	Release(t, lease)
 	if !endsWithin(lease, soon) {
 		t.Error("the context of a lease goes on after its release")
 	}
@@ -48,20 +48,20 @@ func endsItsContextWithTheRelease(t *testing.T, s *subject) {
 // holds the name.
 func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 	l, name := s.replica(t), unique()
-	first := acquire(t, l, name)
-	release(t, first)
-	release(t, first)
-	together := acquire(t, l, name)
+	first := Hold(t, l, name)
+	Release(t, first)
+	Release(t, first)
+	together := Hold(t, l, name)
 	var releases sync.WaitGroup
 	for range 4 {
-		releases.Go(func() { release(t, together) })
+		releases.Go(func() { Release(t, together) })
 	}
 	releases.Wait()
 	for _, other := range []*replica{l, s.replica(t)} {
-		second := acquire(t, other, name)
-		release(t, first)
+		second := Hold(t, other, name)
+		Release(t, first)
 		assertHeld(t, second, l, name)
-		release(t, second)
+		Release(t, second)
 	}
 	s.assertClean(t, name)
 }
@@ -74,9 +74,9 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 		return
 	}
 	late, next, third, name := s.replica(t), s.replica(t), s.replica(t), unique()
-	lost := acquire(t, late, name)
+	lost := Hold(t, late, name)
 	s.take(t, name)
-	lease := acquire(t, next, name)
+	lease := Hold(t, next, name)
 	s.assertLater(t, lost.Token(), lease.Token())
 	assertReleaseLost(t, lost)
 	if err := lost.Release(within(t)); err != nil {
@@ -84,7 +84,7 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	}
 	assertLost(t, lost)
 	assertHeld(t, lease, third, name)
-	release(t, lease)
+	Release(t, lease)
 	s.assertClean(t, name)
 }
 
@@ -98,11 +98,11 @@ func freesAnothers(t *testing.T, s *subject) {
 	if late.clients.Redis == nil {
 		t.Fatal("does not guarantee ReleasesOnlyItsOwn, and the suite can show the damage on Redis alone")
 	}
-	lease := acquire(t, late, name)
+	lease := Hold(t, late, name)
 	var others lock.Lease
 	late.clients.Redis.AddHook(&deleteHook{do: func() {
 		s.take(t, name)
-		others = acquire(t, next, name)
+		others = Hold(t, next, name)
 	}})
 	if err := lease.Release(within(t)); err != nil {
 		t.Errorf("the release that frees another's name: %v", err)
@@ -128,9 +128,9 @@ func fences(t *testing.T, s *subject) {
 	for range generations {
 		replicas := []*replica{s.replica(t), s.replica(t)} // new clients, with new connections
 		for i := range s.holds / generations {
-			lease := acquire(t, replicas[i%len(replicas)], name)
+			lease := Hold(t, replicas[i%len(replicas)], name)
 			token := lease.Token()
-			release(t, lease)
+			Release(t, lease)
 			if !s.lock.Guarantees.Fences {
 				if token != 0 {
 					t.Errorf("does not guarantee Fences, and gave token %d", token)
@@ -172,17 +172,17 @@ func fencesAfterDataLoss(t *testing.T, s *subject) {
 	floor := func(context.Context, string) (uint64, error) { return seen, nil }
 	l, name := s.replicaAt(t, own.at, floor).connected(t), unique()
 	for _, token := range seenElsewhere {
-		lease := acquire(t, l, name)
+		lease := Hold(t, l, name)
 		if s.lock.Guarantees.Fences && lease.Token() == 0 {
 			t.Fatal("there is no token")
 		}
-		release(t, lease)
+		Release(t, lease)
 		seen = max(lease.Token(), token)
 		own.forget(t)
-		lease = acquire(t, l, name)
+		lease = Hold(t, l, name)
 		if token := lease.Token(); s.lock.Guarantees.Fences && token <= seen {
 			t.Errorf("after the data were lost, token %d was given, and the store has seen %d", token, seen)
 		}
-		release(t, lease)
+		Release(t, lease)
 	}
 }

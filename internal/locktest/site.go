@@ -99,9 +99,7 @@ func redlockSite(t *testing.T, nodes []*servers.Redis) *site {
 
 func zooKeeperSite(t *testing.T, server crashable, members ...string) *site {
 	t.Helper()
-	return newSite(t, backend.ZooKeeper, server, addresses{
-		ZooKeeper: members, TTL: 2500 * time.Millisecond, // its client takes a server for gone after two thirds of that
-	})
+	return newSite(t, backend.ZooKeeper, server, addresses{ZooKeeper: members, TTL: labtest.ZooKeeperSession})
 }
 
 func etcdSite(t *testing.T, server crashable, members ...string) *site {

@@ -19,7 +19,6 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -29,18 +28,6 @@ type Lock struct {
 	// State shows and breaks what the lock keeps, by the clients of a replica that takes
 	// no lock.
 	State func(*backend.Clients) State
-}
-
-// Family lists the locks of a family, and the one called paired once more over two names.
-func Family(family string, state func(lock string, c *backend.Clients) State, paired ...string) (all []Lock) {
-	for _, entry := range registry.Family(family) {
-		one := Lock{Entry: entry, State: func(c *backend.Clients) State { return state(entry.Name, c) }}
-		all = append(all, one)
-		if slices.Contains(paired, entry.Name) {
-			all = append(all, pairOf(one))
-		}
-	}
-	return all
 }
 
 // State is how the suite sees and breaks what a lock keeps in its backend.

@@ -20,7 +20,7 @@ var errHungUp = errors.New("the client closed the request")
 func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	const limit = 200 * time.Millisecond
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	before := len(s.traces(t, name))
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -32,13 +32,13 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	assertGaveUp(t, err, context.DeadlineExceeded)
 	s.assertTraces(t, name, before, s.site.at.TTL)
 	assertHeld(t, lease, holder, name)
-	release(t, lease)
+	Release(t, lease)
 	s.assertClean(t, name)
 }
 
 func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	before := len(s.traces(t, name))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	timer := time.AfterFunc(aWhile, func() { cancel(errHungUp) })
@@ -46,7 +46,7 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	_, err := attempt(ctx, t, waiter, name, soon)
 	assertGaveUp(t, err, errHungUp)
 	s.assertTraces(t, name, before, s.site.at.TTL)
-	release(t, lease)
+	Release(t, lease)
 	s.assertClean(t, name)
 }
 
@@ -59,11 +59,11 @@ func takesNothingForACancelledRequest(t *testing.T, s *subject) {
 	lease, err := attempt(ctx, t, l, name, soon)
 	if err == nil {
 		t.Error("a request that was cancelled before was granted the name")
-		release(t, lease)
+		Release(t, lease)
 	}
 	assertGaveUp(t, err, errHungUp)
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, at.TTL/2))
+	Release(t, HoldWithin(t, l, name, at.TTL/2))
 }
 
 // takesNothingWhenCancelledInTheMiddle ends requests at random moments, among them those
@@ -74,9 +74,9 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 	at, name := s.site.at, unique()
 	at.TTL *= 10 // what is taken is not free again in time
 	l := s.replicaAt(t, at, nil).connected(t)
-	release(t, acquire(t, l, name)) // connects
+	Release(t, Hold(t, l, name)) // connects
 	start := time.Now()
-	release(t, acquire(t, l, name))
+	Release(t, Hold(t, l, name))
 	usual := time.Since(start)
 	granted := 0
 	for range requests {
@@ -86,14 +86,14 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 		timer.Stop()
 		if err == nil {
 			granted++
-			release(t, lease)
+			Release(t, lease)
 		} else {
 			assertGaveUp(t, err, errHungUp)
 		}
 		cancel(nil)
 	}
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, at.TTL/2))
+	Release(t, HoldWithin(t, l, name, at.TTL/2))
 	t.Logf("%d of %d requests were granted", granted, requests)
 }
 
@@ -105,17 +105,17 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 	at, name := s.site.at, unique()
 	at.TTL *= 10 // what is taken is not free again in time
 	holder, waiter := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil).connected(t)
-	release(t, acquire(t, waiter, name)) // connects
+	Release(t, Hold(t, waiter, name)) // connects
 	granted := 0
 	for range waits {
-		lease := acquireWithin(t, holder, name, at.TTL/2)
+		lease := HoldWithin(t, holder, name, at.TTL/2)
 		before := len(s.traces(t, name))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		got := make(chan error, 1)
 		go func() {
 			lease, err := waiter.Acquire(ctx, name)
 			if err == nil {
-				release(t, lease)
+				Release(t, lease)
 			}
 			got <- err
 		}()
@@ -125,7 +125,7 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 			time.Sleep(2 * retry)
 		}
 		timer := time.AfterFunc(rand.N(2*retry), func() { cancel(errHungUp) })
-		release(t, lease)
+		Release(t, lease)
 		select {
 		case err := <-got:
 			if err == nil {
@@ -140,7 +140,7 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 		cancel(nil)
 	}
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, waiter, name, at.TTL/2))
+	Release(t, HoldWithin(t, waiter, name, at.TTL/2))
 	t.Logf("%d of %d waiters were granted the name", granted, waits)
 }
 
@@ -150,7 +150,7 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	name, at := unique(), s.site.at
 	at.TTL *= 3 // it must not run out while the crowd is busy
 	replicas := []*replica{s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil).connected(t)}
-	lease := acquire(t, replicas[0], name)
+	lease := Hold(t, replicas[0], name)
 	for _, l := range replicas {
 		isFree(t, l, name) // starts what a replica keeps for its waiters
 	}
@@ -173,7 +173,7 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	awaitCancelled(t, gone, waiters-staying)
 	s.assertTraces(t, name, 2*(staying+1), at.TTL) // a waiter may show in two places
 	assertHeld(t, lease, replicas[1], name)
-	release(t, lease)
+	Release(t, lease)
 	for range staying {
 		if err := <-served; err != nil && !t.Failed() {
 			t.Errorf("a waiter that was not cancelled: %v", err)
@@ -219,8 +219,8 @@ func asksAtIntervals(t *testing.T, s *subject) {
 	at.TTL *= 3 // not every lock is renewed
 	through, cuts := at.through(t)
 	holder, waiter, name := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, through, nil).connected(t), unique()
-	release(t, acquire(t, waiter, name))
-	lease := acquire(t, holder, name)
+	Release(t, Hold(t, waiter, name))
+	lease := Hold(t, holder, name)
 	armed := cuts.lose(never, name, false)
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
@@ -234,7 +234,7 @@ func asksAtIntervals(t *testing.T, s *subject) {
 	case asked > most:
 		t.Errorf("a single waiter sent %d requests in %s, want at most %d: it spins", asked, wait, most)
 	}
-	release(t, lease)
+	Release(t, lease)
 }
 
 // forgetsWaitersThatLeft has a crowd wait and leave, where the lock is one that tries again: a later
@@ -249,12 +249,12 @@ func forgetsWaitersThatLeft(t *testing.T, s *subject) {
 	at := s.site.at
 	at.TTL *= 10 // not every lock is renewed
 	holder, l, name := s.replicaAt(t, at, nil).connected(t), patient.replicaAt(t, at, nil).connected(t), unique()
-	lease := acquire(t, holder, name)
+	lease := Hold(t, holder, name)
 	if isFree(t, l, name) {
 		t.Error("a name that is held was granted to another")
 	}
 	if tries.Load() == 0 {
-		release(t, lease) // its waiters are notified
+		Release(t, lease) // its waiters are notified
 		return
 	}
 	leaving, leave := context.WithCancelCause(t.Context())
@@ -274,7 +274,7 @@ func forgetsWaitersThatLeft(t *testing.T, s *subject) {
 	if !labtest.Eventually(patience/2, func() bool { return tries.Load() >= before+8 }) {
 		t.Errorf("it tried %d times within %s, as if the crowd was still there", tries.Load()-before, patience/2)
 	}
-	release(t, lease)
+	Release(t, lease)
 	released := time.Now()
 	if err := <-granted; err != nil {
 		t.Errorf("the waiter that came after a crowd: %v", err)
@@ -325,7 +325,7 @@ const slice = 900 * time.Millisecond
 func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Duration) []int {
 	t.Helper()
 	name := unique()
-	lease := acquire(t, replicas[0], name)
+	lease := Hold(t, replicas[0], name)
 	var order []int
 	var waiters sync.WaitGroup
 	wait := func(i int) {
@@ -351,7 +351,7 @@ func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Dura
 		}
 	}
 	time.Sleep(hold)
-	release(t, lease)
+	Release(t, lease)
 	wait(queuing)
 	waiters.Wait()
 	return order

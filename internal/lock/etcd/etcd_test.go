@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -67,55 +68,6 @@ func etcdClose(t *testing.T, l lock.Locker) {
 	}
 	if err := closer.Close(); err != nil {
 		t.Errorf("close the lock: %v", err)
-	}
-}
-
-// etcdAcquire takes a name that is to be had.
-func etcdAcquire(t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), etcdLimit)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func etcdRelease(t *testing.T, lease lock.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
-// etcdGranted is what an Acquire ended with.
-type etcdGranted struct {
-	lease lock.Lease
-	err   error
-}
-
-// etcdWait starts an Acquire.
-func etcdWait(ctx context.Context, l lock.Locker, name string) <-chan etcdGranted {
-	got := make(chan etcdGranted, 1)
-	go func() {
-		lease, err := l.Acquire(ctx, name)
-		got <- etcdGranted{lease, err}
-	}()
-	return got
-}
-
-func etcdWithin(t *testing.T, limit time.Duration, got <-chan etcdGranted) lock.Lease {
-	t.Helper()
-	select {
-	case g := <-got:
-		if g.err != nil {
-			t.Fatal(g.err)
-		}
-		return g.lease
-	case <-time.After(limit):
-		t.Fatalf("not granted within %s", limit)
-		return nil
 	}
 }
 
@@ -207,31 +159,12 @@ func (a etcdAdmin) delete(t *testing.T, key string) {
 	}
 }
 
-func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	first, second := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
-	before := admin.keys(t, t.Name())[0]
-	admin.revoke(t, before.lease)
-	labtest.AwaitLoss(t, first, etcdSoon)
-	labtest.AwaitLoss(t, second, etcdSoon)
-	next := etcdAcquire(t, l, t.Name())
-	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
-		t.Error("the next lease hangs on the session that was lost")
-	}
-	if next.Token() <= first.Token() {
-		t.Errorf("token %d after %d", next.Token(), first.Token())
-	}
-	etcdRelease(t, next)
-	admin.await(t, t.Name(), 0, etcdSoon)
-}
-
 func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, holder, t.Name())
-	got := etcdWait(t.Context(), waiter, t.Name())
+	lease := locktest.Hold(t, holder, t.Name())
+	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	lost := admin.await(t, t.Name(), 2, etcdLimit)[1]
 	admin.revoke(t, lost.lease)
 	for end := time.Now().Add(etcdLimit); ; time.Sleep(5 * time.Millisecond) {
@@ -242,8 +175,8 @@ func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 			t.Fatal("the waiter did not come back under another session")
 		}
 	}
-	etcdRelease(t, lease)
-	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+	locktest.Release(t, lease)
+	locktest.Release(t, got.Within(t, etcdSoon))
 }
 
 // After a pause of the whole process the watch may tell of a turn that has come and gone, before
@@ -252,55 +185,55 @@ func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	other, l := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
-	held := etcdAcquire(t, other, t.Name())
-	got := etcdWait(t.Context(), l, t.Name())
+	held := locktest.Hold(t, other, t.Name())
+	got := locktest.HoldLater(t.Context(), l, t.Name())
 	etcdAwaitInLine(t, l)
 	expired := admin.await(t, t.Name(), 2, etcdLimit)[1].lease
 	etcdlock.Expire(l)
-	etcdRelease(t, held)
-	lease := etcdWithin(t, etcdLimit, got)
+	locktest.Release(t, held)
+	lease := got.Within(t, etcdLimit)
 	if keys := admin.keys(t, t.Name()); keys[0].lease == expired || lease.Context().Err() != nil {
 		t.Errorf("the name is held under %v, want another than %x, which has expired: %v", keys, expired, context.Cause(lease.Context()))
 	}
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 }
 
 func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease, other := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
+	lease, other := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
 	labtest.AwaitLoss(t, lease, etcdSoon)
 	if other.Context().Err() != nil {
 		t.Error("another lease of the same replica has ended, too")
 	}
-	etcdRelease(t, other)
-	etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	locktest.Release(t, other)
+	locktest.Release(t, locktest.Hold(t, l, t.Name()))
 }
 
 func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, l, t.Name())
-	got := etcdWait(t.Context(), l, t.Name())
+	lease := locktest.Hold(t, l, t.Name())
+	got := locktest.HoldLater(t.Context(), l, t.Name())
 	admin.delete(t, admin.await(t, t.Name(), 2, etcdLimit)[1].key)
 	admin.await(t, t.Name(), 2, etcdLimit)
-	etcdRelease(t, lease)
-	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+	locktest.Release(t, lease)
+	locktest.Release(t, got.Within(t, etcdSoon))
 }
 
 func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-	defer etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
 	// As a put does that was given up, and whose key was deleted, before it came.
 	name := t.Name() + "/late"
 	_, err := admin.Put(t.Context(), etcdPrefixOf(name)+"late", "", clientv3.WithLease(admin.keys(t, t.Name())[0].lease))
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), other, name)))
+	locktest.Release(t, locktest.HoldWithin(t, other, name, etcdSoon))
 }
 
 // Until it is compacted, etcd walks over every key that ever was when those of a
@@ -321,7 +254,7 @@ func TestEtcdUsesItsKeysAgain(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				etcdRelease(t, lease)
+				locktest.Release(t, lease)
 			}
 		})
 	}
@@ -344,8 +277,8 @@ func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
 	server := lab.Etcd(t)
 	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
 	for i, name := range []string{"", "/", "//", "%2F", "/a", "a/", "ü 库存", "\xff\x00"} {
-		lease := etcdAcquire(t, []lock.Locker{l, other}[i%2], t.Name()+name)
-		defer etcdRelease(t, lease)
+		lease := locktest.Hold(t, []lock.Locker{l, other}[i%2], t.Name()+name)
+		defer locktest.Release(t, lease)
 	}
 }
 
@@ -353,7 +286,7 @@ func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
 func TestEtcdLivesForTheTTL(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, 4100*time.Millisecond)
-	defer etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
 	left, err := admin.TimeToLive(t.Context(), admin.keys(t, t.Name())[0].lease)
 	if err != nil || left.GrantedTTL != 5 {
 		t.Errorf("a session of 4.1 s is granted for %d s (%v), want 5", left.GrantedTTL, err)
@@ -379,11 +312,11 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := etcdWait(as("second"), other, t.Name())
+	got := locktest.HoldLater(as("second"), other, t.Name())
 	keys := admin.await(t, t.Name(), 2, etcdLimit)
 	etcdAwaitInLine(t, other)
-	etcdRelease(t, lease)
-	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+	locktest.Release(t, lease)
+	locktest.Release(t, got.Within(t, etcdSoon))
 	mu.Lock()
 	defer mu.Unlock()
 	if n := notes["first"]; len(n) != 1 || n[0].What != lock.Placed || n[0].Key != keys[0].key || n[0].At.IsZero() {
@@ -392,19 +325,6 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 	if n := notes["second"]; len(n) != 2 || n[0].What != lock.Placed || n[0].Key != keys[1].key || n[1].What != lock.Woken || n[1].By != lock.ByWatch || n[1].At.IsZero() {
 		t.Errorf("the second tells %+v, want its key %s, and that a watch woke it", n, keys[1].key)
 	}
-}
-
-// A request that has ended still gives its name back.
-func TestEtcdReleasesForARequestThatHasEnded(t *testing.T) {
-	server := lab.Etcd(t)
-	l := etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, l, t.Name())
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := lease.Release(ended); err != nil {
-		t.Errorf("released with %v", err)
-	}
-	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 0, etcdSoon)
 }
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no key.
@@ -426,19 +346,19 @@ func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
 func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	etcdRelease(t, etcdAcquire(t, l, "first "+t.Name()))
-	lease := etcdAcquire(t, l, t.Name())
+	locktest.Release(t, locktest.Hold(t, l, "first "+t.Name()))
+	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0].key
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 	admin.await(t, t.Name(), 0, etcdSoon)
 	if _, err := admin.Put(t.Context(), key, "there"); err != nil { // the next Acquire has the same slot
 		t.Fatal(err)
 	}
-	lease = etcdWithin(t, etcdSoon, etcdWait(t.Context(), l, t.Name()))
+	lease = locktest.HoldWithin(t, l, t.Name(), etcdSoon)
 	if keys := admin.await(t, t.Name(), 1, etcdSoon); keys[0].key == key {
 		t.Errorf("it holds the name with the key that was there")
 	}
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 }
 
 // Close ends the waiting, also where the session is only being opened; closed again, it does
@@ -446,19 +366,14 @@ func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
 func TestEtcdCloseEndsTheWaiting(t *testing.T) {
 	server := lab.Etcd(t)
 	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, other, t.Name())
-	defer etcdRelease(t, lease)
-	got := etcdWait(t.Context(), l, t.Name())
+	lease := locktest.Hold(t, other, t.Name())
+	defer locktest.Release(t, lease)
+	got := locktest.HoldLater(t.Context(), l, t.Name())
 	etcdAwaitInLine(t, l)
 	for range 2 {
 		etcdClose(t, l)
 	}
-	select {
-	case g := <-got:
-		etcdFails(t, g.err)
-	case <-time.After(etcdSoon):
-		t.Error("a waiter goes on in a lock that is closed")
-	}
+	etcdFails(t, got.Fails(t))
 	unused := etcdReplica(t, server.Endpoint, etcdTTL)
 	etcdClose(t, unused)
 	_, err := unused.Acquire(t.Context(), "free "+t.Name())
@@ -468,7 +383,7 @@ func TestEtcdCloseEndsTheWaiting(t *testing.T) {
 func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, l, t.Name())
+	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0]
 	etcdClose(t, l)
 	if lease.Context().Err() == nil {
@@ -495,8 +410,8 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
-	lease := etcdAcquire(t, l, t.Name())
+	lease := locktest.Hold(t, l, t.Name())
 	admin.revoke(t, admin.keys(t, t.Name())[0].lease)
 	labtest.AwaitLoss(t, lease, etcdSoon)
-	etcdRelease(t, etcdWithin(t, etcdLimit, etcdWait(t.Context(), l, t.Name())))
+	locktest.Release(t, locktest.HoldWithin(t, l, t.Name(), etcdLimit))
 }

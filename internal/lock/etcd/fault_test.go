@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"regexp"
-	"runtime"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -35,24 +34,6 @@ func etcdThrough(t *testing.T, endpoint string) *servers.Proxy {
 	return labtest.NewProxy(t, strings.TrimPrefix(endpoint, "http://"))
 }
 
-func TestEtcdLeavesNoKeyWhenTheAnswerIsLost(t *testing.T) {
-	for _, delivered := range []bool{true, false} {
-		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
-			server := lab.Etcd(t)
-			cut := etcdThrough(t, server.Endpoint)
-			admin := newEtcdAdmin(t, server.Endpoint)
-			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-			etcdRelease(t, etcdAcquire(t, l, "warm"+t.Name()))
-			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
-			_, err := l.Acquire(t.Context(), t.Name())
-			etcdFails(t, err)
-			admin.await(t, t.Name(), 0, etcdSoon)
-			etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), other, t.Name())))
-			etcdRelease(t, etcdAcquire(t, l, t.Name()))
-		})
-	}
-}
-
 // A release whose request or answer is lost is finished in the background: the session would keep the key for as long as the replica lives.
 func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 	for _, delivered := range []bool{true, false} {
@@ -60,53 +41,17 @@ func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 			server := lab.Etcd(t)
 			cut := etcdThrough(t, server.Endpoint)
 			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-			lease := etcdAcquire(t, l, t.Name())
-			got := etcdWait(t.Context(), other, t.Name())
+			lease := locktest.Hold(t, l, t.Name())
+			got := locktest.HoldLater(t.Context(), other, t.Name())
 			newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
 			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
 			err := lease.Release(t.Context())
 			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "etcd" {
 				t.Errorf("released with %v, want a failure of etcd", err)
 			}
-			etcdRelease(t, etcdWithin(t, etcdSoon, got))
+			locktest.Release(t, got.Within(t, etcdSoon))
 		})
 	}
-}
-
-func TestEtcdLeavesNothingOfACancelledCrowd(t *testing.T) {
-	const waiters = 200
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, l, t.Name())
-	admin.await(t, t.Name(), 1, etcdSoon) // its client is connected by now
-	before := runtime.NumGoroutine()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var crowd sync.WaitGroup
-	for range waiters {
-		crowd.Go(func() {
-			_, err := l.Acquire(ctx, t.Name())
-			if !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("%v, want %v", err, context.Canceled)
-			}
-		})
-	}
-	admin.await(t, t.Name(), waiters+1, etcdLimit)
-	if more := runtime.NumGoroutine() - before; more > waiters+10 {
-		t.Errorf("%d goroutines for %d waiters", more, waiters)
-	}
-	cancel()
-	crowd.Wait()
-	admin.await(t, t.Name(), 1, etcdSoon)
-	for end := time.Now().Add(etcdLimit); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			var stacks strings.Builder
-			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			t.Fatalf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, &stacks)
-		}
-	}
-	etcdRelease(t, lease)
-	admin.await(t, t.Name(), 0, etcdSoon)
 }
 
 // Keys that could not be deleted while etcd did not answer are deleted when it does, all of
@@ -117,7 +62,7 @@ func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
 	server := lab.Etcd(t)
 	cut, admin := etcdThrough(t, server.Endpoint), newEtcdAdmin(t, server.Endpoint)
 	l := etcdReplica(t, cut.Address, ttl)
-	lease := etcdAcquire(t, etcdReplica(t, server.Endpoint, ttl), t.Name())
+	lease := locktest.Hold(t, etcdReplica(t, server.Endpoint, ttl), t.Name())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var crowd sync.WaitGroup
@@ -135,7 +80,7 @@ func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
 	time.Sleep(4 * etcdlock.Patience) // the deletions were not answered, nor the first one when they were repeated
 	cut.Thaw()
 	admin.await(t, t.Name(), 1, etcdSoon)
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 }
 
 // watchers is what an etcd says of how many watches it serves.
@@ -171,7 +116,7 @@ func TestEtcdWatchesOnceAReplica(t *testing.T) {
 		l := etcdReplica(t, server.Endpoint, etcdTTL)
 		for j := range names {
 			name := fmt.Sprint(t.Name(), i, j)
-			etcdAcquire(t, l, name)
+			locktest.Hold(t, l, name)
 			for range waiters {
 				crowd.Go(func() { _, _ = l.Acquire(ctx, name) })
 			}
@@ -228,15 +173,15 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, holder := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
 	waiter, silent := etcdStallingReplica(t, server.Endpoint)
-	lease, lost := etcdAcquire(t, holder, t.Name()), etcdAcquire(t, waiter, t.Name()+"/lost")
-	got := etcdWait(t.Context(), waiter, t.Name())
+	lease, lost := locktest.Hold(t, holder, t.Name()), locktest.Hold(t, waiter, t.Name()+"/lost")
+	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
 	silent.Store(true)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 	labtest.AwaitLoss(t, lost, limit)
-	etcdRelease(t, etcdWithin(t, limit, got))
-	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // the only waiter needs no watch
+	locktest.Release(t, got.Within(t, limit))
+	locktest.Release(t, locktest.HoldWithin(t, waiter, t.Name(), etcdSoon)) // the only waiter needs no watch
 }
 
 // A release that comes before the watch has reported the loss finds it out, and does not
@@ -245,7 +190,7 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	l, silent := etcdStallingReplica(t, server.Endpoint)
-	lease := etcdAcquire(t, l, t.Name())
+	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0].key
 	silent.Store(true)
 	admin.delete(t, key)
@@ -270,12 +215,12 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	server := lab.OwnEtcd(t)
 	admin, cut := newEtcdAdmin(t, server.Endpoint), etcdThrough(t, server.Endpoint)
 	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, cut.Address, etcdTTL)
-	lost, kept := etcdAcquire(t, waiter, t.Name()+"/lost"), etcdAcquire(t, waiter, t.Name()+"/kept")
-	lease := etcdAcquire(t, holder, t.Name())
-	got := etcdWait(t.Context(), waiter, t.Name())
+	lost, kept := locktest.Hold(t, waiter, t.Name()+"/lost"), locktest.Hold(t, waiter, t.Name()+"/kept")
+	lease := locktest.Hold(t, holder, t.Name())
+	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
 	cut.Hang(true)
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
 	var last *clientv3.PutResponse
 	var err error
@@ -288,56 +233,34 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut.Hang(false)
-	etcdRelease(t, etcdWithin(t, etcdTTL/2, got))
+	locktest.Release(t, got.Within(t, etcdTTL/2))
 	labtest.AwaitLoss(t, lost, etcdSoon)
 	if kept.Context().Err() != nil {
 		t.Error("the session has ended with the watch")
 	}
-	etcdRelease(t, kept)
+	locktest.Release(t, kept)
 }
 
 func TestEtcdOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	server := lab.OwnEtcd(t)
 	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, holder, t.Name())
-	got := etcdWait(t.Context(), waiter, t.Name())
+	lease := locktest.Hold(t, holder, t.Name())
+	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case g := <-got:
-		t.Fatalf("the restart ended the wait: %v", g.err)
+	case <-got.Done:
+		t.Fatalf("the restart ended the wait: %v", got.Err)
 	case <-lease.Context().Done():
 		t.Fatal("the restart ended the lease")
 	case <-time.After(etcdTTL + time.Second): // it is renewed again
 	}
-	etcdRelease(t, lease)
-	etcdRelease(t, etcdWithin(t, etcdSoon, got))
-	etcdRelease(t, etcdAcquire(t, holder, t.Name()))
-}
-
-// A frozen server takes nothing; but a holder that gets no answer for a TTL has to assume
-// that it has.
-func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
-	t.Parallel()
-	server := lab.OwnEtcd(t)
-	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
-	lease := etcdAcquire(t, l, t.Name())
-	time.Sleep(etcdShortTTL) // it was renewed
-	etcdRelease(t, etcdAcquire(t, l, "another "+t.Name()))
-	if lease.Context().Err() != nil {
-		t.Fatal("the lease was not renewed, or a later Acquire took its session for expired")
-	}
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	locktest.Release(t, lease)
+	locktest.Release(t, got.Within(t, etcdSoon))
+	locktest.Release(t, locktest.Hold(t, holder, t.Name()))
 }
 
 func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
@@ -345,7 +268,7 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	const limit = 4 * time.Second
 	server := lab.OwnEtcd(t)
 	l := etcdReplica(t, server.Endpoint, etcdTTL)
-	lease := etcdAcquire(t, l, t.Name())
+	lease := locktest.Hold(t, l, t.Name())
 	wait := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
@@ -370,7 +293,7 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	if err := server.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 }
 
 func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
@@ -400,7 +323,7 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 	open := etcdReplicaOf(t, backend.EtcdOptions{
 		Endpoints: []string{server.Endpoint}, Username: "stockd", Password: "stockd", DialTimeout: time.Second,
 	}, etcdTTL)
-	etcdRelease(t, etcdAcquire(t, open, "a server without passwords"))
+	locktest.Release(t, locktest.Hold(t, open, "a server without passwords"))
 	for _, user := range []string{"root", "stockd"} {
 		_, err := admin.UserAdd(t.Context(), user, user)
 		if err == nil {
@@ -424,11 +347,11 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 	}
 	l, other := as("stockd", "stockd"), as("stockd", "stockd")
 	for range 2 {
-		lease := etcdAcquire(t, l, t.Name())
-		got := etcdWait(t.Context(), other, t.Name())
+		lease := locktest.Hold(t, l, t.Name())
+		got := locktest.HoldLater(t.Context(), other, t.Name())
 		time.Sleep(100 * time.Millisecond)
-		etcdRelease(t, lease)
-		etcdRelease(t, etcdWithin(t, etcdLimit, got))
+		locktest.Release(t, lease)
+		locktest.Release(t, got.Within(t, etcdLimit))
 		if err := server.Restart(t.Context()); err != nil { // it forgets its tokens
 			t.Fatal(err)
 		}
@@ -450,7 +373,7 @@ func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcdRelease(t, lease)
+	locktest.Release(t, lease)
 }
 
 // Three replicas go through one gate while their connections are cut, over and

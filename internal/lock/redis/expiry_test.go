@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 const day = 24 * time.Hour
@@ -144,15 +145,11 @@ func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind
 			note(n)
 		}
 	}))
-	left := make(chan error, 1)
-	go func() {
-		_, err := l.Acquire(ctx, name)
-		left <- err
-	}()
+	left := locktest.HoldLater(ctx, l, name)
 	return func() {
 		t.Helper()
 		cancel()
-		if err := <-left; !errors.Is(err, context.Canceled) {
+		if err := left.Fails(t); !errors.Is(err, context.Canceled) {
 			t.Errorf("the waiter ended with %v", err)
 		}
 	}

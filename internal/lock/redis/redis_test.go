@@ -74,20 +74,6 @@ func onOne() (all []lock.Entry) {
 // scripted are the locks on one Redis that are made of scripts.
 func scripted() []string { return []string{"redis-lua", "redis-reentrant", "redis-fair", "redsync"} }
 
-func TestAScriptFlushIsSurvived(t *testing.T) {
-	server := lab.Redis(t)
-	for _, name := range scripted() {
-		client := clientAt(server, server.Address)
-		l := onRedis(t, name, client)
-		for range 3 {
-			labtest.HoldAndRelease(t, l, "flush-"+name)
-			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 // The answer to the script that took the name is lost: the Acquire fails with the error of
 // Redis, and the name does not stay taken for a TTL.
 func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
@@ -239,30 +225,6 @@ func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
 		if took := handoff(t, unsubscribed(), unsubscribed(), "unsubscribed-"+name); took > redisTTL/3+500*time.Millisecond {
 			t.Errorf("%s: got hold %s after the release, want within a third of %s", name, took, redisTTL)
 		}
-	}
-}
-
-// A waiter died in the queue of the fair lock: those behind it wait for the patience at
-// most.
-func TestADeadWaiterDropsOut(t *testing.T) {
-	server := lab.Redis(t)
-	client := clientAt(server, server.Address)
-	l := onRedis(t, "redis-fair", client)
-	key := keyOf("dead", "redis-fair")
-	until := time.Now().Add(redisTTL).UnixMilli()
-	for _, err := range []error{
-		client.ZAdd(t.Context(), key+":queue", redis.Z{Score: 1, Member: "the dead"}).Err(),
-		client.ZAdd(t.Context(), key+":alive", redis.Z{Score: float64(until), Member: "the dead"}).Err(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	asked := time.Now()
-	labtest.HoldAndRelease(t, l, "dead")
-	took := time.Since(asked)
-	if took < redisTTL/2 || took > redisTTL+redisTTL/3+500*time.Millisecond {
-		t.Errorf("got hold after %s, want when the dead waiter has not reported for %s", took, redisTTL)
 	}
 }
 

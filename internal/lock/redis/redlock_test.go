@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -184,22 +185,22 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	var first, second notes
+	var first, second locktest.Notes
 	gone := make(chan error, 2)
-	wait := func(told *notes) {
-		_, err := l.Acquire(lock.WithNotes(ctx, told.take), name)
+	wait := func(told *locktest.Notes) {
+		_, err := l.Acquire(lock.WithNotes(ctx, told.Take), name)
 		gone <- err
 	}
 	asked := func(times int) {
-		if !labtest.Eventually(10*time.Second, func() bool { return first.of(lock.VotedAgainst, "1") >= times }) {
+		if !labtest.Eventually(10*time.Second, func() bool { return first.Count(lock.VotedAgainst, "1") >= times }) {
 			t.Errorf("the first waiter did not ask %d times", times)
 		}
 	}
 	go wait(&first)
 	asked(1)
 	go wait(&second)
-	asked(first.of(lock.VotedAgainst, "1") + 5)
-	if n := second.of(lock.VotedAgainst, "1"); n > 0 {
+	asked(first.Count(lock.VotedAgainst, "1") + 5)
+	if n := second.Count(lock.VotedAgainst, "1"); n > 0 {
 		t.Errorf("the second waiter has asked as well, %d times", n)
 	}
 	leave()
@@ -221,7 +222,7 @@ func TestARedlockLeaseIsCountedFromItsVotes(t *testing.T) {
 		voted = time.Now()
 		return 1, nil
 	}
-	lease := holds(t, entry.New(lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, Issue: issue}), "counted/"+lock.NewOwner())
+	lease := locktest.Hold(t, entry.New(lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, Issue: issue}), "counted/"+lock.NewOwner())
 	told := false
 	lease.(*lock.Held).Follow(func(n lock.Note) { //nolint:forcetypeassert // it is one
 		if told = true; !n.At.Before(voted) {

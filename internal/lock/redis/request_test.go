@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,44 +15,9 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
-
-// notes collects what a lock tells.
-type notes struct {
-	mu   sync.Mutex
-	list []lock.Note
-}
-
-func (n *notes) take(one lock.Note) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.list = append(n.list, one)
-}
-
-// of counts those of a kind that name a waker or a key.
-func (n *notes) of(kind lock.NoteKind, by string) (count int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, one := range n.list {
-		if one.What == kind && by == one.By+one.Key {
-			count++
-		}
-	}
-	return count
-}
-
-// holds takes a name that is free.
-func holds(t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
 
 // The locks of two kinds, and of two installations, do not meet: one name is held through all
 // of them at once, and each tells the key of its own.
@@ -65,15 +29,15 @@ func TestLocksOfTwoKindsOrInstallationsDoNotMeet(t *testing.T) {
 			deps := redisDeps(clientAt(server, server.Address))
 			deps.Prefix = prefix
 			key := map[string]string{"": "stockd"}[prefix] + prefix + ":{everywhere}:" + e.Name
-			var noted notes
-			ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.take), 5*time.Second)
+			var noted locktest.Notes
+			ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.Take), 5*time.Second)
 			lease, err := madeOf(t, e.Name, deps).Acquire(ctx, "everywhere")
 			cancel()
 			if err != nil {
 				t.Fatalf("%s of the installation %q meets another: %v", e.Name, prefix, err)
 			}
-			if n := client.Exists(t.Context(), key).Val(); n != 1 || noted.of(lock.Placed, key) != 1 || len(noted.list) != 1 {
-				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, noted.list)
+			if n := client.Exists(t.Context(), key).Val(); n != 1 || noted.Count(lock.Placed, key) != 1 || len(noted.All()) != 1 {
+				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, noted.All())
 			}
 			defer func() {
 				if err := lease.Release(t.Context()); err != nil {
@@ -115,10 +79,10 @@ func TestALeaseIsCountedFromItsRequest(t *testing.T) {
 			if lease == nil {
 				return
 			}
-			var noted notes
-			lease.(*lock.Held).Follow(noted.take) //nolint:forcetypeassert // each of them is one
-			if len(noted.list) != 1 || noted.list[0].TTL != redisTTL || !noted.list[0].At.Before(reached) {
-				t.Errorf("it told %+v, want an expiry %s from before %s", noted.list, redisTTL, reached)
+			var noted locktest.Notes
+			lease.(*lock.Held).Follow(noted.Take) //nolint:forcetypeassert // each of them is one
+			if len(noted.All()) != 1 || noted.All()[0].TTL != redisTTL || !noted.All()[0].At.Before(reached) {
+				t.Errorf("it told %+v, want an expiry %s from before %s", noted.All(), redisTTL, reached)
 			}
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)
@@ -192,10 +156,10 @@ func TestAWaiterTellsWhatWokeIt(t *testing.T) {
 		client := clientAt(server, server.Address)
 		deps := redisDeps(client)
 		deps.TTL = 300 * time.Millisecond
-		var noted notes
-		leave := waits(t, client, madeOf(t, name, deps), "told", name, noted.take)
+		var noted locktest.Notes
+		leave := waits(t, client, madeOf(t, name, deps), "told", name, noted.Take)
 		for _, by := range []string{lock.ByPubSub, lock.ByTimeout} {
-			if !labtest.Eventually(5*time.Second, func() bool { return noted.of(lock.Woken, by) > 0 }) {
+			if !labtest.Eventually(5*time.Second, func() bool { return noted.Count(lock.Woken, by) > 0 }) {
 				t.Errorf("%s: no waiter tells that it was woken by %s", name, by)
 			}
 		}
@@ -213,7 +177,7 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	if _, err := woken.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lease := holds(t, l, "alive")
+	lease := locktest.Hold(t, l, "alive")
 	for i, who := range []string{"the dead", "the living"} {
 		alive := time.Now().Add(time.Duration(2*i-1) * time.Hour)
 		for what, score := range map[string]float64{":queue": float64(i + 1), ":alive": float64(alive.UnixMilli())} {
@@ -257,19 +221,15 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	late := way.Arm(servers.Rule{Sent: "\r\ngetset\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := second.Acquire(ctx, "expired")
-		answered <- err
-	}()
+	answered := locktest.HoldLater(ctx, second, "expired")
 	labtest.AwaitReached(t, late)
-	lease := holds(t, first, "expired")
+	lease := locktest.Hold(t, first, "expired")
 	if until, want := client.Get(t.Context(), key).Val(), now.Add(redisTTL).UnixMilli(); until != strconv.FormatInt(want, 10) {
 		t.Errorf("it is held until %s, want %d: a TTL from now by the clock that was given", until, want)
 	}
 	late.Pass()
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := <-answered; !errors.Is(err, context.Canceled) {
+	if err := answered.Fails(t); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second client is answered with %v", err)
 	}
 	if err := lease.Release(t.Context()); err != nil {
@@ -286,7 +246,7 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 		func() error { return client.Del(t.Context(), key).Err() },
 		func() error { return client.Set(t.Context(), key, "another", time.Second).Err() },
 	} {
-		lease := holds(t, l, "over")
+		lease := locktest.Hold(t, l, "over")
 		if err := then(); err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +294,7 @@ func TestTriesInVainAreCounted(t *testing.T) {
 		deps := redisDeps(clientAt(server, server.Address))
 		deps.TriedInVain = func() { tries++ }
 		l := madeOf(t, e.Name, deps)
-		lease := holds(t, l, "in-vain")
+		lease := locktest.Hold(t, l, "in-vain")
 		if tries != 0 {
 			t.Errorf("%s: a try that was granted the name is counted", e.Name)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // afterNext is a hook of a client: it does something once, after the next script that is run, or transaction
@@ -58,17 +59,17 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		held := holds(t, holder, "missed")
+		held := locktest.Hold(t, holder, "missed")
 		once := func() { release(held) }
 		next.do.Store(&once)
-		var noted notes
-		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.take), 30*time.Second)
+		var noted locktest.Notes
+		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.Take), 30*time.Second)
 		defer cancel()
 		lease, err := waiter.Acquire(ctx, "missed")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := noted.of(lock.Woken, lock.ByTimeout) + noted.of(lock.Woken, lock.ByPubSub); n > 0 {
+		if n := noted.Count(lock.Woken, lock.ByTimeout) + noted.Count(lock.Woken, lock.ByPubSub); n > 0 {
 			t.Errorf("%s slept %d times beside a free name", kind, n)
 		}
 		release(lease)
@@ -96,7 +97,7 @@ func TestAGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 			if ctx.Err() == nil {
 				t.Fatal("the request was not granted the name, and did not end")
 			}
-			if err := holds(t, l, name).Release(t.Context()); err != nil {
+			if err := locktest.Hold(t, l, name).Release(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -30,7 +31,7 @@ func excludeOnAnotherNode(t *testing.T, nodes []*servers.Database) {
 	for _, entry := range registry.Family(lock.FamilySQL) {
 		t.Run(entry.Name, func(t *testing.T) {
 			name := "gate/" + lock.NewOwner()
-			first := acquireWithin(t, sqlLock(t, nodes[0], entry.Name), name, 10*time.Second)
+			first := locktest.HoldWithin(t, sqlLock(t, nodes[0], entry.Name), name, 10*time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			second, err := sqlLock(t, nodes[1], entry.Name).Acquire(ctx, name)

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -22,7 +23,7 @@ func dies(t *testing.T, d *servers.Database, name string) {
 	t.Helper()
 	pool := sqlPool(t, d, 2)
 	l := sqllock.NewInsertLocker(sqlDeps(pool, d), false)
-	acquireWithin(t, l, name, 5*time.Second)
+	locktest.HoldWithin(t, l, name, 5*time.Second)
 	if err := pool.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,20 +43,6 @@ func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
 	})
 }
 
-func TestAWaiterFreesADeadHoldersName(t *testing.T) {
-	t.Parallel()
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
-		dies(t, d, "gate")
-		died := time.Now()
-		l := sqlLock(t, d, "sql-insert-lock")
-		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
-		if early := sqlTTL - time.Since(died); early > sqlTTL/4 {
-			t.Errorf("the name was free %s before its TTL was over", early)
-		}
-	})
-}
-
 // The row of a dead holder goes without any Acquire, from two replicas at once.
 func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 	t.Parallel()
@@ -64,7 +51,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 		look := sqlPool(t, d, 2)
 		dies(t, d, "gate")
 		for range 2 {
-			releases(t, acquireWithin(t, sqlLock(t, d, "sql-insert-lock"), "other", 5*time.Second))
+			locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, "sql-insert-lock"), "other", 5*time.Second))
 		}
 		if n := count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`); n != 1 {
 			t.Fatalf("the dead holder has %d rows, want 1", n)
@@ -81,12 +68,12 @@ func TestTheReaperLooksOnceMore(t *testing.T) {
 		labtest.Open(t, d, "migrates")
 		l := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 4), d), true)
 		closing(t, l)
-		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
 		if err := l.Free(t.Context(), "gate"); err != nil {
 			t.Fatal(err)
 		}
 		isHeld(t, l, "gate")
-		releases(t, lease)
+		locktest.Release(t, lease)
 	})
 }
 
@@ -154,7 +141,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	}
 	use := func() {
 		t.Helper()
-		lease := acquireWithin(t, l, "used", 5*time.Second)
+		lease := locktest.HoldWithin(t, l, "used", 5*time.Second)
 		// A busy machine may let so short a lease run out.
 		if err := lease.Release(t.Context()); err != nil && !errors.Is(err, lock.ErrLost) {
 			t.Errorf("release: %v", err)
@@ -200,7 +187,7 @@ func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer releases(t, lease)
+			defer locktest.Release(t, lease)
 			host, err := os.Hostname()
 			if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2900-01-01' AND owner = 'me' AND host = ?`, host); n != 1 || err != nil {
 				t.Errorf("%d rows of the holder on %s expire after its TTL, want 1 (%v)", n, host, err)
@@ -233,17 +220,17 @@ func TestTheInsertLockCountsItsDepth(t *testing.T) {
 		}
 		for i, lease := range []lock.Lease{leases[0], leases[2], leases[1]} {
 			isHeld(t, there, "gate")
-			releases(t, lease)
-			releases(t, lease) // a second release counts nothing
+			locktest.Release(t, lease)
+			locktest.Release(t, lease) // a second release counts nothing
 			if n := depth(); n != 2-i {
 				t.Errorf("depth is %d, want %d", n, 2-i)
 			}
 		}
-		lease := acquireWithin(t, there, "gate", sqlSoon)
+		lease := locktest.HoldWithin(t, there, "gate", sqlSoon)
 		if lease.Token() <= leases[0].Token() {
 			t.Errorf("token %d came after %d", lease.Token(), leases[0].Token())
 		}
-		releases(t, lease)
+		locktest.Release(t, lease)
 	})
 }
 
@@ -267,8 +254,8 @@ func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
 			if n := count(t, look, `SELECT depth FROM record_lock`); n != 1 {
 				t.Errorf("depth is %d, want 1", n)
 			}
-			releases(t, first)
-			releases(t, acquireWithin(t, other, "gate", sqlSoon))
+			locktest.Release(t, first)
+			locktest.Release(t, locktest.HoldWithin(t, other, "gate", sqlSoon))
 		}
 	})
 }
@@ -295,7 +282,7 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 			t.Errorf("the late one releases with %v, want %v", err, lock.ErrLost)
 		}
 		isHeld(t, l, "gate")
-		releases(t, next)
+		locktest.Release(t, next)
 	})
 }
 
@@ -308,7 +295,7 @@ func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 		deps.Retry = 300 * time.Millisecond
 		l := sqllock.NewInsertLocker(deps, true)
 		closing(t, l)
-		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var waiters sync.WaitGroup
@@ -319,7 +306,7 @@ func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 			t.Error("waiters keep connections")
 		}
 		waiters.Wait()
-		releases(t, lease)
+		locktest.Release(t, lease)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -59,14 +59,14 @@ func TestAKilledConnectionIsALoss(t *testing.T) {
 		admin := sqlPool(t, d, 2)
 		admin.SetMaxOpenConns(1)
 		pool := sqlPool(t, d, 4)
-		lease := acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
 		isHeld(t, sqlLock(t, d, kind), "gate")
 		killOthers(t, admin)
 		labtest.AwaitLoss(t, lease, sqlTTL)
 		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 			t.Errorf("after the loss %d connections are not given back", pool.Stats().InUse)
 		}
-		releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
+		locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
 	})
 }
 
@@ -78,9 +78,9 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 		admin.SetMaxOpenConns(1)
 		pool := sqlPool(t, d, 4)
 		l := sqlLockOn(t, pool, d, kind)
-		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
 		killOthers(t, admin)
-		next := acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon)
+		next := locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon)
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("release by a killed connection: %v, want %v", err, lock.ErrLost)
 		}
@@ -91,7 +91,7 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 			t.Errorf("%d connections are not given back", n)
 		}
 		isHeld(t, l, "gate")
-		releases(t, next)
+		locktest.Release(t, next)
 	})
 }
 
@@ -105,20 +105,16 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 		interrupts := way.Arm(servers.Rule{Sent: "KILL QUERY", Do: servers.Count})
 		pool := sqlPool(t, through, 4)
 		holder, waiter := sqlLock(t, d, kind), sqlLockOn(t, pool, d, kind)
-		lease := acquireWithin(t, holder, "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, holder, "gate", 5*time.Second)
 		for round := range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
-			gaveUp := make(chan error, 1)
-			go func() {
-				_, err := waiter.Acquire(ctx, "gate")
-				gaveUp <- err
-			}()
+			gaveUp := locktest.HoldLater(ctx, waiter, "gate")
 			if !labtest.Eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
 				t.Fatal("there is no waiter")
 			}
 			cancel()
 			start := time.Now()
-			if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			if err := gaveUp.Fails(t); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want the end of the wait", err)
 			}
 			if late := time.Since(start); late > sqlSoon {
@@ -132,9 +128,9 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 				t.Errorf("the server was asked %d times to interrupt, want %d", n, round+1)
 			}
 		}
-		releases(t, lease)
-		releases(t, acquireWithin(t, holder, "gate", sqlSoon))
-		releases(t, acquireWithin(t, waiter, "gate", sqlSoon))
+		locktest.Release(t, lease)
+		locktest.Release(t, locktest.HoldWithin(t, holder, "gate", sqlSoon))
+		locktest.Release(t, locktest.HoldWithin(t, waiter, "gate", sqlSoon))
 		if n := pool.Stats().OpenConnections; n > 2 {
 			t.Errorf("%d connections were needed, want the waiter's and the one that interrupts", n)
 		}
@@ -154,7 +150,7 @@ func TestTheLastConnectionIsGivenBack(t *testing.T) {
 			for i := range 12 {
 				crowd.Go(func() {
 					if lease, err := l.Acquire(ctx, fmt.Sprint("gate ", i)); err == nil {
-						releases(t, lease)
+						locktest.Release(t, lease)
 					}
 				})
 			}
@@ -184,7 +180,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		}
 		before := patience()
 		l := sqlLockOn(t, pool, d, kind)
-		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+		locktest.Release(t, locktest.HoldWithin(t, l, "gate", 5*time.Second))
 		for range 4 {
 			if after := patience(); after != before {
 				t.Errorf("the server bears silence and waits for a row for %d s, and did for %d s", after, before)
@@ -192,11 +188,11 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		}
 		// Every connection is still there to take the name from every other.
 		for range 4 {
-			releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
-			releases(t, acquireWithin(t, l, "gate", sqlSoon))
+			locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
+			locktest.Release(t, locktest.HoldWithin(t, l, "gate", sqlSoon))
 		}
 		pool.SetMaxOpenConns(0) // no bound is room enough
-		releases(t, acquireWithin(t, l, "gate", sqlSoon))
+		locktest.Release(t, locktest.HoldWithin(t, l, "gate", sqlSoon))
 	})
 }
 
@@ -210,7 +206,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 	through, way := labtest.Through(t, d)
 	pool := sqlPool(t, through, 4)
 	l := sqlLockOn(t, pool, d, "sql-row-lock")
-	releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+	locktest.Release(t, locktest.HoldWithin(t, l, "gate", 5*time.Second))
 	held := way.Arm(servers.Rule{Sent: "UPDATE lock_token", Do: servers.HoldReply}) // after the row was locked
 	answered := make(chan error, 1)
 	go func() {
@@ -234,7 +230,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 	if _, err := admin.ExecContext(t.Context(), `KILL ?`, id); err != nil {
 		t.Fatal(err)
 	}
-	next := acquireWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
+	next := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	held.Pass()
 	if err := <-answered; !errors.Is(err, stock.ErrBackendUnavailable) {
 		t.Errorf("%v, want the failure of the backend", err)
@@ -242,7 +238,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 	if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 		t.Errorf("%d connections are not given back", pool.Stats().InUse)
 	}
-	releases(t, next)
+	locktest.Release(t, next)
 }
 
 // A waiter for a row looks at its context every second, also where others may wait for a row longer.
@@ -250,7 +246,7 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 	t.Parallel()
 	d := lab.Database(t, servers.MariaDB)
 	labtest.Open(t, d, "migrates")
-	lease := acquireWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
+	lease := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	through, way := labtest.Through(t, d)
 	asked := way.Arm(servers.Rule{Sent: "FOR UPDATE", Do: servers.Count})
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
@@ -262,24 +258,20 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	gaveUp := make(chan error, 1)
-	go func() {
-		_, err := sqlLockOn(t, pool, d, "sql-row-lock").Acquire(ctx, "gate")
-		gaveUp <- err
-	}()
+	gaveUp := locktest.HoldLater(ctx, sqlLockOn(t, pool, d, "sql-row-lock"), "gate")
 	select {
-	case err := <-gaveUp:
-		t.Fatalf("a waiter gave up with %v", err)
+	case <-gaveUp.Done:
+		t.Fatalf("a waiter gave up with %v", gaveUp.Err)
 	case <-time.After(1200 * time.Millisecond): // a slice is a second
 	}
 	if !labtest.Eventually(sqlSoon, func() bool { return asked.Seen() > 1 }) {
 		t.Errorf("it asked %d times in two slices", asked.Seen())
 	}
 	cancel()
-	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+	if err := gaveUp.Fails(t); !errors.Is(err, context.Canceled) {
 		t.Errorf("it gave up with %v", err)
 	}
-	releases(t, lease)
+	locktest.Release(t, lease)
 }
 
 // A holder whose network is gone closes no connection: the server notices by
@@ -287,19 +279,19 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 func TestASilentHolderIsReplaced(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, way := labtest.Through(t, d)
-		lease := acquireWithin(t, sqlLock(t, through, kind), "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, sqlLock(t, through, kind), "gate", 5*time.Second)
 		next := sqlLock(t, d, kind)
 		isHeld(t, next, "gate")
 		way.Freeze()
 		lost := make(chan time.Time, 1)
 		context.AfterFunc(lease.Context(), func() { lost <- time.Now() })
-		second := acquireWithin(t, next, "gate", sqlTTL+time.Second)
+		second := locktest.HoldWithin(t, next, "gate", sqlTTL+time.Second)
 		granted := time.Now()
 		if at := <-lost; at.After(granted) {
 			t.Errorf("the first holder received its loss %s after the second was there", at.Sub(granted))
 		}
 		labtest.AwaitLoss(t, lease, sqlSoon)
-		releases(t, second)
+		locktest.Release(t, second)
 	})
 }
 
@@ -312,23 +304,10 @@ func TestNamedLocksOfTwoDatabasesDoNotMeet(t *testing.T) {
 			labtest.Open(t, database, "migrates")
 		}
 		here, there := sqlLock(t, d, "sql-named-lock"), sqlLock(t, other, "sql-named-lock")
-		first := acquireWithin(t, here, "gate", 5*time.Second)
-		second := acquireWithin(t, there, "gate", sqlSoon)
+		first := locktest.HoldWithin(t, here, "gate", 5*time.Second)
+		second := locktest.HoldWithin(t, there, "gate", sqlSoon)
 		isHeld(t, there, "gate")
-		releases(t, first)
-		releases(t, second)
-	})
-}
-
-// Names that a server would take for the same, or for too long, are names.
-func TestNamedLocksTellNamesApart(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
-		l := sqlLock(t, d, "sql-named-lock")
-		long := strings.Repeat("x", 100)
-		for _, name := range []string{"gate", "GATE", long, long + "y", "门"} {
-			defer releases(t, acquireWithin(t, l, name, sqlSoon))
-			isHeld(t, sqlLock(t, d, "sql-named-lock"), name)
-		}
+		locktest.Release(t, first)
+		locktest.Release(t, second)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -124,25 +124,6 @@ func together(t *testing.T, entries []lock.Entry, on func(*testing.T, func(*test
 	running.Wait()
 }
 
-func acquireWithin(t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	start := time.Now()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatalf("not acquired after %s: %v", time.Since(start), err)
-	}
-	return lease
-}
-
-func releases(t *testing.T, lease lock.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
 // isHeld finds that a name is not to be had.
 func isHeld(t *testing.T, l lock.Locker, name string) {
 	t.Helper()
@@ -163,37 +144,6 @@ func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	return n
 }
 
-// Goroutines of two replicas go through one gate: one at a time, each with a
-// token above the one before.
-func TestSQLTokensGrowWithTheHolders(t *testing.T) {
-	t.Parallel()
-	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
-		var held atomic.Int32
-		var last uint64 // guarded by the lock under test; the race detector watches
-		var holders sync.WaitGroup
-		for range 2 {
-			l := sqlLock(t, d, kind)
-			for range 4 {
-				holders.Go(func() {
-					for range 8 {
-						lease := acquireWithin(t, l, "gate", 20*time.Second)
-						if n := held.Add(1); n != 1 {
-							t.Errorf("%d hold the name", n)
-						}
-						if token := lease.Token(); token <= last {
-							t.Errorf("token %d came after %d", token, last)
-						}
-						last = lease.Token()
-						held.Add(-1)
-						releases(t, lease)
-					}
-				})
-			}
-		}
-		holders.Wait()
-	})
-}
-
 // A pool as small as can be, and more waiters than connections: the holder
 // can renew and release, and all get their turn.
 func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
@@ -203,18 +153,18 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 			pool := sqlPool(t, d, connections)
 			// Two locks share the pool, as those of two strategies do.
 			locks := []lock.Locker{sqlLockOn(t, pool, d, kind), sqlLockOn(t, pool, d, kind)}
-			first := acquireWithin(t, locks[0], "gate", 5*time.Second)
+			first := locktest.HoldWithin(t, locks[0], "gate", 5*time.Second)
 			var waiters sync.WaitGroup
 			for i := range 16 {
 				waiters.Go(func() {
-					releases(t, acquireWithin(t, locks[i%2], "gate", 20*time.Second))
+					locktest.Release(t, locktest.HoldWithin(t, locks[i%2], "gate", 20*time.Second))
 				})
 			}
 			time.Sleep(sqlTTL / 2) // the waiters have what they can get, and the holder renews
 			if cause := context.Cause(first.Context()); cause != nil {
 				t.Errorf("the holder lost the name: %v", cause)
 			}
-			releases(t, first)
+			locktest.Release(t, first)
 			waiters.Wait()
 			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
 			if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
@@ -230,7 +180,7 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		pool := sqlPool(t, d, 4)
 		crowded, other := sqlLockOn(t, pool, d, kind), sqlLockOn(t, pool, d, "sql-insert-lock")
-		held := acquireWithin(t, crowded, "gate", 5*time.Second)
+		held := locktest.HoldWithin(t, crowded, "gate", 5*time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiters sync.WaitGroup
 		for range 12 {
@@ -242,26 +192,11 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		for range 5 {
-			releases(t, acquireWithin(t, other, "gate", sqlSoon))
+			locktest.Release(t, locktest.HoldWithin(t, other, "gate", sqlSoon))
 		}
 		cancel()
 		waiters.Wait()
-		releases(t, held)
-	})
-}
-
-// A server that accepts and says nothing is named within the wait limit, and is
-// not mistaken for a name that is not free.
-func TestSQLNamesAnUnresponsiveServerInTime(t *testing.T) {
-	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, cut := labtest.Through(t, d)
-		l := sqlLock(t, through, kind)
-		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
-		cut.Hang(true)
-		namesTheBackend(t, l, 500*time.Millisecond, 500*time.Millisecond)
-		namesTheBackend(t, l, 5*time.Second, 0)
-		cut.Hang(false)
-		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+		locktest.Release(t, held)
 	})
 }
 
@@ -272,7 +207,7 @@ func TestSQLFrozenConnectionsAreNamedInTime(t *testing.T) {
 		for _, limit := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
 			through, way := labtest.Through(t, d)
 			l := sqlLock(t, through, kind)
-			releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+			locktest.Release(t, locktest.HoldWithin(t, l, "gate", 5*time.Second))
 			way.Freeze()
 			namesTheBackend(t, l, limit, 500*time.Millisecond)
 		}
@@ -295,27 +230,6 @@ func namesTheBackend(t *testing.T, l lock.Locker, limit, late time.Duration) {
 	}
 }
 
-func TestSQLServerGoneAndBack(t *testing.T) {
-	t.Parallel()
-	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, cut := labtest.Through(t, d)
-		l := sqlLock(t, through, kind)
-		lease := acquireWithin(t, l, "gate", 5*time.Second)
-		cut.Hang(true) // ends the connections
-		labtest.AwaitLoss(t, lease, sqlTTL+sqlSoon)
-		cut.Hang(false)
-		var err error
-		// A connection that was being made when the server came back may still fail.
-		if !labtest.Eventually(30*time.Second, func() bool {
-			lease, err = l.Acquire(t.Context(), "gate")
-			return err == nil
-		}) {
-			t.Fatalf("not acquired: %v", err)
-		}
-		releases(t, lease)
-	})
-}
-
 // An answer that is lost does not tell what was done: whatever it was, it is
 // taken back.
 func TestSQLLostAnswersAreTakenBack(t *testing.T) {
@@ -335,7 +249,7 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 				name := strconv.Itoa(names)
 				names++
 				if statement != "INSERT INTO distribute_lock" && statement != "INSERT INTO lock_token" { // which come once a name
-					releases(t, acquireWithin(t, l, name, 5*time.Second))
+					locktest.Release(t, locktest.HoldWithin(t, l, name, 5*time.Second))
 				}
 				labtest.Lose(cut, statement, delivered)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -344,8 +258,8 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 				if !errors.Is(err, stock.ErrBackendUnavailable) {
 					t.Errorf("%s lost, delivered %v: %v, want the backend's failure", statement, delivered, err)
 				}
-				releases(t, acquireWithin(t, other, name, sqlSoon))
-				releases(t, acquireWithin(t, l, name, sqlSoon))
+				locktest.Release(t, locktest.HoldWithin(t, other, name, sqlSoon))
+				locktest.Release(t, locktest.HoldWithin(t, l, name, sqlSoon))
 			}
 		}
 		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
@@ -368,14 +282,14 @@ func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
 			deps := sqlDeps(pool, d)
 			deps.TriedInVain = func() { tries[e.Name]++ }
 			locks[e.Name] = closing(t, e.New(deps))
-			releases(t, acquireWithin(t, locks[e.Name], "everywhere", 5*time.Second)) // makes what is made once for a name
+			locktest.Release(t, locktest.HoldWithin(t, locks[e.Name], "everywhere", 5*time.Second)) // makes what is made once for a name
 		}
 		for _, e := range sqlEntries() {
 			l := locks[e.Name]
 			if l == nil {
 				continue
 			}
-			defer releases(t, acquireWithin(t, l, "everywhere", 5*time.Second))
+			defer locktest.Release(t, locktest.HoldWithin(t, l, "everywhere", 5*time.Second))
 			if tries[e.Name] != 0 {
 				t.Errorf("%s: a try that was granted the name is counted", e.Name)
 			}
@@ -410,7 +324,7 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer releases(t, first)
+			defer locktest.Release(t, first)
 		}
 		held := way.Arm(servers.Rule{Sent: c.statement, Do: servers.Hold})
 		granted := make(chan lock.Lease, 1)
@@ -435,7 +349,7 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 				t.Errorf("%s: it told %+v, want an expiry %s from before %s", c.kind, n, sqlTTL, reached)
 			}
 		})
-		releases(t, lease)
+		locktest.Release(t, lease)
 	}
 }
 
@@ -464,7 +378,7 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer releases(t, lease)
+	defer locktest.Release(t, lease)
 	held := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
 	defer held.Pass()
 	renewed := make(chan struct{}, 1)
@@ -493,7 +407,7 @@ func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			l := sqlLock(t, through, kind)
-			releases(t, acquireWithin(t, l, "late", 5*time.Second)) // what is made once for a name is there
+			locktest.Release(t, locktest.HoldWithin(t, l, "late", 5*time.Second)) // what is made once for a name is there
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			held := way.Arm(servers.Rule{Sent: last, Do: servers.HoldReply})
@@ -511,7 +425,7 @@ func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 			if err := <-answered; !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
 			}
-			releases(t, acquireWithin(t, sqlLock(t, d, kind), "late", sqlSoon))
+			locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, kind), "late", sqlSoon))
 		})
 	}
 }
@@ -528,7 +442,7 @@ func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	for _, kind := range []string{"sql-insert-lock", "sql-version-lock"} {
-		lease := acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
+		lease := locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
 		writer, err := sqlPool(t, d, 1).Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -540,8 +454,8 @@ func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
 			_, _ = writer.ExecContext(context.Background(), `COMMIT`)
 			_ = writer.Close()
 		})
-		releases(t, lease)
-		releases(t, acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", sqlSoon))
+		locktest.Release(t, lease)
+		locktest.Release(t, locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", sqlSoon))
 	}
 }
 
@@ -579,15 +493,15 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 		l, other := sqlLock(t, through, kind), sqlLock(t, d, kind)
 		for i, statement := range statementsOf(t, statements, kind) {
 			name, ctx := strconv.Itoa(i), lock.WithOwner(t.Context(), "me")
-			first := acquireWithin(t, l, name, 5*time.Second)
+			first := locktest.HoldWithin(t, l, name, 5*time.Second)
 			if statement == "depth = depth + 1" {
-				releases(t, first)
+				locktest.Release(t, first)
 				var err error
 				if first, err = l.Acquire(ctx, name); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				releases(t, first)
+				locktest.Release(t, first)
 			}
 			late := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
 			if _, err := l.Acquire(ctx, name); !errors.Is(err, stock.ErrBackendUnavailable) {
@@ -600,7 +514,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 			if err := first.Release(t.Context()); err != nil {
 				t.Errorf("release: %v", err)
 			}
-			releases(t, acquireWithin(t, other, name, sqlSoon))
+			locktest.Release(t, locktest.HoldWithin(t, other, name, sqlSoon))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // Between the look and the write the holder has renewed: it keeps the name, whose version is the same.
@@ -25,11 +26,7 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	l := sqlLock(t, through, "sql-version-lock")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := l.Acquire(ctx, "gate")
-		answered <- err
-	}()
+	answered := locktest.HoldLater(ctx, l, "gate")
 	labtest.AwaitReached(t, looked)
 	if _, err := pool.ExecContext(t.Context(), `UPDATE distribute_lock SET expires_at = '2999-01-01 00:00:00'`); err != nil {
 		t.Fatal(err)
@@ -40,11 +37,11 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	case <-again.Reached(): // it looks again
 		again.Pass()
 		cancel()
-		if err := <-answered; !errors.Is(err, lock.ErrNotAcquired) {
+		if err := answered.Fails(t); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("the waiter is answered with %v", err)
 		}
-	case err := <-answered:
-		t.Errorf("a name that is held is answered with %v", err)
+	case <-answered.Done:
+		t.Errorf("a name that is held is answered with %v", answered.Err)
 	}
 	if n := count(t, pool, `SELECT version FROM distribute_lock WHERE owner = 'late'`); n != 7 {
 		t.Errorf("the holder has version %d, want 7", n)

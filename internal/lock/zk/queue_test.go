@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 // The node that a waiter is about to watch goes before the watch is set: it must
@@ -28,7 +29,7 @@ func TestZKMissesNoRelease(t *testing.T) {
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
 		name := zkName()
-		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
 		way := labtest.NewProxy(t, server.Address)
 		request := zkWatching(zkGetData, admin.nodes(t, kind, name)[0])
 		if kind == "zk-herd" {
@@ -36,11 +37,11 @@ func TestZKMissesNoRelease(t *testing.T) {
 		}
 		held := way.Arm(servers.Rule{Sent: request, Do: servers.Hold})
 		defer held.Pass()
-		waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
+		waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
 		labtest.AwaitReached(t, held)
-		zkRelease(t, lease)
+		locktest.Release(t, lease)
 		held.Pass()
-		zkRelease(t, waiter.within(t, zklock.LooksAgain/2))
+		locktest.Release(t, waiter.Within(t, zklock.LooksAgain/2))
 	})
 }
 
@@ -118,7 +119,7 @@ func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
 	replica := func() lock.Locker { // a session so long that no ping falls into the test
 		return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: time.Minute}))
 	}
-	lease := zkAcquire(t, replica(), name)
+	lease := locktest.Hold(t, replica(), name)
 	granted := make(chan struct{}, waiters)
 	for range waiters {
 		l := replica()
@@ -134,7 +135,7 @@ func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
 	}
 	requests := &meter{address: address}
 	before := requests.settled(t)
-	zkRelease(t, lease)
+	locktest.Release(t, lease)
 	<-granted
 	return requests.settled(t) - before
 }
@@ -146,7 +147,7 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 	for _, kind := range []string{"zk-ephemeral", "zk-sequential"} {
 		t.Run(kind, func(t *testing.T) {
 			name := zkName()
-			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
 			way := labtest.NewProxy(t, server.Address)
 			watches := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: servers.Count})
 			l := zkAt(t, kind, way.Address)
@@ -161,8 +162,8 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 			if n := watches.Seen(); n != 1 {
 				t.Errorf("twenty waiters set %d watches on the same node, want 1", n)
 			}
-			zkRelease(t, lease)
-			zkRelease(t, zkAcquire(t, l, name))
+			locktest.Release(t, lease)
+			locktest.Release(t, locktest.Hold(t, l, name))
 		})
 	}
 }
@@ -173,11 +174,11 @@ func TestZKSequentialNotifiesWithinAReplica(t *testing.T) {
 	const rounds = 50
 	server := lab.OwnZooKeeper(t)
 	l, name := zkAt(t, "zk-sequential", server.Address), zkName()
-	zkRelease(t, zkAcquire(t, l, name))
+	locktest.Release(t, locktest.Hold(t, l, name))
 	requests := &meter{address: server.Address}
 	before := requests.read(t)
 	for range rounds {
-		zkRelease(t, zkAcquire(t, l, name))
+		locktest.Release(t, locktest.Hold(t, l, name))
 	}
 	if took := requests.read(t) - before; took > 2*rounds+rounds/2 { // there are pings, too
 		t.Errorf("%d holds took %d requests, want two each", rounds, took)
@@ -191,20 +192,20 @@ func TestZKSequentialKeepsItsOrderWhenSomeGiveUp(t *testing.T) {
 	admin := newZKAdmin(t, server.Address)
 	replicas := []lock.Locker{zkAt(t, "zk-sequential", server.Address), zkAt(t, "zk-sequential", server.Address)}
 	name := zkName()
-	lease := zkAcquire(t, replicas[0], name)
+	lease := locktest.Hold(t, replicas[0], name)
 	const n = 12
-	waiters, leave := make([]*later, n), make([]context.CancelFunc, n)
+	waiters, leave := make([]*locktest.Later, n), make([]context.CancelFunc, n)
 	for i := range waiters {
 		var ctx context.Context
 		ctx, leave[i] = context.WithCancel(t.Context())
 		defer leave[i]()
-		waiters[i] = acquireLater(ctx, replicas[(i/2)%2], name) // two of a replica, two of the other
+		waiters[i] = locktest.HoldLater(ctx, replicas[(i/2)%2], name) // two of a replica, two of the other
 		admin.awaitNodes(t, "zk-sequential", name, i+2, zkWait)
 	}
 	for i := range waiters {
 		if i%3 == 1 {
 			leave[i]()
-			<-waiters[i].done
+			<-waiters[i].Done
 		}
 	}
 	for i, w := range waiters {
@@ -212,28 +213,19 @@ func TestZKSequentialKeepsItsOrderWhenSomeGiveUp(t *testing.T) {
 			continue
 		}
 		for j := i; j < n; j++ {
-			if j%3 != 1 && isDone(waiters[j]) {
+			if j%3 != 1 && waiters[j].IsDone() {
 				t.Errorf("waiter %d was let in before waiter %d", j, i)
 			}
 		}
-		zkRelease(t, lease)
-		next := w.within(t, zkWait)
+		locktest.Release(t, lease)
+		next := w.Within(t, zkWait)
 		if next.Token() <= lease.Token() {
 			t.Errorf("token %d came after %d", next.Token(), lease.Token())
 		}
 		lease = next
 	}
-	zkRelease(t, lease)
+	locktest.Release(t, lease)
 	admin.awaitNodes(t, "zk-sequential", name, 0, time.Second)
-}
-
-func isDone(w *later) bool {
-	select {
-	case <-w.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // A waiter's node is deleted by another client. It never had its turn: those behind it must
@@ -245,21 +237,21 @@ func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
 	for _, kind := range zkLocks()[1:] {
 		t.Run(kind, func(t *testing.T) {
 			l, name := zkAt(t, kind, server.Address), zkName()
-			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-			first := acquireLater(t.Context(), l, name)
+			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+			first := locktest.HoldLater(t.Context(), l, name)
 			nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
-			second := acquireLater(t.Context(), l, name)
+			second := locktest.HoldLater(t.Context(), l, name)
 			admin.awaitNodes(t, kind, name, 3, zkWait)
 			if err := admin.Delete(nodes[1], -1); err != nil {
 				t.Fatal(err)
 			}
 			admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
-			if isDone(first) || isDone(second) {
+			if first.IsDone() || second.IsDone() {
 				t.Error("a waiter was let in beside the holder")
 			}
-			zkRelease(t, lease)
-			zkRelease(t, second.within(t, zkWait))
-			zkRelease(t, first.within(t, zkWait))
+			locktest.Release(t, lease)
+			locktest.Release(t, second.Within(t, zkWait))
+			locktest.Release(t, first.Within(t, zkWait))
 			admin.awaitNodes(t, kind, name, 0, time.Second)
 		})
 	}
@@ -292,7 +284,7 @@ func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
 								t.Errorf("token %d came after %d", token, last)
 							}
 							last = lease.Token()
-							zkRelease(t, lease)
+							locktest.Release(t, lease)
 						}
 					})
 				}
@@ -300,11 +292,11 @@ func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
 			holders.Wait()
 			l := zkAt(t, kind, server.Address)
 			zklock.LastNumber(l, 4)
-			lease := zkAcquire(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			if node := admin.nodes(t, kind, name)[0]; node[strings.LastIndex(node, "-"):] > "-0000000004" {
 				t.Errorf("the numbers have not begun anew: %s", node)
 			}
-			zkRelease(t, lease)
+			locktest.Release(t, lease)
 		})
 	}
 }
@@ -314,11 +306,11 @@ func TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp(t *testing.T) {
 	const most, wait = 10, 300 * time.Millisecond
 	server := lab.ZooKeeper(t)
 	admin, kind, name := newZKAdmin(t, server.Address), "zk-herd", zkName()
-	lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+	lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
 	way := labtest.NewProxy(t, server.Address)
 	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})}
 	l := zklock.Herd().New(lock.Deps{Clients: clients, Retry: wait / 5})
-	zkRelease(t, zkAcquire(t, l, zkName())) // connects
+	locktest.Release(t, locktest.Hold(t, l, zkName())) // connects
 	zklock.LastNumber(l, 0)
 	tries := way.Arm(servers.Rule{Sent: "\x00\x00\x00\x0e", Do: servers.Count}) // of operations together
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
@@ -330,9 +322,9 @@ func TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp(t *testing.T) {
 		t.Errorf("it entered %d times in %s, want about 5", n, wait)
 	}
 	admin.awaitNodes(t, kind, name, 1, time.Second)
-	zkRelease(t, lease)
+	locktest.Release(t, lease)
 	zklock.LastNumber(l, 1<<20)
-	zkRelease(t, zkAcquire(t, l, name))
+	locktest.Release(t, locktest.Hold(t, l, name))
 }
 
 // The folder of a name is the server's to remove when it is empty, and ours to
@@ -344,17 +336,17 @@ func TestZKFolderGoesAndComesAgain(t *testing.T) {
 		l, name := zkAt(t, kind, server.Address), zkName()
 		var last uint64
 		for range 3 {
-			lease := zkAcquire(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			if lease.Token() <= last {
 				t.Errorf("token %d came after %d", lease.Token(), last)
 			}
 			last = lease.Token()
-			zkRelease(t, lease)
+			locktest.Release(t, lease)
 			if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}
 		}
-		zkRelease(t, zkAcquire(t, l, name))
+		locktest.Release(t, locktest.Hold(t, l, name))
 		for end := time.Now().Add(zkWait); ; time.Sleep(50 * time.Millisecond) {
 			there, _, err := admin.Exists(zkFolder(kind, name))
 			if err == nil && !there {
@@ -371,7 +363,7 @@ func TestZKFolderGoesAndComesAgain(t *testing.T) {
 func TestZKTakesAnyName(t *testing.T) {
 	l := zkAt(t, "zk-sequential", lab.ZooKeeper(t).Address)
 	for _, name := range []string{"", ".", "..", "...", "/", "a/../b", "%", "%.", "\x00", "库存"} {
-		defer zkRelease(t, zkAcquire(t, l, name))
+		defer locktest.Release(t, locktest.Hold(t, l, name))
 	}
 }
 

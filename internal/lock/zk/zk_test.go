@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -115,54 +116,6 @@ func zkName() string { return "zk test/" + crypto.Text() }
 // zkWait is how long something may take that must happen.
 const zkWait = 10 * time.Second
 
-func zkAcquire(t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), zkWait)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-// later is an Acquire under way.
-type later struct {
-	lease lock.Lease
-	err   error
-	done  chan struct{}
-}
-
-func acquireLater(ctx context.Context, l lock.Locker, name string) *later {
-	w := &later{done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.lease, w.err = l.Acquire(ctx, name)
-	}()
-	return w
-}
-
-// within is the lease, which must come in time.
-func (w *later) within(t *testing.T, limit time.Duration) lock.Lease {
-	t.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(limit):
-		t.Fatalf("not acquired within %s", limit)
-	}
-	if w.err != nil {
-		t.Fatal(w.err)
-	}
-	return w.lease
-}
-
-func zkRelease(t *testing.T, lease lock.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // A node whose creation was not answered is found again, and not made twice.
 func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -171,9 +124,9 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 		cut := labtest.NewProxy(t, server.Address)
 		l := zkAt(t, kind, cut.Address)
 		name := zkName()
-		zkRelease(t, zkAcquire(t, l, name)) // the folder is there, and the connection
+		locktest.Release(t, locktest.Hold(t, l, name)) // the folder is there, and the connection
 		labtest.Lose(cut, url.PathEscape(name), true)
-		lease := zkAcquire(t, l, name)
+		lease := locktest.Hold(t, l, name)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Errorf("there are %d nodes, want the holder's: %q", len(nodes), nodes)
 		} else if _, stat, err := admin.Get(nodes[0]); err != nil || uint64(stat.Czxid) != lease.Token() {
@@ -182,7 +135,7 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 		if err := context.Cause(lease.Context()); err != nil {
 			t.Errorf("the lease has ended: %v", err)
 		}
-		zkRelease(t, lease)
+		locktest.Release(t, lease)
 		admin.awaitNodes(t, kind, name, 0, time.Second)
 	})
 }
@@ -196,24 +149,24 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 		way := labtest.NewProxy(t, server.Address)
 		l := zkAt(t, kind, way.Address)
 		name := zkName()
-		zkRelease(t, zkAcquire(t, l, name))
+		locktest.Release(t, locktest.Hold(t, l, name))
 		if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err) // without its folder, it takes more than one request to make a node
 		}
 		held := way.Arm(servers.Rule{Sent: url.PathEscape(name), Do: servers.Hold})
 		defer held.Pass()
 		ctx, cancel := context.WithCancel(t.Context())
-		w := acquireLater(ctx, l, name)
+		w := locktest.HoldLater(ctx, l, name)
 		labtest.AwaitReached(t, held)
 		cancel()
-		<-w.done
-		if !errors.Is(w.err, lock.ErrNotAcquired) || !errors.Is(w.err, context.Canceled) {
-			t.Errorf("%v, want %v and %v", w.err, lock.ErrNotAcquired, context.Canceled)
+		<-w.Done
+		if !errors.Is(w.Err, lock.ErrNotAcquired) || !errors.Is(w.Err, context.Canceled) {
+			t.Errorf("%v, want %v and %v", w.Err, lock.ErrNotAcquired, context.Canceled)
 		}
 		held.Pass() // only now the server gets it
-		next := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		next := locktest.Hold(t, zkAt(t, kind, server.Address), name)
 		admin.awaitNodes(t, kind, name, 1, time.Second)
-		zkRelease(t, next)
+		locktest.Release(t, next)
 		admin.awaitNodes(t, kind, name, 0, time.Second)
 	})
 }
@@ -241,45 +194,13 @@ func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
 		for _, deliver := range []bool{true, false} {
 			cut := labtest.NewProxy(t, server.Address)
 			name := zkName()
-			lease := zkAcquire(t, zkAt(t, kind, cut.Address), name)
+			lease := locktest.Hold(t, zkAt(t, kind, cut.Address), name)
 			labtest.Lose(cut, url.PathEscape(name), deliver)
 			if err := lease.Release(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, lock.ErrLost) {
 				t.Errorf("released with %v, want a failure of the backend or %v", err, lock.ErrLost)
 			}
 			admin.awaitNodes(t, kind, name, 0, 3*time.Second)
 		}
-	})
-}
-
-func TestZKWaitersThatGiveUpLeaveNoNode(t *testing.T) {
-	const waiters = 100
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		name := zkName()
-		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-		l := zkAt(t, kind, server.Address)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var all sync.WaitGroup
-		for range waiters {
-			all.Go(func() {
-				if _, err := l.Acquire(ctx, name); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v, want %v", err, context.Canceled)
-				}
-			})
-		}
-		if kind != "zk-ephemeral" {
-			admin.awaitNodes(t, kind, name, 1+waiters, zkWait)
-		}
-		cancel()
-		all.Wait()
-		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
-			t.Errorf("%d nodes are left, want the holder's: %q", len(nodes), nodes)
-		}
-		zkRelease(t, lease)
-		zkRelease(t, zkAcquire(t, l, name))
-		admin.awaitNodes(t, kind, name, 0, time.Second)
 	})
 }
 
@@ -292,7 +213,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		way := labtest.NewProxy(t, server.Address)
 		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
 		l, name := onZK(t, kind, client), zkName()
-		lease := zkAcquire(t, l, name)
+		lease := locktest.Hold(t, l, name)
 		session := client.SessionID()
 		way.Cut()
 		labtest.AwaitLoss(t, lease, time.Second)
@@ -301,7 +222,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		}
 		zkMend(t, way)
 		admin.awaitNodes(t, kind, name, 0, 5*time.Second)
-		zkRelease(t, zkAcquire(t, l, name))
+		locktest.Release(t, locktest.Hold(t, l, name))
 		if now := client.SessionID(); now != session {
 			t.Error("the session did not live on, and its end removed the node")
 		}
@@ -316,21 +237,21 @@ func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
 	for _, kind := range []string{"zk-herd", "zk-sequential"} {
 		t.Run(kind, func(t *testing.T) {
 			name, way := zkName(), labtest.NewProxy(t, server.Address)
-			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-			waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
+			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+			waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
 			place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
 			_, stat, err := admin.Get(place)
 			if err != nil {
 				t.Fatal(err)
 			}
 			way.Cut()
-			zkRelease(t, lease)
+			locktest.Release(t, lease)
 			zkMend(t, way)
-			granted := waiter.within(t, zkWait)
+			granted := waiter.Within(t, zkWait)
 			if granted.Token() != uint64(stat.Czxid) {
 				t.Errorf("it was granted by the node of %d, and waited by that of %d", granted.Token(), stat.Czxid)
 			}
-			zkRelease(t, granted)
+			locktest.Release(t, granted)
 			admin.awaitNodes(t, kind, name, 0, zkWait)
 		})
 	}
@@ -345,11 +266,11 @@ func TestZKGrantsOnAConnectionThatStands(t *testing.T) {
 			way := labtest.NewProxy(t, server.Address)
 			l, name := zkAt(t, kind, way.Address), zkName()
 			zklock.EndOnTurn(l, way.Break)
-			lease := zkAcquire(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			if err := lease.Context().Err(); err != nil {
 				t.Errorf("it is granted, and %v", context.Cause(lease.Context()))
 			}
-			zkRelease(t, lease)
+			locktest.Release(t, lease)
 		})
 	}
 }
@@ -366,9 +287,9 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 			Servers: []string{way.Address}, SessionTimeout: timeout, DialTimeout: zkWait,
 		})
 		l, name, held := onZK(t, kind, client), zkName(), zkName()
-		holder := zkAcquire(t, zkAt(t, kind, server.Address), name)
-		lost := zkAcquire(t, l, held)
-		waiter := acquireLater(t.Context(), l, name)
+		holder := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+		lost := locktest.Hold(t, l, held)
+		waiter := locktest.HoldLater(t.Context(), l, name)
 		if kind != "zk-ephemeral" {
 			admin.awaitNodes(t, kind, name, 2, zkWait)
 		}
@@ -380,8 +301,8 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 		if kind != "zk-ephemeral" {
 			admin.awaitNodes(t, kind, name, 2, zkWait)
 		}
-		zkRelease(t, holder)
-		zkRelease(t, waiter.within(t, zkWait))
+		locktest.Release(t, holder)
+		locktest.Release(t, waiter.Within(t, zkWait))
 		if client.SessionID() == session {
 			t.Error("the session has not ended")
 		}
@@ -395,7 +316,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 	eachZK(t, func(t *testing.T, kind string) {
 		for _, age := range []time.Duration{0, 2 * zklock.GuardsAfter} {
 			name := zkName()
-			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
 			time.Sleep(age) // with and without a watch on the node
 			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
 				t.Fatal(err)
@@ -414,7 +335,7 @@ func TestZKDeletionIsLossWhereTheServerWasSlow(t *testing.T) {
 	held := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, path), Do: servers.Hold})
 	defer held.Pass()
 	client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, DialTimeout: dials})
-	lease := zkAcquire(t, onZK(t, kind, client), name)
+	lease := locktest.Hold(t, onZK(t, kind, client), name)
 	labtest.AwaitReached(t, held)
 	time.Sleep(5 * dials)
 	held.Pass()
@@ -433,43 +354,20 @@ func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
 	const kind = "zk-ephemeral" // the others have a node of their own name each time
 	server, name := lab.ZooKeeper(t), zkName()
 	admin, other := newZKAdmin(t, server.Address), zkAt(t, kind, server.Address)
-	before := zkAcquire(t, other, name)
+	before := locktest.Hold(t, other, name)
 	path := admin.nodes(t, kind, name)[0]
-	zkRelease(t, before)
+	locktest.Release(t, before)
 	way := labtest.NewProxy(t, server.Address)
 	held := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, path), Do: servers.Hold})
 	defer held.Pass()
-	lease := zkAcquire(t, zkAt(t, kind, way.Address), name)
+	lease := locktest.Hold(t, zkAt(t, kind, way.Address), name)
 	labtest.AwaitReached(t, held)
 	if err := admin.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}
-	zkAcquire(t, other, name)
+	locktest.Hold(t, other, name)
 	held.Pass()
 	labtest.AwaitLoss(t, lease, time.Second)
-}
-
-// A late release, before the loss is noticed, does not touch another's node.
-func TestZKReleasesNoStrangersNode(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		other, name := zkAt(t, kind, server.Address), zkName()
-		zkRelease(t, zkAcquire(t, other, name))
-		late := zkAcquire(t, zkAt(t, kind, server.Address), name)
-		if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
-			t.Fatal(err)
-		}
-		lease := zkAcquire(t, other, name)
-		if err := late.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("released with %v, want %v", err, lock.ErrLost)
-		}
-		time.Sleep(2 * zklock.GuardsAfter)
-		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 || lease.Context().Err() != nil {
-			t.Errorf("the nodes are %q, and the other's lease ended with %v", nodes, context.Cause(lease.Context()))
-		}
-		zkRelease(t, lease)
-	})
 }
 
 // Another client wrote into the folder of zk-ephemeral, by whose version the holder knows
@@ -478,62 +376,12 @@ func TestZKEphemeralReleasesAlthoughItsFolderWasChanged(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	name := zkName()
-	lease := zkAcquire(t, zkAt(t, "zk-ephemeral", server.Address), name)
+	lease := locktest.Hold(t, zkAt(t, "zk-ephemeral", server.Address), name)
 	if _, err := admin.Set(zkFolder("zk-ephemeral", name), []byte("hello"), -1); err != nil {
 		t.Fatal(err)
 	}
-	zkRelease(t, lease)
+	locktest.Release(t, lease)
 	admin.awaitNodes(t, "zk-ephemeral", name, 0, time.Second)
-}
-
-func TestZKNamesAServerThatIsNotThere(t *testing.T) {
-	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := zkAt(t, "zk-sequential", servers.Loopback(port))
-	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		start := time.Now()
-		_, err := l.Acquire(ctx, zkName())
-		cancel()
-		assertZKFailed(t, err, "connection refused")
-		if waited := time.Since(start); waited > 3*time.Second {
-			t.Errorf("said so after %s", waited)
-		}
-	}
-}
-
-func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
-	cut := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
-	cut.Hang(true)
-	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err := zkAt(t, "zk-sequential", cut.Address).Acquire(ctx, zkName())
-		cancel()
-		assertZKFailed(t, err, "no answer")
-	}
-}
-
-// A server that stops in the middle does not look like a name that is taken.
-func TestZKNamesAServerThatFallsSilent(t *testing.T) {
-	t.Parallel()
-	server := lab.OwnZooKeeper(t)
-	l := zkAt(t, "zk-sequential", server.Address)
-	zkRelease(t, zkAcquire(t, l, zkName()))
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err := l.Acquire(ctx, zkName())
-		cancel()
-		assertZKFailed(t, err, "no answer")
-	}
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	zkRelease(t, zkAcquire(t, l, zkName()))
 }
 
 func assertZKFailed(t *testing.T, err error, says string) {
@@ -541,25 +389,6 @@ func assertZKFailed(t *testing.T, err error, says string) {
 	failed, ok := errors.AsType[*stock.BackendError](err)
 	if !errors.Is(err, lock.ErrNotAcquired) || !ok || failed.Backend != "zookeeper" || !strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %v, zookeeper and %q", err, lock.ErrNotAcquired, says)
-	}
-}
-
-func TestZKPingAnswersInTime(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	cut := labtest.NewProxy(t, server.Address)
-	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{cut.Address}})}
-	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
-		t.Error(err)
-	}
-	cut.Hang(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	if err := clients.Ping(ctx, backend.ZooKeeper); err == nil {
-		t.Error("a server that does not answer is taken for one that does")
-	}
-	if waited := time.Since(start); waited > time.Second {
-		t.Errorf("said so after %s", waited)
 	}
 }
 
@@ -649,11 +478,11 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 		name := zkName()
 		way := labtest.NewProxy(t, server.Address)
 		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
-		lost := zkAcquire(t, ours, name)
+		lost := locktest.Hold(t, ours, name)
 		way.Cut()
 		labtest.AwaitLoss(t, lost, time.Second)
 		zkMend(t, way)
-		lease := zkAcquire(t, ours, name) // its credentials were given again
+		lease := locktest.Hold(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
 			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server.Address}, Auth: auth}))
 			_, err := strangers.Acquire(t.Context(), name)
@@ -664,7 +493,7 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 				t.Errorf("a stranger writes the node of a lock: %v", err)
 			}
 		}
-		zkRelease(t, lease)
+		locktest.Release(t, lease)
 	})
 }
 
@@ -691,35 +520,12 @@ func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
 func TestZKAClosedClientSaysSo(t *testing.T) {
 	client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{lab.ZooKeeper(t).Address}})
 	l, name := onZK(t, "zk-sequential", client), zkName()
-	lease := zkAcquire(t, l, name)
+	lease := locktest.Hold(t, l, name)
 	client.Close()
 	client.Close()
 	labtest.AwaitLoss(t, lease, time.Second)
 	_, err := l.Acquire(t.Context(), name)
 	assertZKFailed(t, err, zk.ErrClosing.Error())
-}
-
-// told collects what locks tell.
-type told struct {
-	mu    sync.Mutex
-	notes []lock.Note
-}
-
-func (n *told) note(one lock.Note) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.notes = append(n.notes, one)
-}
-
-// find is the first note of a kind.
-func (n *told) find(what lock.NoteKind) (note lock.Note, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := slices.IndexFunc(n.notes, func(one lock.Note) bool { return one.What == what })
-	if i < 0 {
-		return lock.Note{}, false
-	}
-	return n.notes[i], true
 }
 
 // A waiter tells which node is its own, and that the watch woke it; one that did not wait was not
@@ -728,8 +534,8 @@ func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
-		name, first, second := zkName(), new(told), new(told)
-		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(t.Context(), first.note), name)
+		name, first, second := zkName(), new(locktest.Notes), new(locktest.Notes)
+		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(t.Context(), first.Take), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -741,42 +547,18 @@ func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 		}
 		watches := way.Arm(servers.Rule{Sent: request, Do: servers.HoldReply})
 		defer watches.Pass()
-		waiter := acquireLater(lock.WithNotes(t.Context(), second.note), zkAt(t, kind, way.Address), name)
+		waiter := locktest.HoldLater(lock.WithNotes(t.Context(), second.Take), zkAt(t, kind, way.Address), name)
 		labtest.AwaitReached(t, watches)
 		watches.Pass()
-		zkRelease(t, lease)
-		next := waiter.within(t, zkWait)
-		if note, ok := first.find(lock.Placed); !ok || note.Key != own || note.At.IsZero() {
-			t.Errorf("the first tells of the node %+v, want %s", note, own)
-		}
-		if note, ok := first.find(lock.Woken); ok {
-			t.Errorf("the first did not wait, and tells %+v", note)
+		locktest.Release(t, lease)
+		next := waiter.Within(t, zkWait)
+		if notes := first.All(); len(notes) != 1 || first.Count(lock.Placed, own) != 1 || notes[0].At.IsZero() {
+			t.Errorf("the first, which did not wait, tells %+v, want its node %s", notes, own)
 		}
 		own = admin.nodes(t, kind, name)[0]
-		if note, ok := second.find(lock.Placed); !ok || note.Key != own {
-			t.Errorf("the second tells of the node %+v, want %s", note, own)
+		if notes := second.All(); second.Count(lock.Placed, own) != 1 || second.Count(lock.Woken, lock.ByWatch) == 0 || notes[1].At.IsZero() {
+			t.Errorf("the second tells %+v, want its node %s, and that a watch woke it", notes, own)
 		}
-		if note, ok := second.find(lock.Woken); !ok || note.By != lock.ByWatch || note.At.IsZero() {
-			t.Errorf("the second tells %+v, want that a watch woke it", note)
-		}
-		zkRelease(t, next)
-	})
-}
-
-// A request that has ended still gives its name back.
-func TestZKReleasesForARequestThatHasEnded(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		name := zkName()
-		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-		ended, end := context.WithCancel(t.Context())
-		end()
-		if err := lease.Release(ended); err != nil {
-			t.Errorf("released with %v", err)
-		}
-		if nodes := admin.nodes(t, kind, name); len(nodes) > 0 {
-			t.Errorf("%q are left", nodes)
-		}
+		locktest.Release(t, next)
 	})
 }

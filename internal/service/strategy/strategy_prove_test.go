@@ -37,7 +37,7 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 		{"zookeeper-ensemble", []string{"zk-sequential"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			e := lab.OwnEnsemble(t)
 			return func(_ *testing.T, c *backend.Clients) {
-				o := backend.ZooKeeperOptions{SessionTimeout: labtest.LockTTL, DialTimeout: within}
+				o := backend.ZooKeeperOptions{SessionTimeout: labtest.ZooKeeperSession, DialTimeout: within}
 				for _, member := range e.Members {
 					o.Servers = append(o.Servers, member.Address)
 				}
