@@ -13,60 +13,39 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
-// taken is a lock whose name x is taken, and how to give it back.
-func taken(t *testing.T, d *servers.Database, kind string) (locker lock.Locker, giveBack func()) {
-	t.Helper()
-	locker = entry(t, kind).New(lab.Locks(t, d, backend.MySQL))
-	lease, err := locker.Acquire(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return locker, func() {
-		if err := lease.Release(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestASingleInsertIsRefusedAtOnceAndFreeAfterTheRelease(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		locker, giveBack := taken(t, d, sourcelock.InsertOnce)
+		l := entry(t, sourcelock.InsertOnce).New(lab.Locks(t, d, backend.MySQL))
+		lease := locktest.Hold(t, l, "x")
 		began := time.Now()
-		if _, err := locker.Acquire(t.Context(), "x"); !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("the error is %v", err)
+		if _, err := l.Acquire(t.Context(), "x"); !errors.Is(err, lock.ErrNotAcquired) || time.Since(began) > time.Second {
+			t.Errorf("the error is %v, after %s", err, time.Since(began))
 		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %s", took)
-		}
-		giveBack()
-		lease, err := locker.Acquire(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		locktest.Release(t, lease)
+		locktest.Release(t, locktest.Hold(t, l, "x"))
 	})
 }
 
 func TestALoopWaitsForTheReleaseAndForItsOwnOwnerToo(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		locker, giveBack := taken(t, d, sourcelock.InsertLoop)
+		l := entry(t, sourcelock.InsertLoop).New(lab.Locks(t, d, backend.MySQL))
+		lease := locktest.Hold(t, l, "x")
 		ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), 200*time.Millisecond)
 		defer cancel()
-		if _, err := locker.Acquire(ctx, "x"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Acquire(ctx, "x"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is %v", err)
 		}
-		time.AfterFunc(100*time.Millisecond, giveBack)
-		if _, err := locker.Acquire(t.Context(), "x"); err != nil {
-			t.Error(err)
-		}
+		next := locktest.HoldLater(t.Context(), l, "x")
+		time.Sleep(100 * time.Millisecond)
+		locktest.Release(t, lease)
+		next.Within(t, 10*time.Second)
 	})
 }
 
@@ -91,7 +70,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 		if _, err := deps.DB.ExecContext(t.Context(), `UPDATE lab_record_lock SET uuid = 'another' WHERE lock_name = 'x'`); err != nil {
 			t.Fatal(err)
 		}
-		giveBack(t, lease)
+		locktest.Release(t, lease)
 		var rows int
 		if err := deps.DB.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM lab_record_lock`).Scan(&rows); err != nil || rows != 1 {
 			t.Errorf("%s: %d rows are left (%v), want that of another", kind, rows, err)

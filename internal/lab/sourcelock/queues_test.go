@@ -15,52 +15,40 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
-// waiting is an Acquire under way.
+// waiting is an Acquire under way that can leave.
 type waiting struct {
-	lease lock.Lease
-	err   error
-	done  chan struct{}
+	*locktest.Later
+
 	leave context.CancelFunc
 }
 
 // wait begins to wait, and returns when the backend has as many places of the name as it should.
-func wait(t *testing.T, l lock.Locker, name string, inLine func() int) *waiting {
+func wait(t *testing.T, l lock.Locker, name string, inLine func() int) waiting {
 	t.Helper()
 	before := inLine()
 	ctx, leave := context.WithCancel(t.Context())
-	w := &waiting{done: make(chan struct{}), leave: leave}
-	go func() {
-		defer close(w.done)
-		w.lease, w.err = l.Acquire(ctx, name)
-	}()
-	t.Cleanup(func() { leave(); <-w.done })
+	w := waiting{locktest.HoldLater(ctx, l, name), leave}
+	t.Cleanup(func() { leave(); <-w.Done })
 	if !labtest.Eventually(10*time.Second, func() bool { return inLine() == before+1 }) {
 		t.Fatal("it is not in line")
 	}
 	return w
 }
 
-func (w *waiting) granted(t *testing.T) lock.Lease {
+func (w waiting) granted(t *testing.T) lock.Lease {
 	t.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it is not granted the name")
-	}
-	if w.err != nil {
-		t.Fatal(w.err)
-	}
-	return w.lease
+	return w.Within(t, 10*time.Second)
 }
 
 // waits requires that it is not granted anything for a while.
-func (w *waiting) waits(t *testing.T) {
+func (w waiting) waits(t *testing.T) {
 	t.Helper()
 	select {
-	case <-w.done:
-		t.Errorf("it does not wait any more: %v", w.err)
+	case <-w.Done:
+		t.Errorf("it does not wait any more: %v", w.Err)
 	case <-time.After(50 * time.Millisecond):
 	}
 }
@@ -83,31 +71,31 @@ func TestAKeyOfEtcdWaitsForTheOneBeforeIt(t *testing.T) {
 	for _, kind := range []string{sourcelock.PreKeyOnce, sourcelock.PreKey} {
 		l, name := contend(t, kind), "queue"
 		inLine := keysOf(t, l.Etcd, kind, name)
-		first := take(t, l, name)
+		first := locktest.Hold(t, l, name)
 		second := wait(t, l, name, inLine)
 		third := wait(t, l, name, inLine)
-		giveBack(t, take(t, l, "queue-2")) // another name, although it begins the same way
+		locktest.Release(t, locktest.Hold(t, l, "queue-2")) // another name, although it begins the same way
 		second.waits(t)
 		second.leave()
-		<-second.done
-		if !errors.Is(second.err, lock.ErrNotAcquired) || !errors.Is(second.err, context.Canceled) || inLine() != 2 {
-			t.Errorf("%s: one that leaves gets %v, and there are %d keys", kind, second.err, inLine())
+		<-second.Done
+		if !errors.Is(second.Err, lock.ErrNotAcquired) || !errors.Is(second.Err, context.Canceled) || inLine() != 2 {
+			t.Errorf("%s: one that leaves gets %v, and there are %d keys", kind, second.Err, inLine())
 		}
 		if kind == sourcelock.PreKey {
 			third.waits(t)
 			fourth := wait(t, l, name, inLine)
-			giveBack(t, first)
+			locktest.Release(t, first)
 			lease := third.granted(t)
 			fourth.waits(t)
-			giveBack(t, lease)
+			locktest.Release(t, lease)
 			first = fourth.granted(t)
 		} else {
-			giveBack(t, third.granted(t)) // beside the first
+			locktest.Release(t, third.granted(t)) // beside the first
 		}
 		if first.Context().Err() != nil {
 			t.Errorf("%s: a lease ends with another", kind)
 		}
-		giveBack(t, first)
+		locktest.Release(t, first)
 		if n := inLine(); n != 0 || first.Context().Err() == nil {
 			t.Errorf("%s: %d keys are left after the release, and the lease has ended: %v", kind, n, first.Context().Err())
 		}
@@ -117,9 +105,9 @@ func TestAKeyOfEtcdWaitsForTheOneBeforeIt(t *testing.T) {
 // Each request has a lease of its own for the TTL, in seconds that are rounded up.
 func TestAKeyOfEtcdLivesForTheTTL(t *testing.T) {
 	l := contend(t, sourcelock.PreKey, lastingFor(4100*time.Millisecond))
-	held, other := take(t, l, "lives"), take(t, l, "lives/2")
-	defer giveBack(t, held)
-	defer giveBack(t, other)
+	held, other := locktest.Hold(t, l, "lives"), locktest.Hold(t, l, "lives/2")
+	defer locktest.Release(t, held)
+	defer locktest.Release(t, other)
 	found, err := l.Etcd.Get(t.Context(), "stockd/"+sourcelock.PreKey+"/lives", clientv3.WithPrefix())
 	if err != nil || len(found.Kvs) != 2 || found.Kvs[0].Lease == found.Kvs[1].Lease {
 		t.Fatalf("%v (%v), want two keys with a lease each", found, err)
@@ -136,14 +124,14 @@ func TestAKeyOfEtcdIsRenewed(t *testing.T) {
 	const ttl = 4 * time.Second
 	l, name := contend(t, sourcelock.PreKey, lastingFor(ttl)), "renewed"
 	inLine := keysOf(t, l.Etcd, sourcelock.PreKey, name)
-	first := take(t, l, name)
+	first := locktest.Hold(t, l, name)
 	second := wait(t, l, name, inLine)
 	time.Sleep(ttl + time.Second)
 	if inLine() != 2 {
 		t.Error("a key has ended by itself")
 	}
-	giveBack(t, first)
-	giveBack(t, second.granted(t))
+	locktest.Release(t, first)
+	locktest.Release(t, second.granted(t))
 }
 
 // listener is a contender of the lock with a listener, and the way to its server.
@@ -183,7 +171,7 @@ func (l listener) end(t *testing.T) {
 
 // listen begins to wait, and returns when the server knows what it listens to: the lock would
 // miss what ends before.
-func (l listener) listen(t *testing.T, folder, name string, inLine func() int) *waiting {
+func (l listener) listen(t *testing.T, folder, name string, inLine func() int) waiting {
 	t.Helper()
 	const exists = 3
 	request := binary.BigEndian.AppendUint32(nil, exists)
@@ -222,27 +210,27 @@ func TestANodeListensForTheEndOfTheOneBeforeIt(t *testing.T) {
 	t.Parallel() // it waits for its server to start
 	const folder, name = "/node-cache-listens-1", "listens/1"
 	all, inLine := nodeCaches(t, sourcelock.NodeCache, 3), nodesIn(t, folder)
-	first := take(t, all[0], name)
+	first := locktest.Hold(t, all[0], name)
 	second := all[1].listen(t, folder, name, inLine)
 	third := all[2].listen(t, folder, name, inLine)
 	second.waits(t)
 	third.waits(t)
 	second.leave()
-	<-second.done
-	if !errors.Is(second.err, lock.ErrNotAcquired) || !errors.Is(second.err, context.Canceled) {
-		t.Errorf("one that leaves gets %v", second.err)
+	<-second.Done
+	if !errors.Is(second.Err, lock.ErrNotAcquired) || !errors.Is(second.Err, context.Canceled) {
+		t.Errorf("one that leaves gets %v", second.Err)
 	}
 	beside := third.granted(t) // it does not look who is ahead
 	if n := inLine(); n != 2 || first.Context().Err() != nil || first.Token() != 0 {
 		t.Errorf("%d nodes, and the first lease has ended: %v", n, first.Context().Err())
 	}
-	giveBack(t, first)
+	locktest.Release(t, first)
 	if n := inLine(); n != 1 || first.Context().Err() == nil {
 		t.Errorf("%d nodes are left after a release, and the lease has ended: %v", n, first.Context().Err())
 	}
 	next := all[1].listen(t, folder, name, inLine)
 	all[2].end(t)
-	giveBack(t, next.granted(t))
+	locktest.Release(t, next.granted(t))
 	if beside.Context().Err() != nil {
 		t.Error("a loss is reported")
 	}
@@ -252,12 +240,12 @@ func TestANodeListensForTheEndOfTheOneBeforeIt(t *testing.T) {
 func TestANodeThatWaitedLongEnoughTakesTheName(t *testing.T) {
 	t.Parallel() // it waits for its server to start
 	all := nodeCaches(t, sourcelock.NodeCacheTimeout, 2)
-	first := take(t, all[0], "timed")
+	first := locktest.Hold(t, all[0], "timed")
 	start := time.Now()
-	second := take(t, all[1], "timed")
+	second := locktest.Hold(t, all[1], "timed")
 	if took := time.Since(start); took < 300*time.Millisecond {
 		t.Errorf("it waited for %s", took)
 	}
-	giveBack(t, second)
-	giveBack(t, first)
+	locktest.Release(t, second)
+	locktest.Release(t, first)
 }

@@ -3,7 +3,6 @@ package sourcelock_test
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
 
 func quorums() []string {
@@ -74,7 +74,7 @@ func TestAMajorityOfTheMastersGrantsAName(t *testing.T) {
 		if len(votes) != len(l.Redlock) {
 			t.Errorf("%s: %d votes of %d masters are told", kind, len(votes), len(l.Redlock))
 		}
-		giveBack(t, lease)
+		locktest.Release(t, lease)
 		if held = values(t, l.Redlock, key); !slices.Equal(held[:majority], make([]string, majority)) || slices.Contains(held[majority:], "") {
 			t.Errorf("%s: after the release the masters have %q, want what is another's", kind, held)
 		}
@@ -97,7 +97,7 @@ func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
 	together(t, quorums(), func(t *testing.T, kind string) {
 		l := contend(t, kind, lastingFor(150*time.Millisecond))
 		start := time.Now()
-		lease := take(t, l, "ends-"+kind)
+		lease := locktest.Hold(t, l, "ends-"+kind)
 		labtest.AwaitLoss(t, lease, 5*time.Second)
 		if took := time.Since(start); took < 100*time.Millisecond { // a part is left for clocks that differ
 			t.Errorf("%s: the lease ended after %s", kind, took)
@@ -105,39 +105,20 @@ func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
 	})
 }
 
-// late is a master whose answer comes when the TTL is over, as long as it is told to.
-type late struct {
-	after time.Duration
-	on    *atomic.Bool
-	lost  bool // the answer is lost instead
-}
-
-// DialHook lets every connection pass.
-func (late) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
-}
-
-// ProcessHook sees every command.
-func (l late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() != "set" || !l.on.Load() {
+// late is a master whose answers to a vote come later, or are lost, as long as on says so.
+func late(on *atomic.Bool, after time.Duration, lost bool) around {
+	return func(cmd redis.Cmder, pass func() error) error {
+		err := pass()
+		if cmd.Name() != "set" || !on.Load() {
 			return err
 		}
-		time.Sleep(l.after)
-		if l.lost {
+		time.Sleep(after)
+		if lost {
 			err = errors.New("the answer is lost")
 			cmd.SetErr(err)
 		}
 		return err
 	}
-}
-
-// ProcessPipelineHook lets every pipeline pass.
-func (late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // Votes that took the TTL are no grant, unless the time that they took is not counted: then
@@ -148,7 +129,7 @@ func TestVotesThatTookTooLongAreNoGrant(t *testing.T) {
 		l, name := contend(t, kind, lastingFor(ttl)), "late-"+kind
 		var on atomic.Bool
 		on.Store(true)
-		l.Redlock[0].AddHook(late{after: ttl, on: &on})
+		l.Redlock[0].AddHook(late(&on, ttl, false))
 		start := time.Now()
 		if kind != sourcelock.QuorumUntimed {
 			ctx, cancel := context.WithTimeout(t.Context(), ttl+ttl/2)
@@ -157,10 +138,10 @@ func TestVotesThatTookTooLongAreNoGrant(t *testing.T) {
 				t.Errorf("%s: the votes took %s, and the name is granted (%v)", kind, time.Since(start), err)
 			}
 			on.Store(false)
-			giveBack(t, take(t, l, name))
+			locktest.Release(t, locktest.Hold(t, l, name))
 			return
 		}
-		lease := take(t, l, name)
+		lease := locktest.Hold(t, l, name)
 		labtest.AwaitLoss(t, lease, 5*time.Second)
 		if took := time.Since(start); took < 2*ttl-ttl/4 { // the same
 			t.Errorf("%s: the lease ended %s after it was asked for", kind, took)
@@ -175,8 +156,8 @@ func TestAMasterWhoseAnswerIsLostKeepsTheKeyUnlessAllAreReleased(t *testing.T) {
 		l, name := contend(t, kind), "lost-"+kind
 		var on atomic.Bool
 		on.Store(true)
-		l.Redlock[0].AddHook(late{on: &on, lost: true})
-		giveBack(t, take(t, l, name))
+		l.Redlock[0].AddHook(late(&on, 0, true))
+		locktest.Release(t, locktest.Hold(t, l, name))
 		kept := values(t, l.Redlock, keyOf(kind, name))[0] != ""
 		if want := kind == sourcelock.QuorumAcknowledged; kept != want {
 			t.Errorf("%s: the key is kept: %v, want %v", kind, kept, want)
@@ -189,7 +170,7 @@ func TestAMasterWhoseAnswerIsLostKeepsTheKeyUnlessAllAreReleased(t *testing.T) {
 func TestAContenderInStepHoldsEachMaster(t *testing.T) {
 	masters := contend(t, sourcelock.QuorumInTime).Redlock
 	one, other := sourcelock.NewInStep(masters, 5*time.Millisecond), sourcelock.NewInStep(masters, 5*time.Millisecond)
-	lease := take(t, one, "in-step")
+	lease := locktest.Hold(t, one, "in-step")
 	const key = "stockd:lab:{in-step}"
 	if held := values(t, masters, key); slices.Contains(held, "") || len(slices.Compact(held)) != 1 {
 		t.Errorf("the masters have %q, want one owner", held)
@@ -205,12 +186,12 @@ func TestAContenderInStepHoldsEachMaster(t *testing.T) {
 	if lease.Context().Err() != nil || lease.Token() != 0 {
 		t.Errorf("the lease has ended with %v, or has the token %d", lease.Context().Err(), lease.Token())
 	}
-	giveBack(t, lease)
+	locktest.Release(t, lease)
 	if lease.Context().Err() == nil {
 		t.Error("the lease goes on after its release")
 	}
 	if held := values(t, masters, key); !slices.Equal(held, make([]string, len(masters))) {
 		t.Errorf("after the release the masters have %q", held)
 	}
-	giveBack(t, take(t, other, "in-step"))
+	locktest.Release(t, locktest.Hold(t, other, "in-step"))
 }

@@ -9,34 +9,11 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 )
-
-// side makes a side of one read-write lock.
-func side(t *testing.T, kind string, ttl time.Duration) lock.Locker {
-	t.Helper()
-	return contend(t, kind, lastingFor(ttl)).Locker
-}
 
 // lasting is longer than any test here waits.
 const lasting = time.Minute
-
-func take(t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func giveBack(t *testing.T, lease lock.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
 
 func assertNotGranted(t *testing.T, l lock.Locker, name string) {
 	t.Helper()
@@ -53,53 +30,49 @@ func assertNotGrantedUnder(ctx context.Context, t *testing.T, l lock.Locker, nam
 }
 
 func TestReadersShareAndAWriterExcludesBoth(t *testing.T) {
-	one, other, writer := side(t, sourcelock.ReadLock, lasting), side(t, sourcelock.ReadLock, lasting), side(t, sourcelock.WriteLock, lasting)
-	first, second := take(t, one, "shared"), take(t, other, "shared")
+	one, other, writer := contend(t, sourcelock.ReadLock), contend(t, sourcelock.ReadLock), contend(t, sourcelock.WriteLock)
+	first, second := locktest.Hold(t, one, "shared"), locktest.Hold(t, other, "shared")
 	assertNotGranted(t, writer, "shared")
-	giveBack(t, first)
+	locktest.Release(t, first)
 	assertNotGranted(t, writer, "shared")
-	giveBack(t, second)
-	held := take(t, writer, "shared")
+	locktest.Release(t, second)
+	held := locktest.Hold(t, writer, "shared")
 	assertNotGranted(t, one, "shared")
 	assertNotGranted(t, writer, "shared")
-	giveBack(t, held)
-	giveBack(t, take(t, one, "shared"))
+	locktest.Release(t, held)
+	locktest.Release(t, locktest.Hold(t, one, "shared"))
 }
 
 func TestAnAnnouncedWriterKeepsNewReadersOutUntilItLeaves(t *testing.T) {
-	reader, writer := side(t, sourcelock.ReadLock, lasting), side(t, sourcelock.WriteLockAnnounced, lasting)
-	held := take(t, reader, "announced")
+	reader, writer := contend(t, sourcelock.ReadLock), contend(t, sourcelock.WriteLockAnnounced)
+	held := locktest.Hold(t, reader, "announced")
 	ctx, leave := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
-	go func() {
-		_, err := writer.Acquire(ctx, "announced")
-		gone <- err
-	}()
+	gone := locktest.HoldLater(ctx, writer, "announced")
 	for granted := true; granted; {
 		within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		lease, err := reader.Acquire(within, "announced")
 		if granted = err == nil; granted {
-			giveBack(t, lease)
+			locktest.Release(t, lease)
 		}
 		cancel()
 	}
 	leave()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
+	if err := gone.Fails(t); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	giveBack(t, take(t, reader, "announced"))
-	giveBack(t, held)
+	locktest.Release(t, locktest.Hold(t, reader, "announced"))
+	locktest.Release(t, held)
 }
 
 func TestADeadReaderExpiresBesideOneThatLives(t *testing.T) {
 	const short = 200 * time.Millisecond
-	living, dead := side(t, sourcelock.ReadLock, lasting), side(t, sourcelock.ReadLockUnrenewed, short)
-	lives, died := take(t, living, "expires"), take(t, dead, "expires")
+	living, dead := contend(t, sourcelock.ReadLock), contend(t, sourcelock.ReadLockUnrenewed, lastingFor(short))
+	lives, died := locktest.Hold(t, living, "expires"), locktest.Hold(t, dead, "expires")
 	time.Sleep(2 * short) // it expires by then, and never sooner
-	writer := side(t, sourcelock.WriteLock, lasting)
+	writer := contend(t, sourcelock.WriteLock)
 	assertNotGranted(t, writer, "expires")
-	giveBack(t, lives)
-	giveBack(t, take(t, writer, "expires"))
+	locktest.Release(t, lives)
+	locktest.Release(t, locktest.Hold(t, writer, "expires"))
 	if err := died.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("the release of the expired lease returns %v", err)
 	}
@@ -116,25 +89,25 @@ func TestTheKeysOfAReadWriteLockExpire(t *testing.T) {
 			t.Errorf("%s expires in %s, want %s", key, left, lasting)
 		}
 	}
-	held := take(t, reader, name)
-	short := take(t, side(t, sourcelock.ReadLockUnrenewed, 2*time.Second), name)
+	held := locktest.Hold(t, reader, name)
+	short := locktest.Hold(t, contend(t, sourcelock.ReadLockUnrenewed, lastingFor(2*time.Second)), name)
 	expires(key + ":readers") // as the longest of its readers does
-	giveBack(t, short)
+	locktest.Release(t, short)
 	w := wait(t, writer, name, func() int { return int(reader.Redis.Exists(t.Context(), key+":wanted").Val()) })
 	expires(key + ":wanted")
 	assertNotGranted(t, reader, name)
-	giveBack(t, held)
+	locktest.Release(t, held)
 	lease := w.granted(t)
 	expires(key)
 	if n := reader.Redis.Exists(t.Context(), key+":wanted", key+":readers").Val(); n != 0 {
 		t.Error("a writer that was granted the lock leaves its announcement")
 	}
-	giveBack(t, lease)
+	locktest.Release(t, lease)
 	if n := reader.Redis.Exists(t.Context(), key, key+":wanted", key+":readers").Val(); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 	for kind, shared := range map[string]bool{sourcelock.ReadLock: true, sourcelock.ReadLockUnrenewed: true, sourcelock.WriteLock: false, sourcelock.WriteLockAnnounced: false} {
-		moded, ok := side(t, kind, lasting).(interface{ Mode() (string, bool) })
+		moded, ok := contend(t, kind).Locker.(interface{ Mode() (string, bool) })
 		if !ok {
 			t.Fatalf("%s has no mode", kind)
 		}
@@ -151,15 +124,15 @@ func TestAReleaseLeavesTheAnnouncementOfAnother(t *testing.T) {
 	wanted := func() int {
 		return int(reader.Redis.Exists(t.Context(), keyOf(sourcelock.ReadWrite, name)+":wanted").Val())
 	}
-	held, second := take(t, reader, name), take(t, reader, name)
+	held, second := locktest.Hold(t, reader, name), locktest.Hold(t, reader, name)
 	w := wait(t, writer, name, wanted)
-	giveBack(t, held)
+	locktest.Release(t, held)
 	assertNotGranted(t, plain, name) // one that gives up releases its own
 	if wanted() != 1 {
 		t.Error("the announcement is gone")
 	}
-	giveBack(t, second)
-	giveBack(t, w.granted(t))
+	locktest.Release(t, second)
+	locktest.Release(t, w.granted(t))
 }
 
 // Leases are renewed on both sides, and end where the key is gone; the lock that is not renewed
@@ -172,7 +145,7 @@ func TestALeaseOfASideIsRenewedOrNot(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel() // it waits for leases to end
 			l, name := contend(t, kind, lastingFor(ttl)), "renewed-"+kind
-			lease := take(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			time.Sleep(2 * ttl)
 			assertNotGranted(t, contend(t, other), name)
 			if lease.Context().Err() != nil {
@@ -182,8 +155,8 @@ func TestALeaseOfASideIsRenewedOrNot(t *testing.T) {
 			labtest.AwaitLoss(t, lease, 10*time.Second)
 		})
 	}
-	unrenewed := take(t, side(t, sourcelock.ReadLockUnrenewed, ttl/6), "unrenewed")
-	giveBack(t, take(t, side(t, sourcelock.WriteLock, lasting), "unrenewed"))
+	unrenewed := locktest.Hold(t, contend(t, sourcelock.ReadLockUnrenewed, lastingFor(ttl/6)), "unrenewed")
+	locktest.Release(t, locktest.Hold(t, contend(t, sourcelock.WriteLock), "unrenewed"))
 	if unrenewed.Context().Err() != nil {
 		t.Error("the holder of a lock that is not renewed learns of its end")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -80,26 +80,6 @@ func getSets() []string {
 
 func keyOf(kind, name string) string { return "stockd:{" + name + "}:" + kind }
 
-// Each lock has a name and a summary of its own, and is made of the servers that it says.
-func TestEachLockSaysWhatItIs(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, e := range sourcelock.Registry() {
-		if seen[e.Name] || seen[e.Summary] || e.Name == "" || e.Summary == "" || len(e.Needs) != 1 {
-			t.Errorf("%+v: want a name and a summary that no other has, and one server", e)
-		}
-		seen[e.Name], seen[e.Summary] = true, true
-		family := map[backend.Name]string{
-			backend.Redis: lock.FamilyRedis, backend.Redlock: lock.FamilyRedis, backend.Etcd: lock.FamilyEtcd, backend.MySQL: lock.FamilySQL,
-		}[e.Needs[0]]
-		if e.Family != family {
-			t.Errorf("%s is of the family %s, and needs %s", e.Name, e.Family, e.Needs[0])
-		}
-		if e.Guarantees.Exclusive != (e.Needs[0] == backend.MySQL) {
-			t.Errorf("%s has the guarantees %+v", e.Name, e.Guarantees)
-		}
-	}
-}
-
 // A key in Redis is the name's and the lock's own, holds the value that the source gives it,
 // and expires where the source says so. Another contender waits for the release.
 func TestAKeyOfRedisIsHeldByOneUntilItsRelease(t *testing.T) {
@@ -120,26 +100,26 @@ func TestAKeyOfRedisIsHeldByOneUntilItsRelease(t *testing.T) {
 			t.Parallel() // it waits for what must not happen
 			one, other := contend(t, kind, at(now)), contend(t, kind, at(now))
 			if kind == sourcelock.StampInit {
-				giveBack(t, take(t, other, "first/"+kind)) // it has deleted what it found
+				locktest.Release(t, locktest.Hold(t, other, "first/"+kind)) // it has deleted what it found
 			}
 			name := "held/" + kind
 			key := keyOf(kind, strings.Replace(name, "/", "%2F", 1))
-			lease := take(t, one, name)
+			lease := locktest.Hold(t, one, name)
 			left, err := one.Redis.PTTL(t.Context(), key).Result()
 			if value := one.Redis.Get(t.Context(), key).Val(); err != nil || value != c.value || c.ttl == 0 && left > 0 || left > c.ttl || c.ttl-left > lasting/2 {
 				t.Errorf("%s is %q and expires in %s (%v), want %q and %s", key, value, left, err, c.value, c.ttl)
 			}
 			assertNotGranted(t, other, name)
 			assertNotGranted(t, one, name) // none of them is reentrant
-			giveBack(t, take(t, other, name+"/2"))
+			locktest.Release(t, locktest.Hold(t, other, name+"/2"))
 			if lease.Context().Err() != nil || lease.Token() != 0 {
 				t.Errorf("the lease has ended with %v, or has the token %d", lease.Context().Err(), lease.Token())
 			}
-			giveBack(t, lease)
+			locktest.Release(t, lease)
 			if lease.Context().Err() == nil {
 				t.Error("the lease goes on after its release")
 			}
-			giveBack(t, take(t, other, name))
+			locktest.Release(t, locktest.Hold(t, other, name))
 			if n := one.Redis.Exists(t.Context(), key).Val(); n != 0 {
 				t.Error("the key is left after the release")
 			}
@@ -159,15 +139,15 @@ func TestAStampIsTakenOverWhenItsTimeHasCome(t *testing.T) {
 			unit = 1000
 		}
 		if kind == sourcelock.StampInit {
-			giveBack(t, take(t, l, name)) // it has deleted what it found
+			locktest.Release(t, locktest.Hold(t, l, name)) // it has deleted what it found
 		}
 		for _, found := range []string{strconv.FormatInt(now.UnixMilli()/unit, 10), strconv.FormatInt(now.UnixMilli()/unit-1, 10), "no time"} {
 			l.Redis.Set(t.Context(), key, found, 0)
-			lease := take(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			if value := l.Redis.Get(t.Context(), key).Val(); value == found || value == "" {
 				t.Errorf("%s: %q was taken over by %q", kind, found, value)
 			}
-			giveBack(t, lease)
+			locktest.Release(t, lease)
 		}
 		later := strconv.FormatInt(now.UnixMilli()/unit+1, 10)
 		l.Redis.Set(t.Context(), key, later, 0)
@@ -179,32 +159,29 @@ func TestAStampIsTakenOverWhenItsTimeHasCome(t *testing.T) {
 	})
 }
 
-// before has a client of Redis do something before each command of a name.
-type before struct {
-	command string
-	do      func()
-}
+// around is a hook of a client of Redis: it has each single command pass through a function.
+type around func(cmd redis.Cmder, pass func() error) error
 
-// DialHook lets every connection pass.
-func (before) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
-}
+func (around) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook sees every command.
-func (b before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == b.command {
-			b.do()
-		}
-		return next(ctx, cmd)
+		return a(cmd, func() error { return next(ctx, cmd) })
 	}
 }
 
-// ProcessPipelineHook lets every pipeline pass.
-func (before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// before does something before each command of a name.
+func before(command string, do func()) around {
+	return func(cmd redis.Cmder, pass func() error) error {
+		if cmd.Name() == command {
+			do()
+		}
+		return pass()
+	}
 }
 
 // Where another contender is quicker between the look and the takeover: DEL deletes its lock,
@@ -225,7 +202,7 @@ func TestATakeoverThatComesTooLate(t *testing.T) {
 		defer watcher.Close() //nolint:errcheck // the test is over
 		key := keyOf(kind, name)
 		watcher.Set(t.Context(), key, "7", 0)
-		l.Redis.AddHook(before{c.command, sync.OnceFunc(func() { watcher.Set(t.Context(), key, quicker, 0) })})
+		l.Redis.AddHook(before(c.command, sync.OnceFunc(func() { watcher.Set(t.Context(), key, quicker, 0) })))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		_, err := l.Acquire(ctx, name)
 		cancel()
@@ -245,17 +222,17 @@ func TestAGetSetOfAKeyThatIsGoneIsAGrant(t *testing.T) {
 			l, name := contend(t, kind, at(now)), "gone-"+kind
 			key := keyOf(kind, name)
 			if kind == sourcelock.StampInit {
-				giveBack(t, take(t, l, name)) // it has deleted what it found
+				locktest.Release(t, locktest.Hold(t, l, name)) // it has deleted what it found
 			}
 			l.Redis.Set(t.Context(), key, "7", 0)
 			sets := 0
-			l.Redis.AddHook(before{"set", func() { sets++ }})
-			l.Redis.AddHook(before{command, sync.OnceFunc(func() { l.Redis.Del(t.Context(), key) })})
-			lease := take(t, l, name)
+			l.Redis.AddHook(before("set", func() { sets++ }))
+			l.Redis.AddHook(before(command, sync.OnceFunc(func() { l.Redis.Del(t.Context(), key) })))
+			lease := locktest.Hold(t, l, name)
 			if want := map[string]int{"getset": 1, "get": 2}[command]; sets != want {
 				t.Errorf("%s: where the key goes before %s it is granted after %d tries, want %d", kind, command, sets, want)
 			}
-			giveBack(t, lease)
+			locktest.Release(t, lease)
 		}
 	}
 }
@@ -269,7 +246,7 @@ func TestALateHolderDeletesTheLockOfAnother(t *testing.T) {
 			now := begin
 			l := contend(t, kind, func(d *lock.Deps) { d.Now = func() time.Time { return now } })
 			name := "released-" + kind
-			lease := take(t, l, name)
+			lease := locktest.Hold(t, l, name)
 			now = begin.Add(late)
 			err := lease.Release(t.Context())
 			deleted := l.Redis.Exists(t.Context(), keyOf(kind, name)).Val() == 0
@@ -285,10 +262,10 @@ func TestALateHolderDeletesTheLockOfAnother(t *testing.T) {
 func TestAClientThatIsMadeDeletesTheLockOnce(t *testing.T) {
 	const name = "made"
 	one, other := contend(t, sourcelock.StampInit), contend(t, sourcelock.StampInit)
-	take(t, one, name)
-	held := take(t, other, name)
+	locktest.Hold(t, one, name)
+	held := locktest.Hold(t, other, name)
 	assertNotGranted(t, other, name)
-	giveBack(t, held)
+	locktest.Release(t, held)
 }
 
 // A contender tries again after its pause: at once, after 50 ms, or as it is told.
@@ -299,13 +276,13 @@ func TestAContenderPausesBetweenItsTries(t *testing.T) {
 	together(t, slices.Collect(maps.Keys(tries)), func(t *testing.T, kind string) {
 		c := tries[kind]
 		l, name := contend(t, kind, func(d *lock.Deps) { d.Retry = 110 * time.Millisecond }), "pauses-"+kind
-		held := take(t, l, name)
+		held := locktest.Hold(t, l, name)
 		n := 0
 		command := "set"
 		if kind == sourcelock.SetNXExpireScript {
 			command = "eval"
 		}
-		l.Redis.AddHook(before{command, func() { n++ }})
+		l.Redis.AddHook(before(command, func() { n++ }))
 		ctx, cancel := context.WithTimeout(t.Context(), 220*time.Millisecond)
 		if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("%s: %v beside its holder", kind, err)
@@ -314,7 +291,7 @@ func TestAContenderPausesBetweenItsTries(t *testing.T) {
 		if n < c.least || n > c.most {
 			t.Errorf("%s tries %d times in 220 ms, want from %d to %d", kind, n, c.least, c.most)
 		}
-		giveBack(t, held)
+		locktest.Release(t, held)
 	})
 }
 
