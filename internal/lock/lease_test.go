@@ -223,3 +223,344 @@ func TestWorkEndsWithTheRequestOrTheLeaseAndKeepsTheCause(t *testing.T) {
 		})
 	}
 }
+
+// A holder that cannot renew is notified before the backend grants the name to the next, with
+// time to spare for clocks that differ; so is one that renewed once, and one that never does.
+func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
+	const ttl, spare = time.Second, 12 * time.Millisecond
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		begin func(*Held)
+		after time.Duration // the last renewal that was answered
+	}{
+		"never renewed": {func(l *Held) { Expire(l, time.Now(), ttl) }, 0},
+		// What the grant took is no time of the holder's.
+		"granted late": {func(l *Held) { Expire(l, time.Now().Add(-ttl/2), ttl) }, -ttl / 2},
+		"granted late, and not answered": {func(l *Held) {
+			Watch(l, time.Now().Add(-ttl/2), ttl, func(context.Context) (bool, error) { return false, silent })
+		}, -ttl / 2},
+		"not answered": {func(l *Held) {
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) { return false, silent })
+		}, 0},
+		"answered once": {func(l *Held) {
+			answers := 0
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
+				if answers++; answers > 1 {
+					return false, silent
+				}
+				return true, nil
+			})
+		}, ttl / 3},
+		"answered late": {func(l *Held) {
+			answers := 0
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
+				if answers++; answers > 1 {
+					return false, silent
+				}
+				time.Sleep(ttl / 2)
+				return true, nil
+			})
+		}, ttl / 3},
+		"kept waiting": {func(l *Held) {
+			Watch(l, time.Now(), ttl, func(ctx context.Context) (bool, error) {
+				<-ctx.Done()
+				return false, ctx.Err()
+			})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				lease := NewHeld(1, func(context.Context) error { return nil })
+				c.begin(lease)
+				<-lease.Context().Done()
+				if held := time.Since(begun) - c.after; held > ttl-spare || held < ttl-2*spare {
+					t.Errorf("it was held for %s of %s", held, ttl)
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
+					t.Errorf("it ended with %v, want %v", cause, ErrLost)
+				}
+			})
+		})
+	}
+}
+
+// A process that is paused in the middle of a renewal reads the answer when it goes on. The lease is not
+// believed for another third of its TTL then.
+func TestAnAnswerThatIsReadTooLateRenewsNothing(t *testing.T) {
+	const ttl, paused = 3 * time.Second, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		lease := NewHeld(1, func(context.Context) error { return nil })
+		var steps []NoteKind
+		lease.Follow(func(n Note) { steps = append(steps, n.What) })
+		Watch(lease, begun, ttl, func(ctx context.Context) (bool, error) {
+			if len(steps) > 0 {
+				return false, ctx.Err()
+			}
+			time.Sleep(paused) // the server has answered before
+			return true, nil
+		})
+		<-lease.Context().Done()
+		if held := time.Since(begun); held != ttl/3+paused {
+			t.Errorf("it was held for %s, want %s", held, ttl/3+paused)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) || !slices.Equal(steps, []NoteKind{NotRenewed}) {
+			t.Errorf("it ended with %v after %v", cause, steps)
+		}
+	})
+}
+
+// renewals are the seconds after which a lease with a TTL of 30 s was renewed that was
+// requested a while ago, and the one in which it ended.
+func renewals(t *testing.T, ago time.Duration, answer func(n int, lease *Held) (still bool, err error)) (at []int, ended int, lease *Held) {
+	t.Helper()
+	begun := time.Now()
+	lease = NewHeld(1, func(context.Context) error { return nil })
+	Watch(lease, begun.Add(-ago), 30*time.Second, func(context.Context) (bool, error) {
+		at = append(at, int(time.Since(begun).Seconds()))
+		return answer(len(at), lease)
+	})
+	context.AfterFunc(lease.Context(), func() { ended = int(time.Since(begun).Seconds()) })
+	time.Sleep(2 * time.Minute)
+	synctest.Wait()
+	return at, ended, lease
+}
+
+func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		ago    time.Duration
+		answer func(n int, lease *Held) (bool, error)
+		at     []int // in seconds
+		ended  int
+		cause  error
+	}{
+		"until it is released": {0, func(n int, lease *Held) (bool, error) {
+			if n == 3 {
+				time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
+			}
+			return true, nil
+		}, []int{10, 20, 30}, 31, errReleased},
+		"until it is found gone":    {0, func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
+		"where the grant came late": {4 * time.Second, func(n int, _ *Held) (bool, error) { return n < 3, nil }, []int{6, 16, 26}, 26, ErrLost},
+		"soon after no answer": {0, func(n int, _ *Held) (bool, error) {
+			if n == 2 {
+				return false, silent
+			}
+			return n < 4, nil
+		}, []int{10, 20, 23, 33}, 33, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at, ended, lease := renewals(t, c.ago, c.answer)
+				if !slices.Equal(at, c.at) || ended != c.ended {
+					t.Errorf("renewed at %v until %d, want %v until %d", at, ended, c.at, c.ended)
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, c.cause) {
+					t.Errorf("it ended with %v, want %v", cause, c.cause)
+				}
+			})
+		})
+	}
+}
+
+// A renewal that is under way ends with its lease: what is given back is not prolonged any more.
+func TestARenewalEndsWithItsLease(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	lease := NewHeld(1, func(context.Context) error { return nil })
+	Watch(lease, time.Now().Add(-20*time.Minute), time.Hour, func(ctx context.Context) (bool, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return false, ctx.Err()
+	})
+	<-begun
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the renewal goes on after the release")
+	}
+}
+
+// A lease is renewed unless leases are explicit.
+func TestALeaseIsKeptAsTheDepsSay(t *testing.T) {
+	for unrenewed, tries := range map[bool]int{false: 2, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			lease, renewed := NewHeld(1, func(context.Context) error { return nil }), 0
+			d := Deps{TTL: 3 * time.Second, Unrenewed: unrenewed}
+			d.Keep(lease, time.Now(), func(context.Context) (bool, error) { renewed++; return renewed == 1, nil })
+			<-lease.Context().Done() // unrenewed, or taken from it at the second time
+			if renewed != tries {
+				t.Errorf("unrenewed %v: %d renewals were tried, want %d", unrenewed, renewed, tries)
+			}
+		})
+	}
+}
+
+// notes collects what a lock tells, from any goroutine.
+type notes struct {
+	mu   sync.Mutex
+	list []Note
+}
+
+func (n *notes) take(one Note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, one)
+}
+
+// all are those that were told so far.
+func (n *notes) all() []Note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list
+}
+
+func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, took = 900 * time.Millisecond, 20 * time.Millisecond
+		began, silent := time.Now(), errors.New("no answer")
+		answers := []error{nil, silent, nil}
+		held := NewHeld(7, func(context.Context) error { return nil })
+		Watch(held, began, ttl, func(context.Context) (bool, error) {
+			err := answers[0]
+			answers = answers[1:]
+			time.Sleep(took)
+			return true, err
+		})
+		var told, late notes
+		held.Follow(told.take)
+		time.AfterFunc(ttl*3/4, func() { held.Follow(late.take) })
+		time.Sleep(ttl * 9 / 10) // renewed at 300, not at 620, and at 730
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl)
+		want := []Note{
+			{At: began, What: Expires, TTL: ttl},
+			{At: began.Add(ttl / 3), Took: took, What: Renewed, TTL: ttl, Left: 589 * time.Millisecond},
+			{At: began.Add(ttl*2/3 + took), Took: took, What: NotRenewed, Left: 569 * time.Millisecond, Err: silent},
+			{At: began.Add(ttl*2/3 + ttl/10 + 2*took), Took: took, What: Renewed, TTL: ttl, Left: 459 * time.Millisecond},
+		}
+		got := told.all()
+		if len(got) != len(want) {
+			t.Fatalf("%d notes, want %d: %+v", len(got), len(want), got)
+		}
+		for i, n := range got {
+			if !n.At.Equal(want[i].At) || n.Took != want[i].Took || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
+				t.Errorf("note %d is %+v, want %+v", i, n, want[i])
+			}
+		}
+		// A renewal that failed prolongs nothing.
+		if got := late.all(); len(got) == 0 || !got[0].At.Equal(want[1].At) {
+			t.Errorf("after a renewal that failed it told %+v, want the expiry after the one before", got)
+		}
+	})
+}
+
+// A lease that is not renewed has an expiry as well, and one that never ends has none.
+func TestALeaseTellsItsExpiryWhereItHasOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		giveUp := func(context.Context) error { return nil }
+		endless, ends := NewHeld(7, giveUp), NewHeld(8, giveUp)
+		Expire(ends, time.Now(), time.Second)
+		var none, one notes
+		endless.Follow(none.take)
+		ends.Follow(one.take)
+		if got := none.all(); len(got) != 0 {
+			t.Errorf("a lease without an expiry told %+v", got)
+		}
+		if got := one.all(); len(got) != 1 || got[0] != (Note{At: time.Now(), What: Expires, TTL: time.Second}) {
+			t.Errorf("told %+v, want the expiry in a second", got)
+		}
+	})
+}
+
+func TestAVoteIsToldAsItWasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, silent := time.Now(), errors.New("no answer")
+		time.Sleep(time.Second)
+		var told notes
+		ctx := WithNotes(t.Context(), told.take)
+		TellVote(ctx, 1, asked, true, nil)
+		TellVote(ctx, 2, asked, false, nil)
+		TellVote(ctx, 5, asked, false, silent)
+		want := []Note{
+			{At: asked, Took: time.Second, What: VotedFor, By: "1"},
+			{At: asked, Took: time.Second, What: VotedAgainst, By: "2"},
+			{At: asked, Took: time.Second, What: NoVote, By: "5", Err: silent},
+		}
+		if got := told.all(); !slices.Equal(got, want) {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+	})
+}
+
+// A lease that joined another is renewed with it. What is followed late has the expiry as it is.
+func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Second
+		began := time.Now()
+		held := NewHeld(7, func(context.Context) error { return nil })
+		Watch(held, began, ttl, func(context.Context) (bool, error) { return true, nil })
+		r := NewReentrant(grants{held})
+		ctx := WithOwner(t.Context(), "one")
+		joined, err := r.Acquire(ctx, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl / 2) // renewed at a third
+		var told notes
+		second, ok := joined.(*Held)
+		if !ok {
+			t.Fatalf("it is a %T", joined)
+		}
+		second.Follow(told.take)
+		time.Sleep(ttl / 4)
+		if err := joined.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := told.all(); len(got) != 2 || !got[0].At.Equal(began.Add(ttl/3)) || got[1].What != Renewed {
+			t.Errorf("told %+v, want the expiry after the first renewal, and the second", got)
+		}
+	})
+}
+
+// grants is a lock that grants one lease to all.
+type grants struct{ lease Lease }
+
+func (g grants) Acquire(context.Context, string) (Lease, error) { return g.lease, nil }
+
+func TestOnlyAContextThatAsksIsTold(t *testing.T) {
+	var told notes
+	Tell(t.Context(), Note{What: Woken})
+	Tell(WithNotes(t.Context(), told.take), Note{What: Placed, Key: "k"})
+	if got := told.all(); len(got) != 1 || got[0].Key != "k" {
+		t.Errorf("told %+v", got)
+	}
+}
+
+// What is not given has a default: the clock of the machine, and no tokens.
+func TestWhatIsNotGivenHasADefault(t *testing.T) {
+	fixed, broken := time.Unix(1, 0), errors.New("no token can be issued")
+	given := Deps{
+		Now:   func() time.Time { return fixed },
+		Issue: func(_ context.Context, name string) (uint64, error) { return uint64(len(name)), broken },
+	}
+	if now := given.Clock()(); !now.Equal(fixed) {
+		t.Errorf("the clock that was given shows %s", now)
+	}
+	if token, err := given.NextToken(t.Context(), "name"); token != 4 || !errors.Is(err, broken) {
+		t.Errorf("the token of a counter that was given is %d (%v)", token, err)
+	}
+	if late := time.Since(Deps{}.Clock()()); late < 0 || late > time.Minute {
+		t.Errorf("the clock of the machine is %s late", late)
+	}
+	if token, err := (Deps{}).NextToken(t.Context(), "name"); token != 0 || err != nil {
+		t.Errorf("without a counter the token is %d (%v)", token, err)
+	}
+}

@@ -1,4 +1,4 @@
-package process_test
+package process
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/process"
 )
 
 func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
@@ -23,7 +22,7 @@ func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 }
 
 func TestProcessExcludes(t *testing.T) {
-	l := process.New()
+	l := New()
 	held, seen := 0, 0
 	var holders sync.WaitGroup
 	for range 20 {
@@ -47,14 +46,14 @@ func TestProcessExcludes(t *testing.T) {
 }
 
 func TestProcessKeepsNamesApart(t *testing.T) {
-	l := process.New()
+	l := New()
 	acquire(t, l, "a")
 	acquire(t, l, "b") // would wait for ever
 }
 
 func TestProcessGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := process.New()
+		l := New()
 		held := acquire(t, l, "a")
 		hungUp := errors.New("hung up")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, hungUp)
@@ -77,7 +76,7 @@ func TestProcessGivesUpWithItsContext(t *testing.T) {
 
 func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := process.New()
+		l := New()
 		held := acquire(t, l, "a")
 		var order []int
 		var waiters sync.WaitGroup
@@ -104,7 +103,7 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 }
 
 func TestReleasingTwiceIsHarmless(t *testing.T) {
-	l := process.New()
+	l := New()
 	first := acquire(t, l, "a")
 	for range 2 {
 		if err := first.Release(t.Context()); err != nil {
@@ -126,9 +125,46 @@ func TestReleasingTwiceIsHarmless(t *testing.T) {
 }
 
 func TestALeasesContextEndsWithItsRelease(t *testing.T) {
-	lease := acquire(t, process.New(), "a")
+	lease := acquire(t, New(), "a")
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 	<-lease.Context().Done()
+}
+
+// A name is kept for as long as it is held or waited for, however the waiting ends.
+func TestAnUnusedNameCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		names := func(want int, when string) {
+			t.Helper()
+			synctest.Wait()
+			if len(l.names) != want {
+				t.Errorf("%d names are kept %s, want %d", len(l.names), when, want)
+			}
+		}
+		held, err := l.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = l.Acquire(ctx, "a") }()
+		granted := make(chan lock.Lease)
+		go func() {
+			lease, _ := l.Acquire(t.Context(), "a")
+			granted <- lease
+		}()
+		names(1, "while one holds it and two wait")
+		cancel()
+		names(1, "after one has left")
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		next := <-granted
+		names(1, "while the other one holds it")
+		if err := next.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		names(0, "after the last one")
+	})
 }
