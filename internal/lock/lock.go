@@ -140,27 +140,55 @@ const (
 	FamilyEtcd      = "etcd"
 )
 
-// Guarantees are the properties that locktest tests.
+// Guarantees are the properties of a lock, which locktest tests, and of the strategy that sells under it,
+// which strategytest does.
 type Guarantees struct {
-	// Exclusive: two never hold a name at once, in one process or in many, as
-	// long as no lease runs out.
-	Exclusive bool
+	// ExclusiveInProcess: two never hold a name at once in one replica, as long as no lease runs out, so that
+	// concurrent purchases there never oversell.
+	ExclusiveInProcess bool `json:"exclusive_in_process"`
+	// ExclusiveAcrossReplicas: nor do two in any number of replicas.
+	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
 	// SurvivesCrash: the name of a holder that died is free within the TTL.
-	SurvivesCrash bool
+	SurvivesCrash bool `json:"survives_crashed_holder"`
 	// Renews: the lease is prolonged for as long as its holder lives.
-	Renews bool
+	Renews bool `json:"renews"`
 	// Reentrant: the owner may take the name again, and gives it back as often.
-	Reentrant bool
+	Reentrant bool `json:"reentrant"`
 	// Fair: the name is granted in the order of arrival.
-	Fair bool
+	Fair bool `json:"fair"`
 	// Fences: the token grows strictly with each holder.
-	Fences bool
-	// ReleasesOnlyItsOwn: a holder that was too late never frees a name that is
-	// another's by now.
-	ReleasesOnlyItsOwn bool
-	// SignalsLoss: the lease's context ends within the TTL where the backend
-	// took the name.
-	SignalsLoss bool
+	Fences bool `json:"fencing_token"`
+	// ReleasesOnlyItsOwn: a holder that was too late never frees a name that is another's by now.
+	ReleasesOnlyItsOwn bool `json:"releases_only_its_own"`
+	// SignalsLoss: the lease's context ends within the TTL where the backend took the name.
+	SignalsLoss bool `json:"signals_loss"`
+	// Fenceable is of strategies alone: fence=true has the store check a token before the read and at
+	// the write; the database issues it where the lock gives none.
+	Fenceable bool `json:"fenceable"`
+}
+
+// Exclusive reports whether the strategy guarantees a consistent ledger on so many replicas.
+func (c Guarantees) Exclusive(replicas int) bool {
+	if replicas > 1 {
+		return c.ExclusiveAcrossReplicas
+	}
+	return c.ExclusiveInProcess
+}
+
+// Safe reports whether the strategy never oversells on any number of replicas, also where
+// a purchase takes longer than expected. A lock ends while the work of a slow holder
+// goes on: a holder that is notified of the loss does not write, and one that is not
+// overwrites what was sold meanwhile, unless the store checks its token. What has no
+// lock has nothing to lose; a strategy has one where it can be fenced.
+func (c Guarantees) Safe(fenced bool) bool {
+	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
+}
+
+// Grouped are the guarantees with grouped requests: a replica writes the batches of an
+// item one after the other, whatever its strategy.
+func (c Guarantees) Grouped() Guarantees {
+	c.ExclusiveInProcess = true
+	return c
 }
 
 // Deps is what locks are made of. Those clients that are nil are not

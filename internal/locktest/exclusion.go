@@ -28,8 +28,8 @@ func excludesClients(t *testing.T, s *subject) {
 // exclusion proves the guarantee, or shows the damage where there is none.
 func exclusion(t *testing.T, s *subject, replicas, each int) {
 	damage := crowd(t, s, replicas, each)
-	if s.lock.Guarantees.Exclusive != (damage == "") {
-		t.Errorf("guarantees exclusion: %v; found: %q", s.lock.Guarantees.Exclusive, damage)
+	if guaranteed := s.lock.Guarantees.Exclusive(replicas); guaranteed != (damage == "") {
+		t.Errorf("guarantees exclusion: %v; found: %q", guaranteed, damage)
 	}
 }
 
@@ -89,8 +89,8 @@ func excludesProcesses(t *testing.T, s *subject) {
 		passed += answer.Passed
 	}
 	counted := readCount(t, folder)
-	if exclusive := counted == passed; exclusive != s.lock.Guarantees.Exclusive {
-		t.Errorf("guarantees exclusion: %v; of %d updates of two processes %d were lost", s.lock.Guarantees.Exclusive, passed, passed-counted)
+	if exclusive := counted == passed; exclusive != s.lock.Guarantees.ExclusiveAcrossReplicas {
+		t.Errorf("guarantees exclusion: %v; of %d updates of two processes %d were lost", s.lock.Guarantees.ExclusiveAcrossReplicas, passed, passed-counted)
 	}
 }
 

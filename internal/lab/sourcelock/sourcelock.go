@@ -36,13 +36,13 @@ func Registry() []lock.Entry {
 		{
 			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
-			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, ReleasesOnlyItsOwn: true},
 			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
 		},
 		{
 			Name: InsertLoop, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary:    "the same in a loop, without an owner, an expiry and a depth",
-			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, ReleasesOnlyItsOwn: true},
 			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
 		},
 	})

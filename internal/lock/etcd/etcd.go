@@ -21,7 +21,7 @@ func Lock() lock.Entry {
 		Summary: "a key under the replica's lease, first come first served by create revision; one watch a replica tells whose turn it is",
 		Needs:   []backend.Name{backend.Etcd},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {

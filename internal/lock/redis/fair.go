@@ -13,7 +13,7 @@ func Fair() lock.Entry {
 		Summary: "the same, first come first served: a queue in Redis, from which dead waiters are dropped",
 		Needs:   []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

@@ -16,7 +16,7 @@ func GetSet() lock.Entry {
 		Family:     lock.FamilyRedis,
 		Summary:    "SETNX of an expiry time, GETSET to take over: needs equal clocks, and a GET or GETSET that answers nil locks everyone out until the time has passed",
 		Needs:      []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New:        func(d lock.Deps) lock.Locker { return getSet{newBase("redis-getset", d), d.Clock()} },
 	}
 }

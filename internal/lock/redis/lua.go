@@ -16,7 +16,7 @@ func Lua() lock.Entry {
 		Family:     lock.FamilyRedis,
 		Summary:    "taken and compared-and-deleted in Lua; not renewed: it holds while the work fits the TTL",
 		Needs:      []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true, ReleasesOnlyItsOwn: true, SignalsLoss: true, Fences: true},
+		Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, ReleasesOnlyItsOwn: true, SignalsLoss: true, Fences: true},
 		New: func(d lock.Deps) lock.Locker {
 			return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}
 		},

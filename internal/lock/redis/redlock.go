@@ -19,7 +19,7 @@ func Redlock() lock.Entry {
 		Summary: "go-redsync on independent masters, more than half of which must agree; the token is the database's",
 		Needs:   []backend.Name{backend.Redlock},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

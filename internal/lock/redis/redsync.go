@@ -22,7 +22,7 @@ func Redsync() lock.Entry {
 		Summary: "go-redsync on one node, with renewal, a signal of the loss and a fencing token around it",
 		Needs:   []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

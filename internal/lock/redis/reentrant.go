@@ -18,7 +18,7 @@ func Reentrant() lock.Entry {
 		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one waiter",
 		Needs:   []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

@@ -14,7 +14,7 @@ func SetNX() lock.Entry {
 		Family:     lock.FamilyRedis,
 		Summary:    "SETNX and DEL, no expiry, sleep and try again; a holder that crashes locks everyone out for ever",
 		Needs:      []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{Exclusive: true},
+		Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
 		New: func(d lock.Deps) lock.Locker {
 			d.TTL = 0 // it never expires
 			return setNX{newBase("redis-setnx", d)}

@@ -14,7 +14,7 @@ func SetNXOwner() lock.Entry {
 		Family:     lock.FamilyRedis,
 		Summary:    "SET NX PX with an owner, GET then DEL: between the two the lock may change hands",
 		Needs:      []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New:        func(d lock.Deps) lock.Locker { return setNXOwner{newBase("redis-setnx-owner", d)} },
 	}
 }

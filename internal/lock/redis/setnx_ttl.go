@@ -14,7 +14,7 @@ func SetNXTTL() lock.Entry {
 		Family:     lock.FamilyRedis,
 		Summary:    "SET NX PX, and DEL without looking: work that outlasts the TTL deletes the next holder's lock",
 		Needs:      []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New:        func(d lock.Deps) lock.Locker { return setNXTTL{newBase("redis-setnx-ttl", d)} },
 	}
 }

@@ -19,7 +19,7 @@ func InsertLock() lock.Entry {
 		Summary: "the owner that inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for the rows of dead holders",
 		Needs:   []backend.Name{backend.Database},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

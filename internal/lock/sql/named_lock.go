@@ -17,7 +17,7 @@ func NamedLock() lock.Entry {
 		Summary: "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
 		Needs:   []backend.Name{backend.MySQL},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		OneServer: true,

@@ -17,7 +17,7 @@ func RowLock() lock.Entry {
 		Summary: "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each waiter keeps a connection",
 		Needs:   []backend.Name{backend.MySQL},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		OneServer: true,

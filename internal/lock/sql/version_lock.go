@@ -18,7 +18,7 @@ func VersionLock() lock.Entry {
 		Summary: "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
 		Needs:   []backend.Name{backend.Database},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		Watchdog: true,

@@ -20,7 +20,7 @@ func Ephemeral() lock.Entry {
 		Summary: "all compete to create one ephemeral node: a release wakes everyone",
 		Needs:   []backend.Name{backend.ZooKeeper},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(scramble{d.ZooKeeper, d.KeyPrefix()}) },

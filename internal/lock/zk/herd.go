@@ -15,7 +15,7 @@ func Herd() lock.Entry {
 		Summary: "a queue of numbered ephemeral nodes, all watching their folder: a release wakes everyone",
 		Needs:   []backend.Name{backend.ZooKeeper},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-herd", d, lookAround)) },

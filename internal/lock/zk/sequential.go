@@ -18,7 +18,7 @@ func Sequential() lock.Entry {
 		Summary: "a queue of numbered ephemeral nodes, each watching the one before it: a release wakes one",
 		Needs:   []backend.Name{backend.ZooKeeper},
 		Guarantees: lock.Guarantees{
-			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-sequential", d, lookAhead)) },

@@ -144,24 +144,11 @@ func ItemOf(name string) (int64, error) {
 
 // ofLock makes the entry of a strategy of that of a lock.
 func ofLock(l lock.Entry) Entry {
+	guarantees := l.Guarantees
+	guarantees.Fenceable = true
 	return Entry{
-		Name:    l.Name,
-		Family:  Family(l.Family),
-		Summary: l.Summary,
-		Needs:   l.Needs,
-		Guarantees: Guarantees{
-			ExclusiveInProcess:      l.Guarantees.Exclusive,
-			ExclusiveAcrossReplicas: l.Guarantees.Exclusive,
-			SurvivesCrash:           l.Guarantees.SurvivesCrash,
-			Renews:                  l.Guarantees.Renews,
-			Reentrant:               l.Guarantees.Reentrant,
-			Fair:                    l.Guarantees.Fair,
-			Fences:                  l.Guarantees.Fences,
-			ReleasesOnlyItsOwn:      l.Guarantees.ReleasesOnlyItsOwn,
-			SignalsLoss:             l.Guarantees.SignalsLoss,
-			Fenceable:               true,
-		},
-		Watchdog: l.Watchdog, OneServer: l.OneServer,
+		Name: l.Name, Family: Family(l.Family), Summary: l.Summary, Needs: l.Needs,
+		Guarantees: guarantees, Watchdog: l.Watchdog, OneServer: l.OneServer,
 		New: func(d Deps) Strategy {
 			return fenceable{guarded: newGuarded(d, d.locker(l)), issue: d.Lock.Issue}
 		},

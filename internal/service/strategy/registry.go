@@ -213,54 +213,8 @@ const (
 	Undersells Damage = "undersells"
 )
 
-// Guarantees are the guarantees of a strategy.
-type Guarantees struct {
-	// ExclusiveInProcess: concurrent requests to one replica never oversell.
-	ExclusiveInProcess bool `json:"exclusive_in_process"`
-	// ExclusiveAcrossReplicas: nor do requests to any number of replicas.
-	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
-	// SurvivesCrash: when a replica dies in the middle of it, the others go on selling.
-	SurvivesCrash bool `json:"survives_crashed_holder"`
-	// Renews: the lock is kept for as long as the work lasts.
-	Renews bool `json:"renews"`
-	// Reentrant: the holder may take the lock again.
-	Reentrant bool `json:"reentrant"`
-	// Fair: the lock is granted in the order of arrival.
-	Fair bool `json:"fair"`
-	// Fences: each lease has a token that grows with every holder.
-	Fences bool `json:"fencing_token"`
-	// ReleasesOnlyItsOwn: a late holder never releases the lock of another.
-	ReleasesOnlyItsOwn bool `json:"releases_only_its_own"`
-	// SignalsLoss: a holder that lost its lock is notified within the TTL.
-	SignalsLoss bool `json:"signals_loss"`
-	// Fenceable: fence=true has the store check a token before the read and at
-	// the write; the database issues it where the lock gives none.
-	Fenceable bool `json:"fenceable"`
-}
-
-// Exclusive reports whether the strategy guarantees a consistent ledger on so many replicas.
-func (c Guarantees) Exclusive(replicas int) bool {
-	if replicas > 1 {
-		return c.ExclusiveAcrossReplicas
-	}
-	return c.ExclusiveInProcess
-}
-
-// Safe reports whether the strategy never oversells on any number of replicas, also where
-// a purchase takes longer than expected. A lock ends while the work of a slow holder
-// goes on: a holder that is notified of the loss does not write, and one that is not
-// overwrites what was sold meanwhile, unless the store checks its token. What has no
-// lock has nothing to lose; a strategy has one where it can be fenced.
-func (c Guarantees) Safe(fenced bool) bool {
-	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
-}
-
-// Grouped are the guarantees with grouped requests: a replica writes the batches of an
-// item one after the other, whatever its strategy.
-func (c Guarantees) Grouped() Guarantees {
-	c.ExclusiveInProcess = true
-	return c
-}
+// Guarantees are those of a lock: a strategy that sells under one has its guarantees.
+type Guarantees = lock.Guarantees
 
 // Caveat says how a strategy behaves differently on a database.
 type Caveat struct {

@@ -153,7 +153,7 @@ func threeReplicas() scenario.Experiment {
 		}},
 	}
 	for _, l := range registry.Locks() {
-		if l.Guarantees.Exclusive {
+		if l.Guarantees.ExclusiveAcrossReplicas {
 			e.Parts = append(e.Parts, sharedBy(l))
 		}
 	}
