@@ -5,8 +5,11 @@ package labtest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -292,4 +295,22 @@ func AwaitReached(t *testing.T, trigger *servers.Trigger) {
 	if err := trigger.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Repeating sends requests to no server: each gets the same answer, for an hour. What goes on asking
+// fails then. In a bubble of testing/synctest a socket would stop the clock.
+func Repeating(answer string) *http.Client {
+	return &http.Client{Transport: repeating{answer, time.Now().Add(time.Hour)}}
+}
+
+type repeating struct {
+	answer string
+	until  time.Time
+}
+
+func (r repeating) RoundTrip(*http.Request) (*http.Response, error) {
+	if time.Now().After(r.until) {
+		return nil, errors.New("it is still asked")
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(r.answer))}, nil
 }

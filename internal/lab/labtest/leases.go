@@ -2,11 +2,16 @@ package labtest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 )
 
 // HoldAndRelease acquires a name within five seconds, releases it, and returns its token.
@@ -59,4 +64,50 @@ func Eventually(limit time.Duration, ok func() bool) bool {
 			return false
 		}
 	}
+}
+
+// Archive moves the ledger into its archive, as if it were a day old and its replicas had worked
+// since. The row that stays, the newest one, is that of an item of its own.
+func Archive(t *testing.T, d *servers.Database, s *repo.Store) {
+	t.Helper()
+	AgeLedger(t, d, s)
+	for moved := int64(math.MaxInt64); moved > 0; {
+		var err error
+		if moved, err = s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), repo.MostArchived); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// AgeLedger has all rows of the ledger look a day old, with a new one after them, and the running
+// totals as if they had them ever since.
+func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
+	t.Helper()
+	pool, _, err := backend.OpenPool(backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close() //nolint:errcheck // nothing is lost with it
+	change := func(statement string, args ...any) {
+		if _, err := pool.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle := func() {
+		if err := s.SettleAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`UPDATE tb_stock_ledger SET created_at = ?`, time.Now().UTC().Add(-24*time.Hour))
+	if err := s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // what was seen before, and then what there is
+		settle()
+		change(`UPDATE tb_ledger_settled SET seen_at = '2000-01-01 00:00:00'`)
+		settle()
+	}
+	change(`UPDATE tb_ledger_settled SET aged = upto`)
 }

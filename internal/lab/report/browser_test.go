@@ -30,27 +30,25 @@ func TestABrowserShowsTheReportOnAPhoneAndOnADesk(t *testing.T) {
 	path := filepath.Join(folder, "report.html")
 	b := browser.Open(t, 2*time.Minute)
 	grounds := map[string]bool{}
-	for _, width := range []int64{375, 1200} {
-		for _, scheme := range []string{"light", "dark"} {
-			t.Run(fmt.Sprintf("%d %s", width, scheme), func(t *testing.T) {
-				b.Show(t, "file://"+path, width, high, scheme)
-				if n := browser.Evaluate[int](t, b, "document.querySelectorAll('section.experiment').length"); n != len(r.Experiments) {
-					t.Errorf("it has %d sections, want %d", n, len(r.Experiments))
+	for width, scheme := range map[int64]string{375: "light", 1200: "dark"} {
+		t.Run(fmt.Sprintf("%d %s", width, scheme), func(t *testing.T) {
+			b.Show(t, "file://"+path, width, high, scheme)
+			if n := browser.Evaluate[int](t, b, "document.querySelectorAll('section.experiment').length"); n != len(r.Experiments) {
+				t.Errorf("it has %d sections, want %d", n, len(r.Experiments))
+			}
+			if got := browser.Evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > width {
+				t.Errorf("it scrolls to the side: it is %d wide", got)
+			}
+			for _, script := range []string{tooWide, lettersOutside} {
+				if list := browser.Evaluate[[]string](t, b, script); len(list) > 0 {
+					t.Errorf("%d are wider than the page: %q", len(list), list[:min(5, len(list))])
 				}
-				if got := browser.Evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > width {
-					t.Errorf("it scrolls to the side: it is %d wide", got)
-				}
-				for _, script := range []string{tooWide, lettersOutside} {
-					if list := browser.Evaluate[[]string](t, b, script); len(list) > 0 {
-						t.Errorf("%d are wider than the page: %q", len(list), list[:min(5, len(list))])
-					}
-				}
-				grounds[browser.Evaluate[string](t, b, "getComputedStyle(document.body).backgroundColor")] = true
-				for _, part := range []string{"body", "#oversell", "#short-expiry", "#owner-gap"} {
-					b.Keep(t, part, fmt.Sprintf("%s-%d-%s", strings.Trim(part, "#"), width, scheme))
-				}
-			})
-		}
+			}
+			grounds[browser.Evaluate[string](t, b, "getComputedStyle(document.body).backgroundColor")] = true
+			for _, part := range []string{"body", "#oversell", "#short-expiry", "#owner-gap"} {
+				b.Keep(t, part, fmt.Sprintf("%s-%d-%s", strings.Trim(part, "#"), width, scheme))
+			}
+		})
 	}
 	if len(grounds) != 2 {
 		t.Errorf("by day and by night the ground is %v, want two colours", grounds)
@@ -90,5 +88,39 @@ func TestTheReportIsReadByKeyboardAndByScreenReaders(t *testing.T) {
 		if n := browser.Evaluate[int](t, b, script); n != 0 {
 			t.Errorf("there are %d %s", n, what)
 		}
+	}
+}
+
+// A page that plays an experiment again needs no server, and shows what was there at a moment.
+func TestAnExperimentIsPlayedAgain(t *testing.T) {
+	folder, r := fakeRun(t)
+	b := browser.Open(t, 2*time.Minute)
+	b.Show(t, "file://"+filepath.Join(folder, "report.html"), 1200, high, "light")
+	if n := browser.Evaluate[int](t, b, "document.querySelectorAll('a[href^=replay-]').length"); n == 0 || n > len(r.Experiments) {
+		t.Fatalf("the report leads to %d replays of %d experiments", n, len(r.Experiments))
+	}
+	replay := browser.Evaluate[string](t, b, "document.querySelector('#owner-gap a[href^=replay-]').getAttribute('href')")
+	b.Show(t, "file://"+filepath.Join(folder, replay), 375, high, "dark")
+	const bars = "document.querySelectorAll('#lanes .hold').length"
+	b.Until(t, time.Minute, "!document.getElementById('player').hidden && "+bars+" > 0")
+	if words := browser.Evaluate[int](t, b, "document.querySelectorAll('#player-words p').length"); words%3 != 0 || words == 0 {
+		t.Errorf("there are %d paragraphs, want what is done, expected and found", words)
+	}
+	if told := browser.Evaluate[string](t, b, "document.getElementById('beats').textContent"); !strings.Contains(told, "has the lock") {
+		t.Errorf("the story is %q", told)
+	}
+	if got := browser.Evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > 375 {
+		t.Errorf("it scrolls to the side: it is %d wide", got)
+	}
+	b.Keep(t, "body", "replay-375-dark")
+	browser.Evaluate[bool](t, b, "(e => { e.value = 0; e.dispatchEvent(new Event('input')); return true; })(document.getElementById('scrub'))")
+	if open := browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold:not(.open)').length"); open != 0 {
+		t.Errorf("at its beginning %d leases have ended", open)
+	}
+	if errors := b.Errors(); len(errors) > 0 {
+		t.Errorf("the browser complains: %q", errors)
+	}
+	if asked := b.Asked("file:", "data:"); len(asked) > 0 {
+		t.Errorf("the page asks the network for %q", asked)
 	}
 }

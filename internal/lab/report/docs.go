@@ -122,7 +122,12 @@ func (d *document) inChinese(folder, runFolder string) error {
 	if err := d.write(filepath.Join(folder, "README.md"), language, "index"); err != nil {
 		return err
 	}
-	for ten := range slices.Chunk(d.Experiments, perPage) {
+	for len(d.Experiments) > 0 {
+		ten, name := d.Experiments, chinesePage(d.Experiments[0])
+		if i := slices.IndexFunc(ten, func(e scenario.Result) bool { return chinesePage(e) != name }); i > 0 {
+			ten = ten[:i]
+		}
+		d.Experiments = d.Experiments[len(ten):]
 		page := document{Experiments: ten}
 		var b strings.Builder
 		if err := page.execute(&b, language, "head"); err != nil {
@@ -136,7 +141,7 @@ func (d *document) inChinese(folder, runFolder string) error {
 				return err
 			}
 		}
-		if err := os.WriteFile(filepath.Join(folder, chinesePage(ten[0])), []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(b.String()), 0o644); err != nil {
 			return fmt.Errorf("write docs: %w", err)
 		}
 	}

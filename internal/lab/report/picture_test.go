@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -259,39 +259,229 @@ func TestBarsCompareWhatDiffersMost(t *testing.T) {
 	}
 }
 
-func TestBadgesDoNotCoverEachOther(t *testing.T) {
-	marks := make([]numbered, 0, 60)
-	for i := range 60 {
-		marks = append(marks, numbered{history.Mark{At: ms(float64(i * i))}, i + 1})
-	}
-	list := badges(marks, newClock(ms(0), ms(0), ms(3600)))
-	next := 1
-	for i, b := range list {
-		if b.first != next {
-			t.Errorf("badge %d begins with %d, want %d", i, b.first, next)
-		}
-		next = b.last + 1
-		for _, before := range list[:i] {
-			if before.level == b.level && before.x+onPhone*badgeWidth(before.words())/2 > b.x-onPhone*badgeWidth(b.words())/2 {
-				t.Errorf("%s at %.1f covers %s at %.1f", b.words(), b.x, before.words(), before.x)
-			}
-		}
-	}
-	if next != 61 {
-		t.Errorf("the marks end with %d, want 60", next-1)
+// sold is a history of an item of 10 units of which a strategy sold so many.
+func sold(strategy string, units, left int64) *history.History {
+	return &history.History{
+		Requests: []history.Request{{Strategy: strategy, GoodsID: 1}},
+		Samples:  []history.Sample{{At: ms(0), GoodsID: 1, Stock: 10}, {At: ms(40), GoodsID: 1, Sold: 3, Stock: 9}},
+		Audits:   []history.Audit{{At: ms(100), Audit: stock.NewAudit(1, left, 10, units, units)}},
 	}
 }
 
-func TestTicksAreRoundAndNotMany(t *testing.T) {
-	for _, a := range []axis{{0, 1}, {0, 4.1}, {0.0713, 0.0738}, {-3, 17}, {0, 5000}, {2.1, 2.1}} {
-		ticks := a.ticks(4)
-		if len(ticks) > 6 || a.to > a.from && len(ticks) < 2 {
-			t.Errorf("from %v to %v: %v", a.from, a.to, ticks)
+func TestSalesShareTheirScales(t *testing.T) {
+	first, second := SaleOf(sold("naive", 20, 9)), SaleOf(sold("sql-conditional", 10, 0))
+	if got, want := first.Points, []Took{{0, 0, 10}, {40, 3, 9}, {100, 20, 9}}; len(got) != 3 || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("the points are %v, want %v", got, want)
+	}
+	p := Sales([]Sale{first, second})
+	all := texts(t, p)
+	for _, want := range []string{"naive", "20 sold, the row says 9 left", "sql-conditional", "10 sold, the row says 0 left"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the picture lacks %q:\n%s", want, all)
 		}
-		for _, v := range ticks {
-			if v == 0 && math.Signbit(v) || v < a.from-1e-9 || v > a.to+1e-9 {
-				t.Errorf("from %v to %v there is a tick at %v", a.from, a.to, v)
+	}
+	if n := strings.Count(all, "\n20\n"); n != 2 {
+		t.Errorf("%d panels have the scale of the larger sale, want 2:\n%s", n, all)
+	}
+	if n := drawn(p, "excess"); n != 1 {
+		t.Errorf("%d sales are drawn as oversold, want the first", n)
+	}
+	for _, s := range p.shapes {
+		if s.X+s.W > 100 {
+			t.Errorf("a %s ends at %v%%, beyond the edge", s.Kind, s.X+s.W)
+		}
+	}
+}
+
+// note is what happened to a lease.
+func note(at float64, what history.EventKind, by string) history.Event {
+	return history.Event{At: ms(at), What: what, By: by, TTL: 60 * time.Millisecond}
+}
+
+// The first is renewed and then not, and works on; the second waits, and is woken.
+func TestTheTimelineShowsRenewalsAndTheEndOfTheTTL(t *testing.T) {
+	first, second := lease("replica-1", 0, 200), lease("replica-2", 190, 300)
+	first.TTL, first.Expires = 60*time.Millisecond, ms(60)
+	first.Notes = []history.Event{note(20, history.Renewed, ""), note(40, history.Renewed, ""), note(60, history.NotRenewed, "")}
+	second.Notes = []history.Event{note(150, history.Woken, "watch")}
+	p := Timelines(&history.History{Leases: []history.Lease{first, second}})[0]
+	for class, want := range map[string]int{"renewed": 2, "unrenewed": 1, "expired": 1, "woke": 1} {
+		if n := drawn(p, class); n != want {
+			t.Errorf("%d signs are %s, want %d", n, class, want)
+		}
+	}
+	for _, s := range p.shapes {
+		if s.Class == "expired" && (s.X < 33 || s.X > 34) { // one TTL after the last renewal, of 300 ms
+			t.Errorf("the TTL is over at %v%% of the picture, want a third", s.X)
+		}
+	}
+	if all := texts(t, p); !strings.Contains(all, "not renewed") || !strings.Contains(all, "▼") {
+		t.Errorf("the legend lacks the signs:\n%s", all)
+	}
+}
+
+// A lease that ended before its TTL was over has not outlived it.
+func TestALeaseThatEndedInTimeHasNoSign(t *testing.T) {
+	l := lease("replica-1", 0, 50)
+	l.TTL, l.Expires = 60*time.Millisecond, ms(60)
+	if n := drawn(Timelines(&history.History{Leases: []history.Lease{l, lease("replica-2", 70, 300)}})[0], "expired"); n != 0 {
+		t.Errorf("%d leases have outlived their TTL", n)
+	}
+}
+
+// trace is a request whose steps of 10 ms follow each other.
+func trace(start float64, kinds ...history.StepKind) history.Trace {
+	t := history.Trace{Replica: "replica-1"}
+	for i, kind := range kinds {
+		t.Steps = append(t.Steps, history.Step{At: ms(start + 10*float64(i)), Took: 10 * time.Millisecond, What: kind})
+	}
+	t.Steps = append(t.Steps, history.Step{At: ms(start), Took: 10 * time.Millisecond * time.Duration(len(kinds)), What: history.StepPurchase})
+	return t
+}
+
+func TestStepsShowWhatRequestsDidTogether(t *testing.T) {
+	p := Steps(&history.History{Traces: []history.Trace{
+		trace(0, history.StepAcquire, history.StepRead, history.StepWrite, history.StepRelease, history.StepCommit),
+		trace(5, history.StepAcquire, history.StepRead),
+		trace(900, history.StepRead), // alone
+	}})
+	all := texts(t, p)
+	for _, want := range []string{"request 1", "request 2", "2 requests of 3 that were traced", "the longest has 6 steps", "1 read, 1 write", "acquire: it waits for the lock", "commits"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it lacks %q:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "request 3") || strings.Contains(all, "rolls back") {
+		t.Errorf("it has a request that was alone, or a step that was not done:\n%s", all)
+	}
+}
+
+// Of very many tries the last ones are drawn, each to be seen.
+func TestStepsShowTheLastOfVeryMany(t *testing.T) {
+	kinds := make([]history.StepKind, 0, 301)
+	for range 100 {
+		kinds = append(kinds, history.StepRead, history.StepWrite, history.StepRollback)
+	}
+	p := Steps(&history.History{Traces: []history.Trace{trace(0, append(kinds, history.StepCommit)...)}})
+	if n := drawn(p, "rollback"); n < 10 || n > 20 {
+		t.Errorf("%d rollbacks are drawn of 100, want those among the last %d steps", n, mostSteps)
+	}
+	if all := texts(t, p); !strings.Contains(all, "100 rollbacks") || !strings.Contains(all, "is not drawn") {
+		t.Errorf("it does not say what is left out:\n%s", all)
+	}
+}
+
+// The first has three of five; the second asks three times, and has it when the first is gone.
+func TestVotesShowWhatEachMasterAnswered(t *testing.T) {
+	first, second := lease("first", 3, 50), lease("second", 61, 90)
+	refused := make([]history.Event, 0, 5)
+	for i, master := range []string{"1", "2", "3", "4", "5"} {
+		no, mine := history.VotedAgainst, history.VotedFor
+		if i > 2 {
+			no, mine = history.VotedFor, history.NoVote
+		}
+		first.Notes = append(first.Notes, note(1, mine, master))
+		refused = append(refused, note(0, no, master))
+	}
+	for _, at := range []float64{10, 20, 30} {
+		for _, vote := range refused {
+			vote.At = ms(at)
+			second.Notes = append(second.Notes, vote)
+		}
+	}
+	for _, master := range []string{"5", "4", "3", "2", "1"} {
+		second.Notes = append(second.Notes, note(60, history.VotedFor, master))
+	}
+	p := Votes(&history.History{Leases: []history.Lease{first, second}})
+	all := texts(t, p)
+	for _, want := range []string{"3 of 5, held", "2 of 5, 3 times until ", "5 of 5, held", "5 rounds of votes, of which 2 granted a lease"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it lacks %q:\n%s", want, all)
+		}
+	}
+	for class, want := range map[string]int{"vote-for": 3 + 2 + 5, "vote-against": 3, "vote-none": 2} {
+		if n := drawn(p, class); n != want {
+			t.Errorf("%d votes are %s, want %d", n, class, want)
+		}
+	}
+}
+
+func TestWakesAreCountedByTheirRelease(t *testing.T) {
+	first, second, third := lease("a", 0, 10), lease("b", 12, 20), lease("c", 22, 30)
+	second.Notes = []history.Event{note(5, history.Woken, "watch"), note(11, history.Woken, "watch")}
+	third.Notes = []history.Event{note(11, history.Woken, "watch"), note(21, history.Woken, "watch")}
+	h := &history.History{Leases: []history.Lease{first, second, third}}
+	if got := wokenBy(h); len(got) != 3 || got[0] != 2 || got[1] != 1 || got[2] != 0 {
+		t.Errorf("releases woke %v, want 2, 1 and 0", got)
+	}
+	if all := texts(t, Wakes(h)); !strings.Contains(all, "3 releases, after which waiters were woken 3 times in all, and twice at most after one") {
+		t.Errorf("it says:\n%s", all)
+	}
+}
+
+func TestRowsShowWhatIsLocked(t *testing.T) {
+	figures := make(map[string]float64)
+	for _, c := range innodb.Combinations() {
+		for _, place := range c.Index.Places() {
+			figures[c.String()+"."+place.Name] = 0
+		}
+	}
+	figures["plain_rr.row_10"], figures["plain_rr.gap_10_15"] = 1, 1
+	p := Rows(&history.History{Figures: figures})
+	if n := drawn(p, "over"); n != 2 {
+		t.Errorf("%d places are locked, want a row and a gap", n)
+	}
+	if all := texts(t, p); !strings.Contains(all, "2 of ") || !strings.Contains(all, "index, REPEATABLE READ") {
+		t.Errorf("it says:\n%s", all)
+	}
+	for _, c := range innodb.Combinations() { // none is forgotten
+		for _, place := range c.Index.Places() {
+			if place.Kind != innodb.Entry && !strings.Contains(strings.Join(tablePlaces(), " ")+" ", place.Name+" ") {
+				t.Errorf("%s has no place in the picture", place.Name)
 			}
+		}
+	}
+}
+
+func TestNothingRecordedIsNoPicture(t *testing.T) {
+	h := &history.History{Leases: []history.Lease{{Holder: "a", Asked: ms(0)}}}
+	if Steps(h) != nil || Votes(h) != nil || Wakes(h) != nil || Rows(h) != nil {
+		t.Error("a picture is drawn of nothing")
+	}
+}
+
+func TestNumbersAreWrittenForPeople(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		value        float64
+		label, words string
+	}{
+		{"oversold_units", 1412, "oversold", "1,412 units"},
+		{"oversold_units", 1, "oversold", "1 unit"},
+		{"longest_wait_ms", 2140, "longest wait", "2.14 s"},
+		{"longest_wait_ms", 0.25, "longest wait", "250 µs"},
+		{"longest_wait_ms", 0, "longest wait", "0 ms"},
+		{"wakeups_per_release", 49.26, "wakeups per release", "49.3"},
+		{"sold_per_second", 1234.4, "sold", "1,234/s"},
+		{"mutex_sales_per_s", 604.2, "mutex sales", "604/s"},
+		{"deadlocked_seconds", 75, "deadlocked", "1 min 15 s"},
+		{"refused_percent", 12.5, "refused", "12.5 %"},
+		{"lost_units", -3, "lost", "-3 units"},
+		{"tiny", 0.00042, "tiny", "0.00042"},
+	} {
+		if label, value := Figure(c.name, c.value); label != c.label || value != c.words {
+			t.Errorf("%s of %v is %q %q, want %q %q", c.name, c.value, label, value, c.label, c.words)
+		}
+	}
+}
+
+func TestDurationsAreInTheUnitThatFits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ms", 900 * time.Nanosecond: "0.9 µs", 1500 * time.Microsecond: "1.5 ms", 999 * time.Millisecond: "999 ms",
+		12340 * time.Millisecond: "12.3 s", 59*time.Second + 999*time.Millisecond: "60 s", 432 * time.Second: "7 min 12 s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
 }

@@ -1,5 +1,10 @@
 package catalogue
 
+import (
+	_ "embed"
+	"strings"
+)
+
 // Words are the title and the claim of an experiment.
 type Words struct {
 	Title string `json:"title"`
@@ -47,4 +52,25 @@ func Chinese() map[string]Words {
 		"several-nodes":        {"数据库有多个可写节点时，库里的锁只是一个节点的锁", "在集群的一个节点上锁住的行、用 GET_LOCK 占用的名字，挡不住另一个节点上的持有者：副本各写各的节点就会超卖。一条比较并写入的语句仍然正确，因为各节点在提交时比对；所有副本都写同一个节点时，锁也仍然正确。"},
 		"ensemble-size":        {"一个、三个、五个成员：写随数量下降，读降得少", "ZooKeeper 里锁的吞吐随集群变大而下降，因为节点只由 leader 创建和删除，其他成员要跟着确认。"},
 	}
+}
+
+// chineseParts has a line with an experiment and its part, and below it, after a tab each, what is done in it and what
+// is expected.
+//
+//go:embed parts.zh.txt
+var chineseParts string
+
+// PartWords are what is done in a part of an experiment, what is expected, and what was found.
+type PartWords struct {
+	Does   string `json:"does"`
+	Expect string `json:"expect"`
+	Says   string `json:"says,omitempty"`
+}
+
+// ChinesePart is what a part does and expects in Chinese, or empty where there are no words for it.
+func ChinesePart(experiment, part string) (w PartWords) {
+	_, found, _ := strings.Cut("\n"+chineseParts, "\n"+experiment+"/"+part+"\n\t")
+	w.Does, found, _ = strings.Cut(found, "\n\t")
+	w.Expect, _, _ = strings.Cut(found, "\n")
+	return w
 }

@@ -1,10 +1,13 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -201,4 +205,109 @@ func sizedOf(ctx context.Context, s *scenario.Environment, c *scenario.Contender
 		},
 		read: read,
 	}, err
+}
+
+// latestKey is the key that was created last in etcd.
+func latestKey(ctx context.Context, s *scenario.Environment) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	client, err := s.Backends.Etcd.Open()
+	if err != nil {
+		return "", err
+	}
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	found, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+	if err == nil && len(found.Kvs) == 0 {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the latest key in etcd: %w", err)
+	}
+	return string(found.Kvs[0].Key), nil
+}
+
+// lateSession outlasts what a proxy holds up.
+const lateSession = 6 * time.Second
+
+// LateWatch has two contenders want one name of a lock in ZooKeeper. The second
+// one's watch of the first one's node comes to the server when that is gone. It
+// waits for no longer than within.
+func LateWatch(kind string, within time.Duration) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		if err := proxy(s, s.Backends.ZooKeeper.Address); err != nil {
+			return err
+		}
+		first, err := queuer(s, "first", kind, s.Backends.ZooKeeper.Address, lateSession)
+		if err != nil {
+			return err
+		}
+		second, err := queuer(s, "second", kind, s.Proxy.Address, lateSession)
+		if err != nil {
+			return err
+		}
+		lease, err := takeWithin(ctx, first, name(s), reachedWithin)
+		if err != nil {
+			return err
+		}
+		node, err := ephemeral(ctx, s)
+		if err != nil {
+			return err
+		}
+		return InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), Meanwhile(
+			func(ctx context.Context, s *scenario.Environment) error { return hold(ctx, second, name(s), within, 0) },
+			InOrder(Met(), func(ctx context.Context, _ *scenario.Environment) error { return lease.Release(ctx) }, Pass()),
+		))(ctx, s)
+	}
+}
+
+func queuer(s *scenario.Environment, name, kind, address string, session time.Duration) (lock.Locker, error) {
+	c, err := s.Contend(name)
+	if err != nil {
+		return nil, err
+	}
+	if kind != sourcelock.NodeCache && kind != sourcelock.NodeCacheTimeout {
+		c.Timeout = castTimeout
+		c.UseZooKeeper(address, session)
+		return c.Locker(kind)
+	}
+	l, err := sourcelock.NewNodeCache(kind, address, session)
+	if err != nil {
+		return nil, err
+	}
+	return c.Record(kind, l), nil
+}
+
+// ephemeral asks the server for the ephemeral nodes that have to do with the item of the
+// try, and returns the last part of the path of the latest.
+func ephemeral(ctx context.Context, s *scenario.Environment) (string, error) {
+	said, err := ask(ctx, s, "dump")
+	if err != nil {
+		return "", err
+	}
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*\D%d/(\S+)`, s.Item)).FindAllStringSubmatch(said, -1)
+	if found == nil {
+		return "", fmt.Errorf("the server knows no node of the lock:\n%s", strings.TrimSpace(said))
+	}
+	latest := slices.MaxFunc(found, func(a, b []string) int { return cmp.Compare(number(a[1]), number(b[1])) })
+	return latest[1], nil
+}
+
+// number is the part of a node's name by which ZooKeeper counts.
+func number(node string) string { return node[max(0, len(node)-sequenceDigits):] }
+
+const sequenceDigits = 10
+
+// answerWithin bounds one question to a ZooKeeper.
+const answerWithin = 5 * time.Second
+
+// ask sends ZooKeeper one of its four-letter words.
+func ask(ctx context.Context, s *scenario.Environment, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	said, err := zooKeeper(s).Ask(ctx, word)
+	if err != nil {
+		return "", fmt.Errorf("ask ZooKeeper to %s: %w", word, err)
+	}
+	return said, nil
 }

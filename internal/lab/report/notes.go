@@ -176,3 +176,145 @@ func mastersOf(all []round) []string {
 	})
 	return names
 }
+
+// The measures of wake-ups, in pixels, and how many releases are drawn.
+const (
+	wakesTop     = 16
+	wakesHeight  = 120
+	mostReleases = 80
+)
+
+// Wakes draw how many waiters looked again after each release. It is nil where no lease was released.
+func Wakes(h *history.History) *Picture {
+	counts := wokenBy(h)
+	if len(counts) == 0 {
+		return nil
+	}
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	p := &Picture{Title: "Waiters that each release woke", height: wakesTop + wakesHeight + footHeight}
+	p.Desc = fmt.Sprintf("%s, after which waiters were woken %s in all, and %s at most after one.", Plural(len(counts), "release", "releases"), Times(sum), Times(slices.Max(counts)))
+	p.Legend = []Key{{"part", "waiters that looked again between this release and the next"}}
+	if len(counts) > mostReleases {
+		p.notef("The first %d of %d releases are drawn.", mostReleases, len(counts))
+		counts = counts[:mostReleases]
+	}
+	a := axis{0, float64(max(holders(h), slices.Max(counts)))} // so that experiments can be compared
+	p.valueAxis(a, wakesTop, wakesTop+wakesHeight)
+	each := 94.0 / float64(len(counts)) // the labels of the axis are to the left
+	for i, n := range counts {
+		high := wakesHeight * a.share(float64(n))
+		x := 6 + float64(i)*each
+		p.rect("part", x, wakesTop+wakesHeight-high, each*0.7, high, fmt.Sprintf("release %d: %d", i+1, n))
+	}
+	p.line("base", 0, wakesTop+wakesHeight, 100, 0)
+	p.text("soft", 6, wakesTop+wakesHeight+15, "", "first release")
+	p.text("soft", 100, wakesTop+wakesHeight+15, "end", "last")
+	return p
+}
+
+// wokenBy counts the wake-ups from each release to the next one.
+func wokenBy(h *history.History) []int {
+	var released, woken []time.Time
+	for _, l := range h.Leases {
+		if !l.Released.IsZero() {
+			released = append(released, l.Released)
+		}
+		for _, n := range l.Notes {
+			if n.What == history.Woken {
+				woken = append(woken, n.At)
+			}
+		}
+	}
+	slices.SortFunc(released, time.Time.Compare)
+	counts := make([]int, len(released))
+	for _, at := range woken {
+		i, found := slices.BinarySearchFunc(released, at, time.Time.Compare)
+		if !found {
+			i--
+		}
+		if i >= 0 { // what was woken before the first release was not by one
+			counts[i]++
+		}
+	}
+	return counts
+}
+
+// holders counts those that asked for a lease.
+func holders(h *history.History) int {
+	names := make(map[string]bool)
+	for _, l := range h.Leases {
+		names[l.Holder] = true
+	}
+	return len(names)
+}
+
+// signHeight is the strip of a lane in which its signs are, in pixels, mostSigns how many are
+// drawn in a lane.
+const (
+	signHeight = 13
+	mostSigns  = 80
+)
+
+// sign is what happened to a lease at a moment: a shape, and not a colour alone.
+type sign struct {
+	Key
+	at time.Time
+}
+
+// signs are the kinds of signs, in the order of the legend.
+func signs() []Key {
+	return []Key{
+		{"renewed", "renewed"},
+		{"unrenewed", "not renewed"},
+		{"expired", "its TTL was over"},
+		{"woke", "a waiter was woken"},
+	}
+}
+
+func signOf(class string, at time.Time) sign {
+	all := signs()
+	return sign{all[slices.IndexFunc(all, func(k Key) bool { return k.Class == class })], at}
+}
+
+// signsOf is what happened to leases within a window.
+func signsOf(leases []history.Lease, window span) []sign {
+	var list []sign
+	for _, l := range leases {
+		for _, n := range l.Notes {
+			switch n.What {
+			case history.Renewed:
+				list = append(list, signOf("renewed", n.At))
+			case history.NotRenewed:
+				list = append(list, signOf("unrenewed", n.At))
+			case history.Woken:
+				list = append(list, signOf("woke", n.At))
+			default: // votes have a picture of their own
+			}
+		}
+		if at := l.Outlived(); !at.IsZero() {
+			list = append(list, signOf("expired", at))
+		}
+	}
+	list = slices.DeleteFunc(list, func(s sign) bool { return !window.meets(span{s.at, s.at}) })
+	slices.SortStableFunc(list, func(a, b sign) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Class, b.Class)) })
+	return list
+}
+
+// signed draws the signs of a lane below y, where it has any, and returns where it ends.
+func (p *Picture) signed(c clock, list []sign, y float64) float64 {
+	if len(list) == 0 {
+		return y
+	}
+	if len(list) > mostSigns {
+		p.notef("Of a lane with %d signs those of wake-ups are not drawn.", len(list))
+		list = slices.DeleteFunc(slices.Clone(list), func(s sign) bool { return s.Class == "woke" })
+		list = list[:min(len(list), mostSigns)]
+	}
+	for _, s := range list {
+		p.text(s.Class, c.percent(s.at), y+signHeight-3, "middle", s.Glyph())
+	}
+	return y + signHeight
+}
