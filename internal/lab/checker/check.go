@@ -219,13 +219,6 @@ func Outcomes(of history.Outcome, least int) Check {
 // inconclusive is the finding where the evidence is missing.
 func inconclusive(code string, args ...any) Finding { return Found(false, nil, Say(code, args...)) }
 
-func count[N int | int64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // ms is a time in milliseconds, to the microsecond.
 func ms(d time.Duration) float64 {
 	return math.Round(float64(d.Nanoseconds())/1e3) / 1e3
