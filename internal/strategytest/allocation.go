@@ -47,9 +47,7 @@ func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 		}
 		left -= quantity
 	}
-	if err := oneOf(s.deduct(t.Context(), item, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase of a sold-out item: %v, want %v", err, stock.ErrInsufficientStock)
-	}
+	s.wantRejected(t, item, 1, stock.ErrInsufficientStock)
 	audit := s.audit(t, item)
 	want(t, "stock", audit.Stock, 0)
 	want(t, "sold", audit.Sold, units)
@@ -86,9 +84,7 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 	if err := oneOf(other.bare[0].Deduct(t.Context(), item, []stock.Purchase{buy(units - sold)})); err != nil {
 		t.Errorf("another strategy sells what was recalled: %v", err)
 	}
-	if err := oneOf(s.deduct(t.Context(), item, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase of a sold-out item: %v, want %v", err, stock.ErrInsufficientStock)
-	}
+	s.wantRejected(t, item, 1, stock.ErrInsufficientStock)
 	s.wantConsistent(t, s.audit(t, item))
 }
 
@@ -248,21 +244,10 @@ func losesUnitsWithAnAnswer(t *testing.T, s *subject) {
 func (s *subject) losesTwoOfThree(t *testing.T, goods int64) {
 	t.Helper()
 	s.wantSold(t, goods, 1)
-	outcomes, err := s.deduct(t.Context(), goods, buy(1))
-	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase of lost units got %v (%v), want a rejection", outcomes, err)
-	}
+	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 2)
 	want(t, "units left when a purchase was rejected", audit.Undersold(2), 2)
 	s.restock(t, goods, 1)
 	s.wantSold(t, goods, 3)
-}
-
-func (s *subject) wantSold(t *testing.T, goods, units int64) {
-	t.Helper()
-	outcomes, err := s.deduct(t.Context(), goods, buy(units))
-	if err != nil || outcomes[0].Rejected != nil {
-		t.Errorf("%d units were not sold: %v, %v", units, err, outcomes)
-	}
 }

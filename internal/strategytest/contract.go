@@ -39,15 +39,8 @@ func sellsAndReportsWhatIsLeft(t *testing.T, s *subject) {
 
 func sellsTheLastUnit(t *testing.T, s *subject) {
 	goods := s.create(t, 3)
-	for range 2 {
-		outcomes, err := s.deduct(t.Context(), goods, buy(1))
-		if err != nil || outcomes[0].Rejected != nil {
-			t.Fatalf("a unit of three was not sold: %v, %v", err, outcomes)
-		}
-	}
-	outcomes, err := s.deduct(t.Context(), goods, buy(1))
-	if err != nil || outcomes[0].Rejected != nil {
-		t.Fatalf("the last unit was not sold: %v, %v", err, outcomes)
+	for range 3 {
+		s.wantSold(t, goods, 1)
 	}
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 0)
@@ -75,26 +68,15 @@ func keepsALargeStock(t *testing.T, s *subject) {
 func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
 	for _, units := range []int64{3, stock.MaxQuantity} {
-		outcomes, err := s.deduct(t.Context(), goods, buy(units))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-			t.Errorf("%d of 2 got %v, want a rejection", units, outcomes[0])
-		}
+		s.wantRejected(t, goods, units, stock.ErrInsufficientStock)
 	}
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 2)
 	want(t, "orders in the ledger", audit.Orders, 0)
 	// A rejection must not outlive its reason.
 	s.restock(t, goods, 1)
-	outcomes, err := s.deduct(t.Context(), goods, buy(3))
-	if err != nil || outcomes[0].Rejected != nil {
-		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)
-	}
-	if outcomes, err := s.deduct(t.Context(), goods, buy(1)); err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("one more than all got %v, %v: a restock that is reported twice counts twice", err, outcomes)
-	}
+	s.wantSold(t, goods, 3)
+	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock) // a restock that is reported twice counts once
 }
 
 // rejectsWhatAnotherStrategySoldOut asks for a unit of what another strategy has sold to
@@ -104,9 +86,7 @@ func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
 	if err := oneOf(s.another(t, "sql-conditional").bare[0].Deduct(t.Context(), goods, []stock.Purchase{buy(2)})); err != nil {
 		t.Fatal(err)
 	}
-	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase is answered with %v, want %v", err, stock.ErrInsufficientStock)
-	}
+	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 }
 
 func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
@@ -465,9 +445,7 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 			t.Fatal(err)
 		}
 	}
-	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase of an item that is held is answered with %v", err)
-	}
+	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 	s.settle(t, goods)
 	if _, _, err := s.store.ConfirmAll(t.Context(), []string{confirmed.Number}); err != nil {
 		t.Fatal(err)
@@ -479,9 +457,7 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 	if err := oneOf(s.deduct(t.Context(), goods, reserve(1))); err != nil {
 		t.Errorf("the last one that has come back: %v", err)
 	}
-	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("one more than have come back is answered with %v", err)
-	}
+	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 0)
 	want(t, "held", audit.Held, 3)

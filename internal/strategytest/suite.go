@@ -8,6 +8,7 @@ package strategytest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	mathrand "math/rand/v2"
 	"slices"
@@ -346,5 +347,22 @@ func want(t *testing.T, what string, got, wanted int64) {
 	t.Helper()
 	if got != wanted {
 		t.Errorf("%s is %s, want %s", what, strconv.FormatInt(got, 10), strconv.FormatInt(wanted, 10))
+	}
+}
+
+// wantSold sells units through the first replica.
+func (s *subject) wantSold(t *testing.T, goodsID, units int64) {
+	t.Helper()
+	if err := oneOf(s.deduct(t.Context(), goodsID, buy(units))); err != nil {
+		t.Errorf("%d units were not sold: %v", units, err)
+	}
+}
+
+// wantRejected requires that the first replica does not sell units, for a reason.
+func (s *subject) wantRejected(t *testing.T, goodsID, units int64, reason error) {
+	t.Helper()
+	outcomes, err := s.deduct(t.Context(), goodsID, buy(units))
+	if err != nil || !errors.Is(outcomes[0].Rejected, reason) {
+		t.Errorf("%d units are answered with %+v (%v), want %v", units, outcomes, err, reason)
 	}
 }
