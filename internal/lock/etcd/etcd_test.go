@@ -199,8 +199,7 @@ func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
 }
 
 func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	lease, other := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
 	labtest.AwaitLoss(t, lease, etcdSoon)
@@ -212,8 +211,7 @@ func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 }
 
 func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	got := locktest.HoldLater(t.Context(), l, t.Name())
 	admin.delete(t, admin.await(t, t.Name(), 2, etcdLimit)[1].key)
@@ -240,8 +238,7 @@ func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 // name are counted.
 func TestEtcdUsesItsKeysAgain(t *testing.T) {
 	const rounds, waiters = 20, 3
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	events := admin.Watch(ctx, etcdPrefixOf(t.Name()), clientv3.WithPrefix(), clientv3.WithFilterDelete())
@@ -274,8 +271,7 @@ func TestEtcdUsesItsKeysAgain(t *testing.T) {
 }
 
 func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
-	server := lab.Etcd(t)
-	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	l, other := etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	for i, name := range []string{"", "/", "//", "%2F", "/a", "a/", "ü 库存", "\xff\x00"} {
 		lease := locktest.Hold(t, []lock.Locker{l, other}[i%2], t.Name()+name)
 		defer locktest.Release(t, lease)
@@ -329,8 +325,7 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no key.
 func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	for range 10 { // it may notice the end first
 		ctx, end := context.WithCancel(t.Context())
 		lease, err := l.Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), t.Name())
@@ -344,8 +339,7 @@ func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
 // A key that is there already is another's, or of a put that was sent twice: it is not taken for
 // our own place.
 func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	locktest.Release(t, locktest.Hold(t, l, "first "+t.Name()))
 	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0].key
@@ -381,8 +375,7 @@ func TestEtcdCloseEndsTheWaiting(t *testing.T) {
 }
 
 func TestEtcdCloseGivesEverythingBack(t *testing.T) {
-	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0]
 	etcdClose(t, l)

@@ -31,8 +31,7 @@ func dies(t *testing.T, d *servers.Database, name string) {
 
 func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
 	t.Parallel()
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		dies(t, d, "gate")
 		ctx, cancel := context.WithTimeout(t.Context(), sqlTTL+time.Second)
 		defer cancel()
@@ -46,8 +45,7 @@ func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
 // The row of a dead holder goes without any Acquire, from two replicas at once.
 func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 	t.Parallel()
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		look := sqlPool(t, d, 2)
 		dies(t, d, "gate")
 		for range 2 {
@@ -64,8 +62,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 
 // Between the look and the deletion the holder has renewed: it keeps the name.
 func TestTheReaperLooksOnceMore(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		l := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 4), d), true)
 		closing(t, l)
 		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
@@ -80,8 +77,7 @@ func TestTheReaperLooksOnceMore(t *testing.T) {
 // Many reapers at once take what is over, and nothing else.
 func TestReapersAtOnceAreHarmless(t *testing.T) {
 	const names, reapers = 40, 4
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 8)
 		for i := range names {
 			expiry := "2001-01-01 00:00:00.000"
@@ -119,8 +115,7 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 // A reaper goes on for as long as a name is held, whatever its rounds meet, and rests from when it
 // finds none until the lock is used.
 func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.SQLite))
 	pool := sqlPool(t, d, 4)
 	deps := sqlDeps(pool, d)
 	deps.TTL = 40 * time.Millisecond // a round every 20 ms
@@ -177,8 +172,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 
 // Each hold begins the TTL anew, and the row names the host of its holder, for people.
 func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 4)
 		l := sqlLockOn(t, pool, d, "sql-insert-lock")
 		owned := lock.WithOwner(t.Context(), "me")
@@ -200,8 +194,7 @@ func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
 }
 
 func TestTheInsertLockCountsItsDepth(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		look := sqlPool(t, d, 2)
 		depth := func() int { return count(t, look, `SELECT COALESCE(SUM(depth), 0) FROM record_lock`) }
 		// The owner is one, on whichever replica it comes.
@@ -237,8 +230,7 @@ func TestTheInsertLockCountsItsDepth(t *testing.T) {
 // A hold more that was counted, and the answer lost, is counted no more; one
 // that was not is not subtracted.
 func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		l, other, look := sqlLock(t, through, "sql-insert-lock"), sqlLock(t, d, "sql-insert-lock"), sqlPool(t, d, 2)
 		owned := lock.WithOwner(t.Context(), "me")
@@ -262,8 +254,7 @@ func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
 
 // The owner's name is not enough: a hold of another time is not ours.
 func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 4)
 		l := sqlLockOn(t, pool, d, "sql-insert-lock")
 		owned := lock.WithOwner(t.Context(), "me")
@@ -288,8 +279,7 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 
 // A waiter holds no connection.
 func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 2)
 		deps := sqlDeps(pool, d)
 		deps.Retry = 300 * time.Millisecond
@@ -314,8 +304,7 @@ func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 // moment.
 func TestAnOwnerDoesNotEnterALockThatHasExpired(t *testing.T) {
 	t.Parallel()
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 4)
 		deps := sqlDeps(pool, d)
 		deps.Unrenewed = true
@@ -339,8 +328,7 @@ func TestAnOwnerDoesNotEnterALockThatHasExpired(t *testing.T) {
 
 // Between the look and the write the holder has renewed: it keeps the name, whose version is the same.
 func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	pool := sqlPool(t, d, 2)
 	_, err := pool.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind, version, owner, expires_at)
 		VALUES ('gate', 'version', 7, 'late', '2001-01-01 00:00:00')`)

@@ -199,8 +199,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 // The connection that was granted a name has ended before the grant was answered: the name may be
 // another's already.
 func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	admin := sqlPool(t, d, 2)
 	admin.SetMaxOpenConns(1)
 	through, way := labtest.Through(t, d)
@@ -244,8 +243,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 // A waiter for a row looks at its context every second, also where others may wait for a row longer.
 func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 	t.Parallel()
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	lease := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	through, way := labtest.Through(t, d)
 	asked := way.Arm(servers.Rule{Sent: "FOR UPDATE", Do: servers.Count})

@@ -77,23 +77,41 @@ func closing(t *testing.T, l lock.Locker) lock.Locker {
 	return l
 }
 
+// migrated brings the schema of a database up to date.
+func migrated(t *testing.T, d *servers.Database) *servers.Database {
+	t.Helper()
+	labtest.Open(t, d, "migrates")
+	return d
+}
+
+// eachDatabase and eachServer run a test on every database, or on every one that is a server.
+func eachDatabase(t *testing.T, test func(t *testing.T, d *servers.Database)) {
+	t.Helper()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { test(t, migrated(t, d)) })
+}
+
+func eachServer(t *testing.T, test func(t *testing.T, d *servers.Database)) {
+	t.Helper()
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) { test(t, migrated(t, d)) })
+}
+
 // eachSQLLock runs a test on every SQL lock and every database that it can do
 // with.
 func eachSQLLock(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
 	t.Helper()
-	together(t, sqlEntries(), lab.EachDatabase, test)
+	together(t, sqlEntries(), eachDatabase, test)
 }
 
 // eachLockOnServer is eachSQLLock without SQLite.
 func eachLockOnServer(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
 	t.Helper()
-	together(t, sqlEntries(), lab.EachServer, test)
+	together(t, sqlEntries(), eachServer, test)
 }
 
 // eachSessionLock is eachSQLLock for those that live on a connection.
 func eachSessionLock(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
 	t.Helper()
-	together(t, slices.DeleteFunc(sqlEntries(), func(e lock.Entry) bool { return !onlyOnServers(e) }), lab.EachServer, test)
+	together(t, slices.DeleteFunc(sqlEntries(), func(e lock.Entry) bool { return !onlyOnServers(e) }), eachServer, test)
 }
 
 func sqlEntries() []lock.Entry {
@@ -110,14 +128,11 @@ func together(t *testing.T, entries []lock.Entry, on func(*testing.T, func(*test
 	for _, e := range entries {
 		each := on
 		if onlyOnServers(e) {
-			each = lab.EachServer
+			each = eachServer
 		}
 		running.Go(func() {
 			t.Run(e.Name, func(t *testing.T) {
-				each(t, func(t *testing.T, d *servers.Database) {
-					labtest.Open(t, d, "migrates")
-					test(t, d, e.Name)
-				})
+				each(t, func(t *testing.T, d *servers.Database) { test(t, d, e.Name) })
 			})
 		})
 	}
@@ -271,8 +286,7 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 // The locks of different kinds do not meet: one name is held through all of them at once. Tries that
 // found it taken are counted, by those that try again.
 func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 8)
 		tries, locks := make(map[string]int), make(map[string]lock.Locker)
 		for _, e := range sqlEntries() {
@@ -306,8 +320,7 @@ func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
 // A lease is counted from before the database was asked, and not from the answer: the database counts
 // from in between.
 func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	through, way := labtest.Through(t, d)
 	owned := lock.WithOwner(t.Context(), "me")
 	const ping = "\x01\x00\x00\x00\x0e"
@@ -355,8 +368,7 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 
 // The connection of a renewal is dead, and the server is not: the lease is renewed on another one.
 func TestASQLLeaseOutlivesADeadConnection(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	var running sync.WaitGroup
 	for kind, statement := range map[string]string{"sql-version-lock": "UPDATE distribute_lock SET expires_at", "sql-insert-lock": "UPDATE record_lock SET expires_at"} {
 		running.Go(func() { t.Run(kind, func(t *testing.T) { renewsOnAnother(t, d, kind, statement) }) })
@@ -398,8 +410,7 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 // The request ends while the answer that grants the name is on its way: it is granted nothing, and the
 // next one does not wait for its lease.
 func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	through, way := labtest.Through(t, d)
 	for kind, last := range map[string]string{
 		"sql-insert-lock": "COMMIT", "sql-version-lock": "UPDATE distribute_lock",
@@ -432,8 +443,7 @@ func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 
 // A release that meets another writer, who has the file, is tried again.
 func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.SQLite))
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, MaxOpen: 2, LockWait: 20 * time.Millisecond, ConnectTimeout: time.Second,
 	})

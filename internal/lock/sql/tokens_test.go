@@ -29,8 +29,7 @@ func issue(t *testing.T, tokens *sqllock.Tokens, name string) uint64 {
 }
 
 func TestTokensCountEachNameFromOne(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		tokens := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver)
 		for want := range uint64(5) {
 			if token := issue(t, tokens, "a"); token != want+1 {
@@ -47,8 +46,7 @@ func TestTokensCountEachNameFromOne(t *testing.T) {
 
 func TestTokensOfManyReplicasAreAllDifferent(t *testing.T) {
 	const replicas, each, times = 2, 4, 25
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		seen := make(map[uint64]bool)
 		var issuing sync.WaitGroup
@@ -78,8 +76,7 @@ func TestTokensOfManyReplicasAreAllDifferent(t *testing.T) {
 }
 
 func TestTokensNameADatabaseThatDoesNotAnswer(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		tokens := sqllock.NewTokens(sqlPool(t, through, 2), d.Driver)
 		before := issue(t, tokens, "a")
@@ -98,8 +95,7 @@ func TestTokensNameADatabaseThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestTokensEndWithTheirContext(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		hungUp := errors.New("the buyer hung up")
 		pool := sqlPool(t, d, 2)
@@ -148,8 +144,7 @@ func sqlLocks(t *testing.T, d *servers.Database) map[string]lock.Locker {
 
 // Each lock is swept by itself: the tokens of another one would lift the floor for it.
 func TestNoTokenGoesBackAfterASweep(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		highest := uint64(0) // of all that are swept
@@ -184,8 +179,7 @@ func TestNoTokenGoesBackAfterASweep(t *testing.T) {
 }
 
 func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		tokens := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver)
 		for kind, l := range sqlLocks(t, d) {
 			if kind == "sql-row-lock" {
@@ -216,8 +210,7 @@ func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
 }
 
 func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		const names = 1100 // more than two pages
@@ -269,8 +262,7 @@ func fillVersions(t *testing.T, pool *sql.DB, names int) error {
 // What a dead holder has left is swept when its time is over, and the floor is never lowered by the
 // lower tokens of a later sweep.
 func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		for _, statement := range []string{
@@ -328,8 +320,7 @@ func fillTokens(t *testing.T, pool *sql.DB, names int) error {
 // Names are swept all the time while their tokens are issued: each caller sees its tokens
 // grow, and none of them is issued twice.
 func TestTokensGrowWhileTheyAreSwept(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		labtest.Open(t, d, "migrates")
+	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		seen := make(map[string]map[uint64]bool)
 		var issuing sync.WaitGroup
@@ -377,8 +368,7 @@ func TestTokensGrowWhileTheyAreSwept(t *testing.T) {
 }
 
 func TestASweepLosesNoVersionThatIsTakenMeanwhile(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	labtest.Open(t, d, "migrates")
+	d := migrated(t, lab.Database(t, servers.MariaDB))
 	l := sqlLock(t, d, "sql-version-lock")
 	labtest.HoldAndRelease(t, l, "goods/1")
 	through, way := labtest.Through(t, d)

@@ -25,12 +25,10 @@ import (
 // The node that a waiter is about to watch goes before the watch is set: it must
 // not wait for an event that has been.
 func TestZKMissesNoRelease(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		name := zkName()
-		lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
-		way := labtest.NewProxy(t, server.Address)
+		lease := locktest.Hold(t, zkAt(t, kind, server), name)
+		way := labtest.NewProxy(t, server)
 		request := zkWatching(zkGetData, admin.nodes(t, kind, name)[0])
 		if kind == "zk-herd" {
 			request = zkWatching(zkGetChildren, zkFolder(kind, name))
@@ -232,73 +230,65 @@ func TestZKSequentialKeepsItsOrderWhenSomeGiveUp(t *testing.T) {
 // not take its end for theirs.
 func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
 	t.Parallel()
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	for _, kind := range zkLocks()[1:] {
-		t.Run(kind, func(t *testing.T) {
-			l, name := zkAt(t, kind, server.Address), zkName()
-			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
-			first := locktest.HoldLater(t.Context(), l, name)
-			nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
-			second := locktest.HoldLater(t.Context(), l, name)
-			admin.awaitNodes(t, kind, name, 3, zkWait)
-			if err := admin.Delete(nodes[1], -1); err != nil {
-				t.Fatal(err)
-			}
-			admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
-			if first.IsDone() || second.IsDone() {
-				t.Error("a waiter was let in beside the holder")
-			}
-			locktest.Release(t, lease)
-			locktest.Release(t, second.Within(t, zkWait))
-			locktest.Release(t, first.Within(t, zkWait))
-			admin.awaitNodes(t, kind, name, 0, time.Second)
-		})
-	}
+	eachQueue(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		l, name := zkAt(t, kind, server), zkName()
+		lease := locktest.Hold(t, zkAt(t, kind, server), name)
+		first := locktest.HoldLater(t.Context(), l, name)
+		nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
+		second := locktest.HoldLater(t.Context(), l, name)
+		admin.awaitNodes(t, kind, name, 3, zkWait)
+		if err := admin.Delete(nodes[1], -1); err != nil {
+			t.Fatal(err)
+		}
+		admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
+		if first.IsDone() || second.IsDone() {
+			t.Error("a waiter was let in beside the holder")
+		}
+		locktest.Release(t, lease)
+		locktest.Release(t, second.Within(t, zkWait))
+		locktest.Release(t, first.Within(t, zkWait))
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
 }
 
 // The server counts in 32 bits. Where they are used up, the folder is made anew,
 // and tokens go on growing.
 func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	for _, kind := range zkLocks()[1:] {
-		t.Run(kind, func(t *testing.T) {
-			name := zkName()
-			var last uint64
-			var holders sync.WaitGroup
-			for range 3 {
-				l := zkAt(t, kind, server.Address)
-				zklock.LastNumber(l, 4)
-				for range 2 {
-					holders.Go(func() {
-						for range 5 {
-							ctx, cancel := context.WithTimeout(t.Context(), 3*zkWait)
-							lease, err := l.Acquire(ctx, name)
-							cancel()
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if token := lease.Token(); token <= last { // the race detector watches
-								t.Errorf("token %d came after %d", token, last)
-							}
-							last = lease.Token()
-							locktest.Release(t, lease)
-						}
-					})
-				}
-			}
-			holders.Wait()
-			l := zkAt(t, kind, server.Address)
+	eachQueue(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		name := zkName()
+		var last uint64
+		var holders sync.WaitGroup
+		for range 3 {
+			l := zkAt(t, kind, server)
 			zklock.LastNumber(l, 4)
-			lease := locktest.Hold(t, l, name)
-			if node := admin.nodes(t, kind, name)[0]; node[strings.LastIndex(node, "-"):] > "-0000000004" {
-				t.Errorf("the numbers have not begun anew: %s", node)
+			for range 2 {
+				holders.Go(func() {
+					for range 5 {
+						ctx, cancel := context.WithTimeout(t.Context(), 3*zkWait)
+						lease, err := l.Acquire(ctx, name)
+						cancel()
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if token := lease.Token(); token <= last { // the race detector watches
+							t.Errorf("token %d came after %d", token, last)
+						}
+						last = lease.Token()
+						locktest.Release(t, lease)
+					}
+				})
 			}
-			locktest.Release(t, lease)
-		})
-	}
+		}
+		holders.Wait()
+		l := zkAt(t, kind, server)
+		zklock.LastNumber(l, 4)
+		lease := locktest.Hold(t, l, name)
+		if node := admin.nodes(t, kind, name)[0]; node[strings.LastIndex(node, "-"):] > "-0000000004" {
+			t.Errorf("the numbers have not begun anew: %s", node)
+		}
+		locktest.Release(t, lease)
+	})
 }
 
 // While others are in a folder whose numbers are used up, a request pauses before it looks again.
@@ -330,10 +320,8 @@ func TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp(t *testing.T) {
 // The folder of a name is the server's to remove when it is empty, and ours to
 // make again.
 func TestZKFolderGoesAndComesAgain(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		l, name := zkAt(t, kind, server.Address), zkName()
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		l, name := zkAt(t, kind, server), zkName()
 		var last uint64
 		for range 3 {
 			lease := locktest.Hold(t, l, name)

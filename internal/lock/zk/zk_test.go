@@ -28,10 +28,24 @@ import (
 // zkLocks are the locks on ZooKeeper; the latter two stand in queues.
 func zkLocks() []string { return []string{"zk-ephemeral", "zk-herd", "zk-sequential"} }
 
-func eachZK(t *testing.T, test func(t *testing.T, kind string)) {
+// eachZK tests every lock on the lab's server.
+func eachZK(t *testing.T, test func(t *testing.T, kind, server string, admin zkAdmin)) {
 	t.Helper()
-	for _, kind := range zkLocks() {
-		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	on(t, zkLocks(), test)
+}
+
+// eachQueue tests those that stand in queues.
+func eachQueue(t *testing.T, test func(t *testing.T, kind, server string, admin zkAdmin)) {
+	t.Helper()
+	on(t, zkLocks()[1:], test)
+}
+
+func on(t *testing.T, kinds []string, test func(t *testing.T, kind, server string, admin zkAdmin)) {
+	t.Helper()
+	server := lab.ZooKeeper(t).Address
+	admin := newZKAdmin(t, server)
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { test(t, kind, server, admin) })
 	}
 }
 
@@ -118,10 +132,8 @@ const zkWait = 10 * time.Second
 
 // A node whose creation was not answered is found again, and not made twice.
 func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		cut := labtest.NewProxy(t, server.Address)
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		cut := labtest.NewProxy(t, server)
 		l := zkAt(t, kind, cut.Address)
 		name := zkName()
 		locktest.Release(t, locktest.Hold(t, l, name)) // the folder is there, and the connection
@@ -143,10 +155,8 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 // Who does not wait for the answer any more leaves no node either, although it
 // was made.
 func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		way := labtest.NewProxy(t, server.Address)
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		way := labtest.NewProxy(t, server)
 		l := zkAt(t, kind, way.Address)
 		name := zkName()
 		locktest.Release(t, locktest.Hold(t, l, name))
@@ -164,7 +174,7 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 			t.Errorf("%v, want %v and %v", w.Err, lock.ErrNotAcquired, context.Canceled)
 		}
 		held.Pass() // only now the server gets it
-		next := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+		next := locktest.Hold(t, zkAt(t, kind, server), name)
 		admin.awaitNodes(t, kind, name, 1, time.Second)
 		locktest.Release(t, next)
 		admin.awaitNodes(t, kind, name, 0, time.Second)
@@ -173,12 +183,10 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no node.
 func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		name := zkName()
 		ctx, end := context.WithCancel(t.Context())
-		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), name)
+		lease, err := zkAt(t, kind, server).Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), name)
 		if lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
 			t.Errorf("a request that has ended is answered with %v, %v", lease, err)
 		}
@@ -188,11 +196,9 @@ func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
 
 // A release whose answer, or whose request, was lost ends in no node that stays.
 func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		for _, deliver := range []bool{true, false} {
-			cut := labtest.NewProxy(t, server.Address)
+			cut := labtest.NewProxy(t, server)
 			name := zkName()
 			lease := locktest.Hold(t, zkAt(t, kind, cut.Address), name)
 			labtest.Lose(cut, url.PathEscape(name), deliver)
@@ -207,10 +213,8 @@ func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
 // A holder that is cut off has lost the name at once, as far as it knows; but the
 // session lives on, and would keep the node.
 func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		way := labtest.NewProxy(t, server.Address)
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		way := labtest.NewProxy(t, server)
 		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
 		l, name := onZK(t, kind, client), zkName()
 		lease := locktest.Hold(t, l, name)
@@ -232,29 +236,25 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 // A waiter that loses its connection keeps its node, and with it its place, for as long as its
 // session lives.
 func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	for _, kind := range []string{"zk-herd", "zk-sequential"} {
-		t.Run(kind, func(t *testing.T) {
-			name, way := zkName(), labtest.NewProxy(t, server.Address)
-			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
-			waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
-			place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
-			_, stat, err := admin.Get(place)
-			if err != nil {
-				t.Fatal(err)
-			}
-			way.Cut()
-			locktest.Release(t, lease)
-			zkMend(t, way)
-			granted := waiter.Within(t, zkWait)
-			if granted.Token() != uint64(stat.Czxid) {
-				t.Errorf("it was granted by the node of %d, and waited by that of %d", granted.Token(), stat.Czxid)
-			}
-			locktest.Release(t, granted)
-			admin.awaitNodes(t, kind, name, 0, zkWait)
-		})
-	}
+	eachQueue(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		name, way := zkName(), labtest.NewProxy(t, server)
+		lease := locktest.Hold(t, zkAt(t, kind, server), name)
+		waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
+		place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
+		_, stat, err := admin.Get(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		way.Cut()
+		locktest.Release(t, lease)
+		zkMend(t, way)
+		granted := waiter.Within(t, zkWait)
+		if granted.Token() != uint64(stat.Czxid) {
+			t.Errorf("it was granted by the node of %d, and waited by that of %d", granted.Token(), stat.Czxid)
+		}
+		locktest.Release(t, granted)
+		admin.awaitNodes(t, kind, name, 0, zkWait)
+	})
 }
 
 // A name that is granted on a connection which has ended would be lost at once: the waiter looks again
@@ -279,15 +279,13 @@ func TestZKGrantsOnAConnectionThatStands(t *testing.T) {
 func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 	t.Parallel()
 	const timeout = 700 * time.Millisecond
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
-		way := labtest.NewProxy(t, server.Address)
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		way := labtest.NewProxy(t, server)
 		client := zkClient(t, backend.ZooKeeperOptions{
 			Servers: []string{way.Address}, SessionTimeout: timeout, DialTimeout: zkWait,
 		})
 		l, name, held := onZK(t, kind, client), zkName(), zkName()
-		holder := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+		holder := locktest.Hold(t, zkAt(t, kind, server), name)
 		lost := locktest.Hold(t, l, held)
 		waiter := locktest.HoldLater(t.Context(), l, name)
 		if kind != "zk-ephemeral" {
@@ -311,12 +309,10 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 }
 
 func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		for _, age := range []time.Duration{0, 2 * zklock.GuardsAfter} {
 			name := zkName()
-			lease := locktest.Hold(t, zkAt(t, kind, server.Address), name)
+			lease := locktest.Hold(t, zkAt(t, kind, server), name)
 			time.Sleep(age) // with and without a watch on the node
 			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
 				t.Fatal(err)
@@ -396,14 +392,12 @@ func assertZKFailed(t *testing.T, err error, says string) {
 // hold a name unless the first was notified, all go on, and nothing is left.
 func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 	const cuts, each = 12, 4
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		name := zkName()
 		ctx, cancel := context.WithCancel(t.Context())
 		var c crowd
 		var all sync.WaitGroup
-		ways := []*servers.Proxy{labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)}
+		ways := []*servers.Proxy{labtest.NewProxy(t, server), labtest.NewProxy(t, server), labtest.NewProxy(t, server)}
 		for _, way := range ways {
 			l := zkAt(t, kind, way.Address)
 			for range each {
@@ -473,10 +467,9 @@ func (c *crowd) pass(ctx context.Context, t *testing.T, l lock.Locker, name stri
 
 // With a password, no other client may touch what a replica keeps.
 func TestZKKeepsStrangersOut(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, _ zkAdmin) {
 		name := zkName()
-		way := labtest.NewProxy(t, server.Address)
+		way := labtest.NewProxy(t, server)
 		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
 		lost := locktest.Hold(t, ours, name)
 		way.Cut()
@@ -484,12 +477,12 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 		zkMend(t, way)
 		lease := locktest.Hold(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
-			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server.Address}, Auth: auth}))
+			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server}, Auth: auth}))
 			_, err := strangers.Acquire(t.Context(), name)
 			assertZKFailed(t, err, zk.ErrNoAuth.Error())
 		}
 		if kind == "zk-ephemeral" { // nodes in a queue have names that no stranger can know
-			if _, err := newZKAdmin(t, server.Address).Set(zkFolder(kind, name)+"/lock", nil, -1); !errors.Is(err, zk.ErrNoAuth) {
+			if _, err := newZKAdmin(t, server).Set(zkFolder(kind, name)+"/lock", nil, -1); !errors.Is(err, zk.ErrNoAuth) {
 				t.Errorf("a stranger writes the node of a lock: %v", err)
 			}
 		}
@@ -531,16 +524,14 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 // A waiter tells which node is its own, and that the watch woke it; one that did not wait was not
 // woken.
 func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
-	server := lab.ZooKeeper(t)
-	admin := newZKAdmin(t, server.Address)
-	eachZK(t, func(t *testing.T, kind string) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		name, first, second := zkName(), new(locktest.Notes), new(locktest.Notes)
-		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(t.Context(), first.Take), name)
+		lease, err := zkAt(t, kind, server).Acquire(lock.WithNotes(t.Context(), first.Take), name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		own := admin.nodes(t, kind, name)[0]
-		way := labtest.NewProxy(t, server.Address)
+		way := labtest.NewProxy(t, server)
 		request := zkWatching(zkGetData, own)
 		if kind == "zk-herd" {
 			request = zkWatching(zkGetChildren, zkFolder(kind, name))
