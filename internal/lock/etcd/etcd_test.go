@@ -408,3 +408,22 @@ func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
 	labtest.AwaitLoss(t, lease, etcdSoon)
 	locktest.Release(t, locktest.HoldWithin(t, l, t.Name(), etcdLimit))
 }
+
+func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	first, second := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
+	before := admin.keys(t, t.Name())[0]
+	admin.revoke(t, before.lease)
+	labtest.AwaitLoss(t, first, etcdSoon)
+	labtest.AwaitLoss(t, second, etcdSoon)
+	next := locktest.Hold(t, l, t.Name())
+	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
+		t.Error("the next lease hangs on the session that was lost")
+	}
+	if next.Token() <= first.Token() {
+		t.Errorf("token %d after %d", next.Token(), first.Token())
+	}
+	locktest.Release(t, next)
+	admin.await(t, t.Name(), 0, etcdSoon)
+}

@@ -431,3 +431,25 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 		t.Error("that is not enough to show anything")
 	}
 }
+
+// A frozen server takes nothing; but a holder that gets no answer for a TTL has to assume
+// that it has.
+func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	server := lab.OwnEtcd(t)
+	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
+	lease := locktest.Hold(t, l, t.Name())
+	time.Sleep(etcdShortTTL) // it was renewed
+	locktest.Release(t, locktest.Hold(t, l, "another "+t.Name()))
+	if lease.Context().Err() != nil {
+		t.Fatal("the lease was not renewed, or a later Acquire took its session for expired")
+	}
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Release(t, locktest.Hold(t, l, t.Name()))
+}

@@ -102,36 +102,6 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestReleasingTwiceIsHarmless(t *testing.T) {
-	l := New()
-	first := acquire(t, l, "a")
-	for range 2 {
-		if err := first.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	second := acquire(t, l, "a")
-	if err := first.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := l.Acquire(ctx, "a"); err == nil {
-		t.Error("a second release granted the name beside the holder")
-	}
-	if second.Context().Err() != nil {
-		t.Error("the holder's lease has ended")
-	}
-}
-
-func TestALeasesContextEndsWithItsRelease(t *testing.T) {
-	lease := acquire(t, New(), "a")
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	<-lease.Context().Done()
-}
-
 // A name is kept for as long as it is held or waited for, however the waiting ends.
 func TestAnUnusedNameCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -118,28 +118,24 @@ const insertRecord = `INSERT INTO record_lock (lock_name, owner, host, entry, de
 
 // insert takes a free name. The token is issued in the same transaction, and
 // first: inserts queue up for it, and one that finds the name taken rolls its token back.
-func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (outcome, error) {
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer tx.Rollback() // harmless after the commit
-	token, err := l.tokens.next(ctx, tx, r.name)
-	if err != nil {
-		return outcome{}, err
-	}
-	asked := time.Now()
-	_, err = l.exec(ctx, tx, insertRecord, r.name, r.owner, l.host, r.entry, token, l.lifetime())
-	if duplicate(err) {
+func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (grant outcome, err error) {
+	err = inTx(ctx, conn, func(tx runner) error {
+		token, err := l.tokens.next(ctx, tx, r.name)
+		if err != nil {
+			return err
+		}
+		grant = outcome{token, time.Now()}
+		_, err = l.exec(ctx, tx, insertRecord, r.name, r.owner, l.host, r.entry, token, l.lifetime())
+		return err
+	})
+	switch {
+	case duplicate(err):
 		return outcome{}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return outcome{}, err
+	default:
+		return grant, nil
 	}
-	if err := tx.Commit(); err != nil {
-		return outcome{}, err
-	}
-	return outcome{token, asked}, nil
 }
 
 const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expires_at = {until}
@@ -203,16 +199,15 @@ func (l *insertLock) undo(ctx context.Context, r record, seen sight) error {
 
 // leave ends one of several holds, and clears the row with the last.
 func (l *insertLock) leave(ctx context.Context, conn *sql.Conn, name, statement string, args ...any) (ended int64, err error) {
-	tx, err := conn.BeginTx(ctx, nil)
+	err = inTx(ctx, conn, func(tx runner) (err error) {
+		if ended, err = l.exec(ctx, tx, statement, args...); err != nil || ended == 0 {
+			return err
+		}
+		_, err = l.exec(ctx, tx, clearRecord, name)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	defer tx.Rollback() // harmless after the commit
-	if ended, err = l.exec(ctx, tx, statement, args...); err != nil || ended == 0 {
-		return 0, err
-	}
-	if _, err = l.exec(ctx, tx, clearRecord, name); err != nil {
-		return 0, err
-	}
-	return ended, tx.Commit()
+	return ended, nil
 }

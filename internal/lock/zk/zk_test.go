@@ -553,3 +553,24 @@ func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 		locktest.Release(t, next)
 	})
 }
+
+// A server that stops in the middle does not look like a name that is taken.
+func TestZKNamesAServerThatFallsSilent(t *testing.T) {
+	t.Parallel()
+	server := lab.OwnZooKeeper(t)
+	l := zkAt(t, "zk-sequential", server.Address)
+	locktest.Release(t, locktest.Hold(t, l, zkName()))
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err := l.Acquire(ctx, zkName())
+		cancel()
+		assertZKFailed(t, err, "no answer")
+	}
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Release(t, locktest.Hold(t, l, zkName()))
+}
