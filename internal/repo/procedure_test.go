@@ -227,7 +227,8 @@ func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var retried atomic.Int64
 		create(t, labtest.Open(t, d, "r"), 1, 10)
-		s := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second}, repo.Options{Retried: func(string) { retried.Add(1) }})
+		s := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second},
+			repo.Options{Retried: func(string) { retried.Add(1) }})
 		must(t, s.SetLimit(t.Context(), 1, 5))
 		row := block(t, d)
 		for range 100 { // the victim is the transaction that has changed fewer rows

@@ -90,11 +90,12 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		var retried []string
-		store := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second}, repo.Options{Retried: func(strategy string) {
+		counts := repo.Options{Retried: func(strategy string) {
 			mu.Lock()
 			defer mu.Unlock()
 			retried = append(retried, strategy)
-		}})
+		}}
+		store := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second}, counts)
 		create(t, labtest.Open(t, d, "r"), 1, 10)
 		must(t, store.CreateGoods(t.Context(), 2, 10, "another"))
 		var sales, both sync.WaitGroup
