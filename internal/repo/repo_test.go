@@ -194,6 +194,10 @@ func TestRequestIDsThatDifferInCaseAreTwo(t *testing.T) {
 				t.Errorf("sell under %s: %v", id, err)
 			}
 		}
+		if err := sell(t.Context(), s, 1, "key"); !errors.Is(err, stock.ErrDuplicateRequest) { // by the key of the table alone
+			t.Errorf("sell under key again: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		wantOrders(t, s, 2)
 	})
 }
 
