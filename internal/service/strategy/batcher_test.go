@@ -2,16 +2,25 @@ package strategy_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -21,7 +30,8 @@ type memory struct {
 	mu      sync.Mutex
 	stock   int64
 	ledger  map[string]stock.Order
-	batches []string // the request ids of each call
+	batches []string        // the request ids of each call
+	left    []time.Duration // that each of them had
 	// gate holds every batch until the test lets it go; nil: nothing does.
 	gate chan struct{}
 	// late has a batch that was held and cancelled be written nevertheless, as
@@ -45,6 +55,8 @@ func (m *memory) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	}
 	m.mu.Lock()
 	m.batches = append(m.batches, strings.Join(ids, " "))
+	until, _ := ctx.Deadline()
+	m.left = append(m.left, time.Until(until))
 	gate := m.gate
 	m.mu.Unlock()
 	if gate != nil {
@@ -537,6 +549,39 @@ func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	})
 }
 
+// A batch lasts as long as its last caller waits, and no longer.
+func TestABatchLastsAsLongAsItsLastCallerWaits(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		for i, wait := range []time.Duration{time.Second, time.Second, 5 * time.Second, time.Second} {
+			ctx, cancel := context.WithTimeout(q.t.Context(), wait)
+			defer cancel()
+			q.call(ctx, stock.Purchase{RequestID: fmt.Sprint("p", i), Quantity: 1})
+		}
+		release()
+		q.assertBatches("p0", "p1 p2 p3")
+		if want := []time.Duration{time.Second, 5 * time.Second}; !slices.Equal(q.left, want) {
+			t.Errorf("the batches have %s, want %s", q.left, want)
+		}
+	})
+}
+
+// A copy of a purchase that is still being written waits for what becomes of it, and is written where that failed.
+func TestACopyOfWhatFailedIsWritten(t *testing.T) {
+	inQueue(t, 1, bounds, func(q *queued) {
+		release := q.hold()
+		first, copied := q.buy("same", 1), q.buy("same", 1)
+		q.fails = stock.ErrBusy
+		q.gate <- struct{}{}
+		synctest.Wait()
+		q.fails = nil
+		release()
+		q.assertError(first, stock.ErrBusy)
+		q.assertSale(copied, "same")
+		q.assertBatches("same", "same")
+	})
+}
+
 func TestTheWaitIsThatInTheQueueAndThatForTheLock(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.locked = 5 * time.Second
@@ -593,4 +638,148 @@ func TestCloseWaitsForTheBatchAndRejectsTheQueue(t *testing.T) {
 		q.assertError(q.buy("late", 1), stock.ErrBusy)
 		q.assertSold("a")
 	})
+}
+
+// The last caller of a batch waits for its end, but not for ever.
+func TestACallerLeavesABatchThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		g := strategy.NewBatcher(func(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+			<-letGo // it ignores cancellation
+			return nil, stock.ErrBusy
+		}, nil, bounds)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := g.Deduct(ctx, 1, []stock.Purchase{{RequestID: "x", Quantity: 1}})
+		if took := time.Since(start); took >= 2*time.Second {
+			t.Errorf("it waits for %s", took)
+		}
+		if !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ends with %v, want %v and the cause", err, stock.ErrUnknownOutcome)
+		}
+		close(letGo)
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After a batch of unknown outcome nothing is written until it is known that no
+// transaction is open, however often that has to be asked.
+func TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written, asked int
+		g := strategy.NewBatcher(func(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+			if written++; written == 1 {
+				return nil, stock.ErrUnknownOutcome
+			}
+			return make([]stock.Outcome, len(batch)), nil
+		}, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute, Settled: func(_ context.Context, goodsID int64) error {
+			if asked++; asked < 3 || goodsID != 1 {
+				return stock.ErrBackendUnavailable
+			}
+			return nil
+		}})
+		for i, want := range []struct {
+			goodsID        int64
+			err            error
+			written, asked int
+		}{
+			{1, stock.ErrUnknownOutcome, 1, 0},
+			{1, stock.ErrBackendUnavailable, 1, 1},
+			{2, nil, 2, 1}, // items do not wait for each other
+			{1, stock.ErrBackendUnavailable, 2, 2},
+			{1, nil, 3, 3},
+			{1, nil, 4, 3},
+		} {
+			_, err := g.Deduct(t.Context(), want.goodsID, []stock.Purchase{{RequestID: strconv.Itoa(i), Quantity: 1}})
+			if !errors.Is(err, want.err) || written != want.written || asked != want.asked {
+				t.Errorf("purchase %d: %v, %d batches were written and %d times it was asked; want %+v", i, err, written, asked, want)
+			}
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The replica lives on, no caller gets an error that means "nothing happened", and the next batch
+// is written.
+func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
+	var log strings.Builder
+	loud := bounds
+	loud.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	inQueue(t, 10, loud, func(q *queued) {
+		release := q.hold()
+		answers := []*answer{q.buy("first", 1), q.buy("second", 1), q.buy("third", 1)}
+		q.panics = true
+		release() // "first" alone, and then the others
+		for i, a := range answers {
+			if !a.answered || !errors.Is(a.err, stock.ErrUnknownOutcome) || strings.Contains(a.err.Error(), "broken") {
+				q.t.Errorf("answer %d is %+v, want an unknown outcome that keeps the cause to itself", i, a)
+			}
+		}
+		q.panics, q.gate = false, nil
+		if a := q.buy("fourth", 1); a.err != nil || a.outcomes[0].Rejected != nil {
+			q.t.Errorf("after a panic: %+v", a)
+		}
+		if again := q.buy("second", 1); !errors.Is(again.err, stock.ErrDuplicateRequest) {
+			q.t.Errorf("what was written before the panic, asked for again: %v, want %v", again.err, stock.ErrDuplicateRequest)
+		}
+	})
+	lines := slices.Collect(strings.Lines(log.String()))
+	if len(lines) != 2 || !strings.Contains(lines[0], "a strategy that is broken") || !strings.Contains(lines[0], "batcher_test.go") {
+		t.Errorf("two batches have panicked, the log is %q", lines)
+	}
+}
+
+// A lock must not stay with a holder that panicked, nor a goroutine that serves others
+// end with it.
+func TestAPanicKeepsNoLock(t *testing.T) {
+	for _, entry := range strategy.Registry() {
+		if entry.Name != "mutex" && entry.Name != "channel" {
+			continue
+		}
+		t.Run(entry.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				quiet := slog.New(slog.DiscardHandler)
+				nowhere := new(repo.Store) // it has no database: the first read panics
+				made := entry.New(strategy.Deps{Store: nowhere, LockWait: time.Second, Log: quiet})
+				grouped := strategy.NewBatcher(made.Deduct, nil, strategy.Group{Batch: 1, Units: 1, Queue: 1, Timeout: time.Minute, Log: quiet})
+				for range 2 {
+					_, err := grouped.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "id", Quantity: 1}})
+					if !errors.Is(err, stock.ErrUnknownOutcome) {
+						t.Errorf("a panic under the lock is answered with %v, want %v", err, stock.ErrUnknownOutcome)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Each step of a purchase is in its trace, and has an end.
+func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	spans := tracetest.NewSpanRecorder()
+	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
+	locked := entryOf(t, "mutex").New(strategy.Deps{Store: store.As("mutex"), LockWait: time.Minute})
+	batcher := strategy.NewBatcher(locked.Deduct, store.Orders, strategy.Group{Batch: 5, Units: 1000, Queue: 10, Timeout: time.Minute})
+	if err := oneOf(batcher.Deduct(ctx, 1, []stock.Purchase{purchase(1)})); err != nil {
+		t.Error(err)
+	}
+	if err := batcher.Close(); err != nil {
+		t.Error(err)
+	}
+	request.End()
+	names := make([]string, 0, 4)
+	for _, s := range spans.Ended() {
+		names = append(names, s.Name())
+	}
+	if want := []string{"wait for lock", "hold lock", "write batch", "request"}; !slices.Equal(names, want) {
+		t.Errorf("the steps that have ended are %q, want %q", names, want)
+	}
 }

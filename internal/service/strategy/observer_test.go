@@ -4,12 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -120,4 +125,106 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 		return err
 	}
 	return outcomes[0].Rejected
+}
+
+// looksOn is a lab that does nothing but to note where it was asked.
+type looksOn struct {
+	between  []string
+	recorded []string
+}
+
+func (l *looksOn) Record(name string, locker lock.Locker) lock.Locker {
+	l.recorded = append(l.recorded, name)
+	return locker
+}
+
+func (l *looksOn) Between(ctx context.Context, name string, goods int64) context.Context {
+	l.between = append(l.between, fmt.Sprint(name, goods))
+	return ctx
+}
+
+// A purchase passes each failpoint once, fenced or not, the first of an item or a later one; a
+// fenced one has a token.
+func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
+	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
+		seen := new(looksOn)
+		d.Failpoints = seen
+		s := entry.New(d)
+		closeAfter(t, s)
+		buys := []strategy.Deduct{s.Deduct, s.Deduct, s.Deduct}
+		if f, ok := s.(strategy.Fencer); ok {
+			buys = append(buys, f.DeductFenced)
+		}
+		for i, deduct := range buys {
+			outcomes, err := deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}})
+			if err != nil {
+				t.Errorf("%s: %v", entry.Name, err)
+			} else if o := outcomes[0].Order; o.Remaining != int64(9-i) || i == 3 && o.Token == 0 {
+				t.Errorf("%s sells %+v, want that %d units remain, and a token where it is fenced", entry.Name, o, 9-i)
+			}
+		}
+		if audit, err := d.Store.Audit(t.Context(), goods); err != nil || !audit.Clean || audit.Sold != int64(len(buys)) {
+			t.Errorf("%s: the audit is %+v, %v; want %d sold", entry.Name, audit, err, len(buys))
+		}
+		if len(seen.between) != len(buys) || seen.between[0] != fmt.Sprint(entry.Name, goods) {
+			t.Errorf("%s came by %v in %d purchases", entry.Name, seen.between, len(buys))
+		}
+		if joiner, ok := s.(strategy.Joiner); ok {
+			assertPlaceInSeveral(t, seen, d.Store, joiner, entry.Name, goods)
+		}
+		locked := entry.Guarantees.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
+		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
+			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
+		}
+	})
+}
+
+// assertPlaceInSeveral sells a unit of two items together, and looks for the failpoint of each.
+func assertPlaceInSeveral(t *testing.T, seen *looksOn, store *repo.Store, joiner strategy.Joiner, name string, goods int64) {
+	t.Helper()
+	other := goods + 500
+	if err := store.CreateGoods(t.Context(), other, 10, fmt.Sprint(name, " other")); err != nil {
+		t.Fatal(err)
+	}
+	seen.between = nil
+	items := []strategy.ItemBatch{{GoodsID: goods, Purchases: []stock.Purchase{purchase(1)}}, {GoodsID: other, Purchases: []stock.Purchase{purchase(1)}}}
+	if _, err := joiner.DeductItems(t.Context(), items); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if want := []string{fmt.Sprint(name, goods), fmt.Sprint(name, other)}; !slices.Equal(seen.between, want) {
+		t.Errorf("%s came by %v with two items, want %v", name, seen.between, want)
+	}
+}
+
+// eachWithoutServer calls with each strategy that SQLite is enough for, and with a
+// goods of ten units of its own. The others are each one of guarded, as those with a
+// lock in SQL are, or neither lock nor have a place for faults.
+func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.Deps, goods int64)) {
+	t.Helper()
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	locks := lab.Locks(t, d)
+	for i, entry := range strategy.Registry() {
+		if slices.ContainsFunc(entry.Needs, func(b backend.Name) bool { return locks.Has(b) != nil }) {
+			continue
+		}
+		goods := int64(i + 1) // sql-bucket and sql-unit leave nothing in the row for others
+		if err := store.CreateGoods(t.Context(), goods, 10, entry.Name); err != nil {
+			t.Fatal(err)
+		}
+		do(entry, strategy.Deps{
+			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
+		}, goods)
+	}
+}
+
+func closeAfter(t *testing.T, s strategy.Strategy) {
+	t.Helper()
+	if closer, ok := s.(interface{ Close() error }); ok {
+		t.Cleanup(func() {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

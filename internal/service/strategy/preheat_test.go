@@ -409,7 +409,8 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			}
 			prefix := rand.Text()
 			slow := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
-			other := newCopying(t, entry, store, locksAt(t, d, server, server.Address), prefix)
+			near := locksAt(t, d, server, server.Address)
+			other := newCopying(t, entry, store, near, prefix)
 			if err := deduct(t, slow); err != nil {
 				t.Fatal(err)
 			}
@@ -421,9 +422,16 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			if err := deduct(t, other); err != nil {
 				t.Fatal(err)
 			}
+			ready := func() string {
+				return locksAt(t, d, server, server.Address).Redis.Get(t.Context(), copyOf(prefix, entry.Name)+":ready").Val()
+			}
+			replaced := ready()
 			taken.Pass()
 			if err := <-rejected; err != nil {
 				t.Errorf("one unit is left, and a purchase is answered with %v", err)
+			}
+			if mark := ready(); mark != replaced || mark == "" {
+				t.Errorf("the copy that took the place of the old one is %q, and was %q: it was to be left alone", mark, replaced)
 			}
 		})
 	}

@@ -289,27 +289,41 @@ func assertWaits(t *testing.T, d *servers.Database, goods int64, rollsBack bool)
 	if !buy(t, s.replicas[0], goods, 1) { // the other unit is in the pool
 		t.Fatal("rejected")
 	}
-	h := &held{reached: make(chan struct{}), release: make(chan struct{})}
-	holder := entryOf(t, "sql-unit").New(strategy.Deps{Store: s.stores[0].As("sql-unit"), UnitRows: 4, Failpoints: h})
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	var first error
-	var both sync.WaitGroup
-	both.Go(func() { first = oneOf(holder.Deduct(ctx, goods, []stock.Purchase{purchase(1)})) })
-	<-h.reached
-	second := make(chan error, 1)
-	both.Go(func() { second <- oneOf(s.replicas[0].Deduct(t.Context(), goods, []stock.Purchase{purchase(1)})) })
-	labtest.AwaitRowWait(t, d, "%unit0%", second)
-	if rollsBack {
-		leave()
+	holder := func(f strategy.Failpoints) strategy.Strategy {
+		return entryOf(t, "sql-unit").New(strategy.Deps{Store: s.stores[0].As("sql-unit"), UnitRows: 4, Failpoints: f})
 	}
-	close(h.release)
-	both.Wait()
-	if got := <-second; rollsBack != (got == nil) || !rollsBack && !errors.Is(got, stock.ErrInsufficientStock) {
-		t.Errorf("the second purchase got %v", got)
+	first, second := meet(t, d, goods, rollsBack, holder, "%unit0%", func() error {
+		return oneOf(s.replicas[0].Deduct(t.Context(), goods, []stock.Purchase{purchase(1)}))
+	})
+	if rollsBack != (second == nil) || !rollsBack && !errors.Is(second, stock.ErrInsufficientStock) {
+		t.Errorf("the second purchase got %v", second)
 	}
 	if rollsBack != (first != nil) {
 		t.Errorf("the first purchase got %v", first)
 	}
 	s.wantSoldOut(t, goods, 2)
+}
+
+// meet has a purchase of a unit by a strategy held before its commit until another one waits for a row, by a statement
+// that is like a pattern. The first is rolled back then, or goes on.
+func meet(
+	t *testing.T, d *servers.Database, goods int64, rollsBack bool, of func(strategy.Failpoints) strategy.Strategy, like string, other func() error,
+) (first, second error) {
+	t.Helper()
+	h := &held{reached: make(chan struct{}), release: make(chan struct{})}
+	holder := of(h)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var both sync.WaitGroup
+	both.Go(func() { first = oneOf(holder.Deduct(ctx, goods, []stock.Purchase{purchase(1)})) })
+	<-h.reached
+	answered := make(chan error, 1)
+	both.Go(func() { answered <- other() })
+	labtest.AwaitRowWait(t, d, like, answered)
+	if rollsBack {
+		leave()
+	}
+	close(h.release)
+	both.Wait()
+	return first, <-answered
 }

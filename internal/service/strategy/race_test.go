@@ -194,3 +194,124 @@ func TestACrowdOfTheProcedureLeavesAConnectionToOthers(t *testing.T) {
 		}
 	})
 }
+
+// A commit that was sent and not answered may happen when its purchase is over and
+// its lock is released. The next sale must not write what it read before.
+func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
+	for name, grouped := range map[string]bool{"mutex": false, "channel": false, "redis-lua": false, "naive": true} {
+		t.Run(name, func(t *testing.T) {
+			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+				through, proxy := labtest.Through(t, d)
+				store := labtest.Open(t, through, "r")
+				if err := store.CreateGoods(t.Context(), 1, 10, "first"); err != nil {
+					t.Fatal(err)
+				}
+				sells := made(t, d, name, strategy.Deps{Store: store.As(name), LockWait: time.Second}, grouped)
+				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
+				defer held.Pass()
+				start := time.Now()
+				if err := buyWithin(t, sells, "pending", 500*time.Millisecond); !errors.Is(err, stock.ErrUnknownOutcome) {
+					t.Fatalf("the first sale is %v, want %v", err, stock.ErrUnknownOutcome)
+				}
+				if took := time.Since(start); took > 4*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				time.AfterFunc(300*time.Millisecond, held.Pass) // now the server gets it
+				if err := buyWithin(t, sells, "next", 5*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if audit, err := store.AuditInFull(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 2 {
+					t.Errorf("the audit is %+v, %v; want 2 sold", audit, err)
+				}
+			})
+		})
+	}
+}
+
+// made makes a strategy of the registry.
+func made(t *testing.T, d *servers.Database, name string, deps strategy.Deps, grouped bool) strategy.Strategy {
+	t.Helper()
+	entry := entryOf(t, name)
+	deps.Lock = lab.Locks(t, d, entry.Needs...)
+	sells := entry.New(deps)
+	if !grouped {
+		return sells
+	}
+	return strategy.NewBatcher(sells.Deduct, deps.Store.Orders, strategy.Group{
+		Batch: 8, Units: 8, Queue: 8, Timeout: 5 * time.Second,
+		Settled: func(ctx context.Context, goodsID int64) error {
+			_, err := deps.Store.GoodsSettled(ctx, goodsID)
+			return err
+		},
+	})
+}
+
+func buyWithin(t *testing.T, s strategy.Strategy, requestID string, limit time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	outcomes, err := s.Deduct(ctx, 1, []stock.Purchase{{RequestID: requestID, Quantity: 1}})
+	if err == nil {
+		err = outcomes[0].Rejected
+	}
+	return err
+}
+
+// Units are sold and others come back after a strategy has read the stock, or while it waits for its commit: there is
+// enough at any time, and the purchase is sold.
+func TestNoPurchaseIsRejectedForWhatHappensInItsMiddle(t *testing.T) {
+	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
+		other := entryOf(t, "sql-conditional").New(strategy.Deps{Store: d.Store.As("sql-conditional")})
+		happened := make(chan error, 1)
+		d.Retry.Tries = 2
+		d.Failpoints = &betweenOnce{do: func() {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				sold := oneOf(other.Deduct(t.Context(), goods, []stock.Purchase{purchase(3)}))
+				if errors.Is(sold, stock.ErrInsufficientStock) || errors.Is(sold, stock.ErrAllocated) { // it comes after the purchase
+					sold = nil
+				}
+				_, restocked := d.Store.Restock(t.Context(), goods, 5, rand.Text())
+				happened <- errors.Join(sold, restocked)
+			}()
+			select {
+			case <-done:
+			case <-time.After(50 * time.Millisecond): // it waits for the purchase
+			}
+		}}
+		s := entry.New(d)
+		closeAfter(t, s)
+		if err := oneOf(s.Deduct(t.Context(), goods, []stock.Purchase{purchase(10)})); err != nil {
+			t.Errorf("%s answers a purchase of all that it has read with %v", entry.Name, err)
+		}
+		if err := <-happened; err != nil {
+			t.Errorf("beside %s: %v", entry.Name, err)
+		}
+		if audit, err := d.Store.AuditInFull(t.Context(), goods); err != nil || !audit.Clean || audit.Stock != 15-audit.Sold {
+			t.Errorf("%s: the audit is %+v (%v)", entry.Name, audit, err)
+		}
+	})
+}
+
+// The first sale through buckets moves the units out of the row. A purchase from the row waits for that; it is sold
+// where the move is undone, and else is told where the units are, so that they are recalled.
+func TestUnitsThatAreBeingMovedAreNotSoldOut(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		for goods, undone := range []bool{false, true} {
+			item := int64(goods + 1)
+			s := openBuckets(t, d, 4)
+			s.create(t, item, 10)
+			fromRow := entryOf(t, "sql-conditional").New(strategy.Deps{Store: s.stores[0].As("sql-conditional")})
+			holder := func(f strategy.Failpoints) strategy.Strategy {
+				return entryOf(t, "sql-bucket").New(strategy.Deps{Store: s.stores[0].As("sql-bucket"), Buckets: 4, Failpoints: f})
+			}
+			first, second := meet(t, d, item, undone, holder, "%tb_goods_stock%", func() error {
+				return oneOf(fromRow.Deduct(t.Context(), item, []stock.Purchase{purchase(5)}))
+			})
+			if undone != (first != nil) || undone && second != nil || !undone && !errors.Is(second, stock.ErrAllocated) {
+				t.Errorf("undone %t: the move is answered with %v, and the purchase with %v", undone, first, second)
+			}
+		}
+	})
+}
