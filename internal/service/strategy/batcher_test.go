@@ -568,17 +568,19 @@ func TestABatchLastsAsLongAsItsLastCallerWaits(t *testing.T) {
 
 // A copy of a purchase that is still being written waits for what becomes of it, and is written where that failed.
 func TestACopyOfWhatFailedIsWritten(t *testing.T) {
-	inQueue(t, 1, bounds, func(q *queued) {
+	inQueue(t, 2, bounds, func(q *queued) {
 		release := q.hold()
+		q.buy("before", 1)
 		first, copied := q.buy("same", 1), q.buy("same", 1)
-		q.fails = stock.ErrBusy
-		q.gate <- struct{}{}
-		synctest.Wait()
+		for _, q.fails = range []error{nil, stock.ErrBusy} {
+			q.gate <- struct{}{}
+			synctest.Wait()
+		}
 		q.fails = nil
 		release()
 		q.assertError(first, stock.ErrBusy)
 		q.assertSale(copied, "same")
-		q.assertBatches("same", "same")
+		q.assertBatches("before", "same", "same")
 	})
 }
 
