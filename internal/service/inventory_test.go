@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -184,18 +185,6 @@ func TestALimitThatWasNotNotifiedIsUnknown(t *testing.T) {
 	}
 }
 
-// There is no drift of an item that does not exist, and none where no strategy sells ahead of the ledger.
-func TestTheDriftOfAnItem(t *testing.T) {
-	s := openBeside(t, &limits{})
-	s.create(t, 7, 5)
-	if drift, err := s.inventory.Drift(t.Context(), 7); err != nil || drift != (hot.Drift{GoodsID: 7}) {
-		t.Errorf("the drift is %+v, %v", drift, err)
-	}
-	if drift, err := s.inventory.Drift(t.Context(), 8); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("the drift of an unknown item is %+v, %v", drift, err)
-	}
-}
-
 // Running totals that are wrong are found by the full audit alone.
 func TestAFullAuditDoesNotTrustTheTotals(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
@@ -209,5 +198,241 @@ func TestAFullAuditDoesNotTrustTheTotals(t *testing.T) {
 	}
 	if audit, err := s.inventory.AuditInFull(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 0 {
 		t.Errorf("in full the audit is %+v, %v", audit, err)
+	}
+}
+
+// Each row is sent after item 1 was created with 10 units under "c", and got 5 more under "r".
+func TestAKeyOfTheAdminStandsForOneWrite(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { assertKeysStandForOneWrite(t, open(t, d, 1)) })
+}
+
+func assertKeysStandForOneWrite(t *testing.T, s shop) {
+	t.Helper()
+	create := func(goodsID, units int64, choice stock.Choice, key string) func() (stock.Goods, error) {
+		return func() (stock.Goods, error) { return s.inventory.Create(t.Context(), goodsID, units, 0, choice, key) }
+	}
+	restock := func(goodsID, units int64, key string) func() (stock.Goods, error) {
+		return func() (stock.Goods, error) { return s.inventory.Restock(t.Context(), goodsID, units, key) }
+	}
+	buckets, fenced := stock.Choice{Strategy: "sql-bucket"}, stock.Choice{Strategy: "sql-bucket", Fence: new(true)}
+	for _, c := range []struct {
+		name  string
+		write func() (stock.Goods, error)
+		want  error
+		left  int64 // of item 1
+	}{
+		{"a creation", create(1, 10, buckets, "c"), nil, 10},
+		{"the same again", create(1, 10, buckets, "c"), nil, 10},
+		{"the same again, with a choice that is not possible", create(1, 10, fenced, "c"), nil, 10},
+		{"its key with other units", create(1, 11, buckets, "c"), stock.ErrKeyReused, 10},
+		{"its key for another item", create(2, 10, buckets, "c"), stock.ErrKeyReused, 10},
+		{"another creation of it", create(1, 10, buckets, "d"), stock.ErrGoodsExist, 10},
+		{"another creation of it without a key", create(1, 10, buckets, ""), stock.ErrGoodsExist, 10},
+		{"a creation with a choice that is not possible", create(3, 10, fenced, "e"), service.ErrNotFenceable, 10},
+		{"a restock", restock(1, 5, "r"), nil, 15},
+		{"the restock again", restock(1, 5, "r"), nil, 15},
+		{"its key with other units ", restock(1, 6, "r"), stock.ErrKeyReused, 15},
+		{"its key for an unknown item", restock(9, 5, "r"), stock.ErrKeyReused, 15},
+		{"the key of the creation", restock(1, 6, "c"), stock.ErrKeyReused, 15},
+		{"the key of the creation, with its units", restock(1, 10, "c"), stock.ErrKeyReused, 15},
+		{"a creation under the key of the restock, with its units", create(1, 5, stock.Choice{}, "r"), stock.ErrKeyReused, 15},
+		{"a creation of another item under the key of the restock", create(2, 5, stock.Choice{}, "r"), stock.ErrKeyReused, 15},
+		{"a restock without a key", restock(1, 1, ""), nil, 16},
+		{"another one without a key", restock(1, 1, ""), nil, 17},
+		{"a restock of an unknown item", restock(9, 5, "u"), stock.ErrUnknownGoods, 17},
+		{"a restock beyond the limit", restock(1, stock.MaxStock, "m"), stock.ErrStockLimit, 17},
+		{"an item beside it", create(4, 3, stock.Choice{}, "o"), nil, 17},
+		{"the key of the restock for that item", restock(4, 5, "r"), stock.ErrKeyReused, 17},
+	} {
+		answer, err := c.write()
+		if !errors.Is(err, c.want) || err == nil && answer.ID == 1 && answer.Stock != c.left {
+			t.Errorf("%s: %+v, %v, want %d units, %v", c.name, answer, err, c.left, c.want)
+		}
+		if item, err := s.inventory.Goods(t.Context(), 1); err != nil || item.Stock != c.left {
+			t.Errorf("after %s there are %d (%v), want %d", c.name, item.Stock, err, c.left)
+		}
+	}
+	if item, err := s.inventory.Goods(t.Context(), 4); err != nil || item.Stock != 3 {
+		t.Errorf("of item 4 there are %d (%v), want 3", item.Stock, err)
+	}
+	if o, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("c", 10)); err != nil || o.Rejected != nil || o.Replayed {
+		t.Errorf("the key of the creation is answered to a buyer with %+v, %v; want a sale", o, err)
+	}
+	if drift, err := s.inventory.Drift(t.Context(), 1); err != nil || drift != (hot.Drift{GoodsID: 1}) {
+		t.Errorf("without units in Redis the drift is %+v, %v", drift, err)
+	}
+	for _, unknown := range []int64{2, 3, 9} {
+		if _, err := s.inventory.Goods(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
+		}
+		if _, err := s.inventory.Audit(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("the audit of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
+		}
+		if _, err := s.inventory.Recall(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("the recall of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
+		}
+		if _, err := s.inventory.Drift(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("the drift of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
+		}
+	}
+	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Initial != 17 || audit.Sold != 10 || audit.Pending == nil || *audit.Pending != 0 {
+		t.Errorf("the audit is %+v, %v", audit, err)
+	}
+}
+
+// A copy of a write that is not committed yet waits for it, and is answered as it is.
+func TestACopyOfAWriteThatIsInFlightIsOneWrite(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	through, way := labtest.Through(t, d)
+	slow, s := open(t, through, 1), open(t, d, 1)
+	for _, c := range []struct {
+		name  string
+		write func(s shop) (stock.Goods, error)
+		left  int64
+	}{
+		{"a creation", func(s shop) (stock.Goods, error) {
+			return s.inventory.Create(t.Context(), 1, 10, 0, stock.Choice{}, "c")
+		}, 10},
+		{"a restock", func(s shop) (stock.Goods, error) { return s.inventory.Restock(t.Context(), 1, 5, "r") }, 15},
+	} {
+		answers := make(chan error, 2)
+		write := func(s shop) {
+			item, err := c.write(s)
+			if err == nil && item.Stock != c.left {
+				err = fmt.Errorf("it leaves %d units, want %d", item.Stock, c.left)
+			}
+			answers <- err
+		}
+		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
+		go write(slow)
+		labtest.AwaitReached(t, held)
+		go write(s)
+		labtest.AwaitRowWait(t, d, "%", answers)
+		held.Pass()
+		if err := errors.Join(<-answers, <-answers); err != nil {
+			t.Errorf("%s and its copy: %v", c.name, err)
+		}
+	}
+}
+
+// A change of which the second half failed is not one that nothing came of.
+func TestAChangeThatWasHalfMadeIsUnknown(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	s.create(t, 1, 10)
+	if _, err := openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_stock_user`); err != nil {
+		t.Fatal(err)
+	}
+	limit := service.Change{PerUser: new(int64(2))}
+	if _, err := s.inventory.Change(t.Context(), 1, limit); err == nil || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("a limit that could not be set: %v, want a failure of which nothing came", err)
+	}
+	limit.Choice = func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }
+	if _, err := s.inventory.Change(t.Context(), 1, limit); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the limit could not be set, and the strategy was: %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	if _, own := s.replicas[0].Mode(1, stock.Choice{}); own.Strategy != "mutex" {
+		t.Errorf("it is sold by %s, want by what was set", own.Strategy)
+	}
+}
+
+// A choice that is set, and cannot be read again, is not one that failed.
+func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	s.create(t, 1, 10)
+	if _, err := openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`); err != nil {
+		t.Fatal(err)
+	}
+	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
+	if _, err := s.inventory.Change(t.Context(), 1, change); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the choice was set, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	if _, err := s.inventory.Create(t.Context(), 2, 10, 0, stock.Choice{Strategy: "mutex"}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the item was created, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+}
+
+// An item is created with its limit, which its key does not set again. A maximum of its own does not ask
+// whether the strategy is possible.
+func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	c := s.replicas[0]
+	if err := errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")); err != nil {
+		t.Fatal(err)
+	}
+	for _, perUser := range []int64{3, 5} {
+		goods, err := s.inventory.Create(t.Context(), 1, 10, perUser, stock.Choice{MaxQuantity: new(perUser)}, "key")
+		if err != nil || goods.PerUser != 3 || c.MaxQuantity(1) != 3 {
+			t.Errorf("created with a limit of %d it is %+v (%v), of %d units at most; want 3", perUser, goods, err, c.MaxQuantity(1))
+		}
+	}
+}
+
+// What is chosen with a creation or a change is how the item is sold at once, and what is not
+// possible changes nothing.
+func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	c := s.replicas[0]
+	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.inventory.Create(t.Context(), 1, 10, 0, stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}, ""); err != nil {
+		t.Fatal(err)
+	}
+	own := func() service.Mode {
+		_, own := c.Mode(1, stock.Choice{})
+		return own
+	}
+	change := func(change service.Change) error {
+		_, err := s.inventory.Change(t.Context(), 1, change)
+		return err
+	}
+	to := func(choice stock.Choice) service.Change {
+		return service.Change{Choice: func(stock.Choice) stock.Choice { return choice }}
+	}
+	if own().Strategy != "mutex" || c.MaxQuantity(1) != 4 {
+		t.Errorf("created, it is sold by %s, %d units at most", own(), c.MaxQuantity(1))
+	}
+	for name, c := range map[string]struct {
+		change service.Change
+		want   error
+	}{
+		"an unknown strategy":              {to(stock.Choice{Strategy: "hope"}), service.ErrUnknownStrategy},
+		"no fence":                         {to(stock.Choice{Strategy: "sql-conditional", Fence: new(true)}), service.ErrNotFenceable},
+		"no backend":                       {to(stock.Choice{Strategy: "redis-lua"}), service.ErrStrategyRejected},
+		"a limit, and an unknown strategy": {service.Change{PerUser: new(int64(2)), Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "hope"} }}, service.ErrUnknownStrategy},
+	} {
+		if err := change(c.change); !errors.Is(err, c.want) || own().Strategy != "mutex" {
+			t.Errorf("%s: %v, want %v; it is sold by %s", name, err, c.want, own())
+		}
+	}
+	if item, err := s.inventory.Goods(t.Context(), 1); err != nil || item.PerUser != 0 {
+		t.Errorf("a change that was rejected set the limit: %+v, %v", item, err)
+	}
+	if err := change(service.Change{PerUser: new(int64(2)), Choice: func(before stock.Choice) stock.Choice { before.Strategy = "sql-bucket"; return before }}); err != nil {
+		t.Fatal(err)
+	}
+	if item, err := s.inventory.Goods(t.Context(), 1); err != nil || item.PerUser != 2 || own().Strategy != "sql-bucket" || c.MaxQuantity(1) != 4 {
+		t.Errorf("changed to %+v (%v), sold by %s, %d units at most", item, err, own(), c.MaxQuantity(1))
+	}
+	// What else is set of an item does not ask whether its strategy is possible.
+	if err := c.SwitchOff(t.Context(), "sql-bucket", "late"); err != nil {
+		t.Fatal(err)
+	}
+	if err := change(service.Change{Choice: func(before stock.Choice) stock.Choice { before.MaxQuantity = nil; return before }}); err != nil || c.MaxQuantity(1) != stock.MaxQuantity {
+		t.Errorf("%v, and %d units at most", err, c.MaxQuantity(1))
+	}
+	if got := c.Unserved(); len(got) != 1 || c.ItemsThrough("sql-bucket") != 1 || c.ItemsThrough("mutex") != 0 {
+		t.Errorf("%v are not served, %d items are sold through sql-bucket, %d through mutex", got, c.ItemsThrough("sql-bucket"), c.ItemsThrough("mutex"))
+	}
+	if goods, err := s.inventory.Change(t.Context(), 1, service.Change{PerUser: new(int64(3))}); err != nil || goods.ID != 1 || goods.PerUser != 3 || own().Strategy != "sql-bucket" {
+		t.Errorf("a limit of 3 was set: %+v, %v, and it is sold by %s", goods, err, own())
+	}
+	if _, err := s.inventory.Change(t.Context(), 9, service.Change{PerUser: new(int64(3))}); !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("a limit of an unknown item: %v", err)
+	}
+	if _, err := s.inventory.Change(t.Context(), 9, to(stock.Choice{Strategy: "mutex"})); !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("an unknown item: %v", err)
 	}
 }

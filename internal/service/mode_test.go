@@ -1,11 +1,18 @@
 package service_test
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -62,4 +69,150 @@ func TestADefaultThatCannotSell(t *testing.T) {
 			t.Errorf("%s: %v, want %v", mode, err, want)
 		}
 	}
+}
+
+// rejected tells whether a replica rejects a strategy for a reason.
+func rejected(c *service.Catalogue, name, reason string) bool {
+	_, err := c.In(service.Mode{Strategy: name})
+	return errors.Is(err, service.ErrStrategyRejected) && strings.Contains(err.Error(), reason)
+}
+
+func sells(c *service.Catalogue, name string) bool {
+	_, err := c.In(service.Mode{Strategy: name})
+	return err == nil
+}
+
+// follow has a replica follow the switches until the test is over.
+func follow(t *testing.T, c *service.Catalogue) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { c.KeepSwitches(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		keeping.Wait()
+	})
+}
+
+// soon waits for what another replica has to learn.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Errorf("%s: not within 5 s", what)
+}
+
+func TestASwitchHoldsOnEveryReplica(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 3)
+	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
+	follow(t, other)
+	if err := asked.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
+		t.Fatal(err)
+	}
+	if !rejected(asked, "mutex", "it oversells") {
+		t.Error("the asked replica does not reject at once")
+	}
+	soon(t, "another replica rejects", func() bool { return rejected(other, "mutex", "it oversells") })
+	if err := late.LookAtSwitches(t.Context()); err != nil || !rejected(late, "mutex", "it oversells") {
+		t.Errorf("one that starts later sells all the same (%v)", err)
+	}
+	if !sells(other, "naive") {
+		t.Error("a strategy is rejected that is not switched off")
+	}
+	if err := asked.SwitchOn(t.Context(), "mutex"); err != nil || !sells(asked, "mutex") {
+		t.Errorf("the replica that switched it on rejects it (%v)", err)
+	}
+	soon(t, "another replica sells", func() bool { return sells(other, "mutex") })
+}
+
+func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
+	store, c, err := openEntries(t, strategy.Registry()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.LookAtSwitches(t.Context()); err == nil {
+		t.Error("a look without a database is no error")
+	}
+	if !rejected(c, "mutex", "it oversells") || !sells(c, "naive") {
+		t.Error("what was known is forgotten")
+	}
+}
+
+// An item may have got its strategy through a replica that has the backend.
+func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
+	store, c, err := openEntries(t, strategy.Registry()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		t.Fatal(err)
+	}
+	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
+		if err := store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.LookAtSwitches(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"strategy is rejected here: redis-lua, because redis is not configured": 2}
+	if got := c.Unserved(); !maps.Equal(got, want) {
+		t.Errorf("not served are %v, want %v", got, want)
+	}
+}
+
+func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
+	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
+	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, because := range map[string]string{"naive": "strategies.only_safe", "redis-setnx": "strategies.deny"} {
+		err := c.SwitchOn(t.Context(), name)
+		if !errors.Is(err, service.ErrStrategyRejected) || !strings.Contains(err.Error(), because) || sells(c, name) {
+			t.Errorf("%s is switched on (%v)", name, err)
+		}
+	}
+	for _, err := range []error{c.SwitchOn(t.Context(), "hope"), c.SwitchOff(t.Context(), "hope", "it is none")} {
+		if !errors.Is(err, service.ErrUnknownStrategy) {
+			t.Errorf("a name that is none: %v", err)
+		}
+	}
+}
+
+// The race detector watches.
+func TestASwitchAmongPurchases(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	s.create(t, 1, 1000)
+	c := s.replicas[0]
+	follow(t, c)
+	var buyers sync.WaitGroup
+	for range 4 {
+		buyers.Go(func() {
+			for range 30 {
+				sv, err := c.In(service.Mode{Strategy: "sql-conditional"})
+				if errors.Is(err, service.ErrStrategyRejected) {
+					c.Describe(t.Context())
+					continue
+				}
+				if _, err := sv.Deduct(t.Context(), 1, keyed("", 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 10 {
+		if err := errors.Join(c.SwitchOff(t.Context(), "sql-conditional", "a test"), c.SwitchOn(t.Context(), "sql-conditional")); err != nil {
+			t.Error(err)
+		}
+	}
+	buyers.Wait()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -52,7 +53,7 @@ func (s *seen) ReservationsEnded(state stock.State, n int) { s.notef("%d %s", n,
 func (s *seen) PaidLate()                                  { s.notef("paid late") }
 
 // holder has reservations on SQLite that are seen.
-func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held func(number string)) {
+func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held func(number string, ttl time.Duration)) {
 	t.Helper()
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	of = &seen{}
@@ -65,10 +66,10 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 		}
 	})
 	items := int64(0)
-	return r, of, func(number string) {
+	return r, of, func(number string, ttl time.Duration) {
 		t.Helper()
 		items++
-		if _, err := hold(t.Context(), store, items, stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: time.Hour}); err != nil {
+		if _, err := hold(t.Context(), store, items, stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,8 +79,14 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 func TestTheEndOfAReservationIsCountedAndAnnouncedOnce(t *testing.T) {
 	r, of, held := holder(t, slog.New(slog.DiscardHandler))
 	const paid, released, unknown = "018bcfe5-6800-7000-8000-000000000001", "018bcfe5-6800-7000-8000-000000000002", "018bcfe5-6800-7000-8000-000000000003"
-	held(paid)
-	held(released)
+	const late = "018bcfe5-6800-7000-8000-000000000004"
+	held(paid, time.Hour)
+	held(released, time.Hour)
+	held(late, time.Nanosecond)
+	expire := func() (stock.Reservation, bool, error) {
+		_, err := r.Expire(t.Context())
+		return stock.Reservation{}, false, err
+	}
 	for i, c := range []struct {
 		take  func() (stock.Reservation, bool, error)
 		again bool
@@ -93,6 +100,10 @@ func TestTheEndOfAReservationIsCountedAndAnnouncedOnce(t *testing.T) {
 		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), released) }, true, nil, nil},
 		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), unknown) }, false, stock.ErrUnknownReservation, nil},
 		{func() (stock.Reservation, bool, error) { return r.Release(t.Context(), paid) }, false, stock.ErrConfirmed, nil},
+		{func() (stock.Reservation, bool, error) { return r.Confirm(t.Context(), released, "q") }, false, stock.ErrReleased, nil},
+		{func() (stock.Reservation, bool, error) { return r.Confirm(t.Context(), late, "q") }, false, stock.ErrExpired, []string{"paid late"}},
+		{expire, false, nil, []string{"1 expired", "1 units of item 3"}},
+		{expire, false, nil, []string{"0 expired"}},
 	} {
 		_, again, err := c.take()
 		if got := of.take(); again != c.again || !errors.Is(err, c.err) || !slices.Equal(got, c.seen) {
@@ -112,7 +123,7 @@ func TestTheEndOfAReservationIsCountedAndAnnouncedOnce(t *testing.T) {
 func TestAReturnIsAnnouncedOnce(t *testing.T) {
 	r, of, held := holder(t, slog.New(slog.DiscardHandler))
 	const number = "018bcfe5-6800-7000-8000-000000000001"
-	held(number)
+	held(number, time.Hour)
 	if _, _, err := r.Confirm(t.Context(), number, "p"); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +149,7 @@ func TestAStrategyThatWasNotNotifiedIsLogged(t *testing.T) {
 		r, of, held := holder(t, slog.New(slog.NewTextHandler(&log, nil)))
 		of.fails = fails
 		const number = "018bcfe5-6800-7000-8000-000000000001"
-		held(number)
+		held(number, time.Hour)
 		if _, _, err := r.Release(t.Context(), number); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +189,7 @@ func TestPaymentsWithoutAnAnswerAreMadeOneByOne(t *testing.T) {
 	var paying sync.WaitGroup
 	for i := range 4 {
 		number := fmt.Sprintf("018bcfe5-6800-7000-8000-%012d", i)
-		held(number)
+		held(number, time.Hour)
 		paying.Go(func() {
 			if paid, _, err := r.Confirm(t.Context(), number, "paid "+number); err != nil || paid.State != stock.Confirmed {
 				t.Errorf("%s is answered with %+v (%v)", number, paid, err)
@@ -189,4 +200,43 @@ func TestPaymentsWithoutAnAnswerAreMadeOneByOne(t *testing.T) {
 	if most != 1 {
 		t.Errorf("%d payments are made in one query, want 1", most)
 	}
+}
+
+// A basket is rejected, and the backend of a strategy hangs that keeps a copy of the stock: all lines are given back
+// at once all the same.
+func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
+	const lines = 20
+	path := filepath.Join(t.TempDir(), "s.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, copied := opened(t, path), unresponsive{notified: make(chan int64, lines)}
+		r := NewReservations(store, &Catalogue{
+			offers: []*offer{{strategy: copied}}, requests: &shared[string, stock.Order]{}, log: slog.New(slog.DiscardHandler), timeout: time.Minute,
+		}, time.Hour, uncounted{})
+		basket := Basket{RequestID: "key"}
+		for id := range int64(lines) {
+			basket.Lines = append(basket.Lines, stock.Line{GoodsID: id + 1, Quantity: 1})
+		}
+		var held []string
+		_, err := r.Sell(t.Context(), basket, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			if goodsID == lines {
+				return stock.Outcome{}, stock.ErrInsufficientStock
+			}
+			held = append(held, p.Number)
+			return hold(ctx, store, goodsID, p)
+		})
+		if !errors.Is(err, stock.ErrInsufficientStock) {
+			t.Fatalf("the basket is answered with %v", err)
+		}
+		for _, number := range held {
+			if line, err := r.Read(t.Context(), number); err != nil || line.State != stock.Released {
+				t.Errorf("line %s is %s (%v)", number, line.State, err)
+			}
+		}
+		for range held {
+			<-copied.notified
+		}
+		if err := errors.Join(r.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -101,38 +101,6 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfReservationsIsCountedOnce(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, counted := s.reservations(t, d)
-	r := all[0]
-	s.create(t, 1, 10)
-	numbers := s.holds(t, "sql-conditional", 1, 3, time.Hour)
-	for range 2 {
-		if _, _, err := r.Confirm(t.Context(), numbers[0], "paid"); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := r.Release(t.Context(), numbers[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := r.Confirm(t.Context(), numbers[1], "paid, and released"); !errors.Is(err, stock.ErrReleased) {
-		t.Errorf("a payment after the release: %v, want %v", err, stock.ErrReleased)
-	}
-	late := s.holds(t, "sql-conditional", 1, 1, time.Nanosecond)
-	if _, _, err := r.Confirm(t.Context(), late[0], "paid, and late"); err == nil {
-		t.Error("a payment after the expiry is taken")
-	}
-	for range 2 {
-		if _, err := r.Expire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if c, l, e, late := counted.confirmed.Load(), counted.released.Load(), counted.expired.Load(), counted.late.Load(); c != 1 || l != 1 || e != 1 || late != 1 {
-		t.Errorf("counted as confirmed %d, released %d, expired %d and paid late %d times; want 1 each", c, l, e, late)
-	}
-}
-
 // told is a strategy that keeps a copy of the stock, and notes what it is notified of.
 type told struct {
 	strategy.Strategy
@@ -146,44 +114,6 @@ func (c *told) Restocked(_ context.Context, _, units int64) error {
 	defer c.mu.Unlock()
 	c.units = append(c.units, units)
 	return nil
-}
-
-// However units come back, the strategies that keep a copy of the stock are notified, once.
-func TestCopiesAreNotifiedOfUnitsThatComeBack(t *testing.T) {
-	copied := &told{}
-	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
-	entries = append(entries, strategy.Entry{Name: "another", New: func(strategy.Deps) strategy.Strategy { return copied }})
-	store, catalogue, err := openEntries(t, entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
-	s.create(t, 1, 10)
-	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
-	held := func(units int64, ttl time.Duration) string {
-		outcome, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, stock.Purchase{Quantity: units, TTL: ttl})
-		if err != nil || outcome.Rejected != nil {
-			t.Fatal(err, outcome.Rejected)
-		}
-		return outcome.Order.ID
-	}
-	released, paid := held(1, time.Hour), held(2, time.Hour)
-	held(4, time.Nanosecond)
-	for range 2 { // the second time nothing comes back
-		_, _, failed := r.Release(t.Context(), released)
-		_, _, unpaid := r.Confirm(t.Context(), paid, "paid")
-		_, _, kept := r.Return(t.Context(), paid, 2, "back")
-		_, late := r.Expire(t.Context())
-		if err := errors.Join(failed, unpaid, kept, late); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if slices.Sort(copied.units); !slices.Equal(copied.units, []int64{1, 2, 4}) {
-		t.Errorf("it was notified of %d units, want 1, 2 and 4", copied.units)
-	}
 }
 
 // What is accepted is read again, and is held no longer than reservations may be.
@@ -211,6 +141,9 @@ func TestAReservationIsHeldAsLongAsItAsksForAndNoLongerThanTheLongest(t *testing
 		if held := r.ExpiresAt.Sub(r.HeldAt); err != nil || held < c.held || held > c.held+time.Minute {
 			t.Errorf("extended by %s it is held for %s (%v), want %s", c.ttl, held, err, c.held)
 		}
+	}
+	if r, err := all[0].Accepted(t.Context(), p.TTL, outcome); err != nil {
+		t.Errorf("extended, it is %+v (%v) to a client that asks for the same again", r, err)
 	}
 }
 

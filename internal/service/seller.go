@@ -75,7 +75,7 @@ func (s *Seller) deductNamed(ctx context.Context, goodsID int64, p stock.Purchas
 	}
 	outcome, err := s.deductKnown(ctx, goodsID, p)
 	if err == nil && p.Durable == stock.InSQL && outcome.Durable == stock.InRedis && s.ownsOutbox() {
-		outcome, err = written(ctx, s.catalogue.outbox, outcome)
+		outcome, err = s.catalogue.inLedger(ctx, goodsID, p, outcome)
 	}
 	outcome.Order.RequestID = p.RequestID
 	return outcome, err
@@ -166,9 +166,16 @@ func (s *Seller) ownsOutbox() bool {
 	return ok
 }
 
-// written waits until the ledger has an order that was only accepted.
-func written(ctx context.Context, outbox strategy.Outbox, o stock.Outcome) (stock.Outcome, error) {
-	if err := outbox.Await(ctx, o.Order); err != nil {
+// inLedger waits until the ledger has an order that was only accepted. Where it has another one under the key, a copy of
+// the purchase was sold beside it: that one is the answer to both, and the order that was accepted is dead-lettered.
+func (c *Catalogue) inLedger(ctx context.Context, goodsID int64, p stock.Purchase, o stock.Outcome) (stock.Outcome, error) {
+	err := c.outbox.Await(ctx, o.Order)
+	if errors.Is(err, stock.ErrKeyReused) {
+		if first, failed := c.replay(ctx, goodsID, p); failed != nil || first.Replayed {
+			return first, failed
+		}
+	}
+	if err != nil {
 		return stock.Outcome{}, fmt.Errorf("wait for the ledger: %w", err)
 	}
 	o.Durable = stock.InSQL
@@ -225,7 +232,7 @@ func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Pu
 	}
 	outcome.Durable = stock.InRedis
 	if p.Durable == stock.InSQL {
-		outcome, err = written(ctx, c.outbox, outcome)
+		outcome, err = c.inLedger(ctx, goodsID, p, outcome)
 	}
 	c.observe(outcome, begun)
 	return outcome, err

@@ -421,25 +421,34 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 	accepted := stock.Outcome{Order: soldAs("7"), Durable: stock.InRedis}
 	repeated := accepted
 	repeated.Replayed = true
+	another := soldAs("8")
+	another.Quantity = 2
 	for name, c := range map[string]struct {
 		outcome stock.Outcome
 		durable stock.Durability
-		lost    error // of the wait for the ledger
+		lost    error       // of the wait for the ledger
+		ledger  stock.Order // under the key
 		where   stock.Durability
 		awaited int
 		err     error
 	}{
-		"an acceptance":                        {accepted, "", nil, stock.InRedis, 0, nil},
-		"an acceptance, redis is enough":       {accepted, stock.InRedis, nil, stock.InRedis, 0, nil},
-		"an acceptance, for the ledger":        {accepted, stock.InSQL, nil, stock.InSQL, 1, nil},
-		"an acceptance that is not written":    {accepted, stock.InSQL, stock.ErrUnknownOutcome, "", 1, stock.ErrUnknownOutcome},
-		"a repeated one":                       {repeated, "", nil, stock.InRedis, 0, nil},
-		"a repeated one, for the ledger":       {repeated, stock.InSQL, nil, stock.InSQL, 1, nil},
-		"a repeated one that is not written":   {repeated, stock.InSQL, stock.ErrUnknownOutcome, "", 1, stock.ErrUnknownOutcome},
-		"a rejection, for the ledger":          {stock.Outcome{Rejected: stock.ErrInsufficientStock}, stock.InSQL, nil, "", 0, nil},
-		"an order that is in the ledger again": {stock.Outcome{Order: soldAs("7"), Durable: stock.InSQL}, stock.InSQL, nil, stock.InSQL, 0, nil},
+		"an acceptance":                        {accepted, "", nil, stock.Order{}, stock.InRedis, 0, nil},
+		"an acceptance, redis is enough":       {accepted, stock.InRedis, nil, stock.Order{}, stock.InRedis, 0, nil},
+		"an acceptance, for the ledger":        {accepted, stock.InSQL, nil, stock.Order{}, stock.InSQL, 1, nil},
+		"an acceptance that is not written":    {accepted, stock.InSQL, stock.ErrUnknownOutcome, stock.Order{}, "", 1, stock.ErrUnknownOutcome},
+		"a repeated one":                       {repeated, "", nil, stock.Order{}, stock.InRedis, 0, nil},
+		"a repeated one, for the ledger":       {repeated, stock.InSQL, nil, stock.Order{}, stock.InSQL, 1, nil},
+		"a repeated one that is not written":   {repeated, stock.InSQL, stock.ErrUnknownOutcome, stock.Order{}, "", 1, stock.ErrUnknownOutcome},
+		"a rejection, for the ledger":          {stock.Outcome{Rejected: stock.ErrInsufficientStock}, stock.InSQL, nil, stock.Order{}, "", 0, nil},
+		"an order that is in the ledger again": {stock.Outcome{Order: soldAs("7"), Durable: stock.InSQL}, stock.InSQL, nil, stock.Order{}, stock.InSQL, 0, nil},
+		"a copy was sold beside it":            {accepted, stock.InSQL, stock.ErrKeyReused, soldAs("8"), "", 1, nil},
+		"a copy was sold beside a repeat":      {repeated, stock.InSQL, stock.ErrKeyReused, soldAs("8"), "", 1, nil},
+		"its key is another purchase's":        {accepted, stock.InSQL, stock.ErrKeyReused, another, "", 1, stock.ErrKeyReused},
 	} {
-		sold, out := &counter{}, &box{err: c.lost}
+		sold, out := &counter{ledger: map[string]stock.Order{"k": c.ledger}}, &box{err: c.lost}
+		if c.ledger.ID == "" {
+			sold.ledger = nil
+		}
 		s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) { return c.outcome, nil })
 		s.strategy = struct {
 			strategy.Strategy
@@ -447,7 +456,7 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 		}{sold, out}
 		s.catalogue.outbox = out
 		got, err := s.Deduct(t.Context(), 1, stock.Purchase{RequestID: "k", Quantity: 1, Durable: c.durable})
-		if got.Durable != c.where || out.awaited != c.awaited || !errors.Is(err, c.err) || err == nil && got.Replayed != c.outcome.Replayed || got.Order.RequestID != "k" {
+		if got.Durable != c.where || out.awaited != c.awaited || !errors.Is(err, c.err) || err == nil && got.Replayed != (c.outcome.Replayed || c.ledger.ID != "") || err == nil && c.ledger.ID != "" && got.Order.ID != c.ledger.ID || got.Order.RequestID != "k" {
 			t.Errorf("%s: %+v, %v after %d waits; want k in %q, %v after %d", name, got, err, out.awaited, c.where, c.err, c.awaited)
 		}
 	}

@@ -114,71 +114,43 @@ func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name strin
 	})
 }
 
-func TestTheSameKeyGetsTheFirstAnswer(t *testing.T) {
+// The same key gets the first answer, whatever was sold since, and stands for nothing else. A rejection is no answer to
+// keep.
+func TestAKeyStandsForOneSale(t *testing.T) {
 	each(t, 2, func(t *testing.T, s shop, name string, goods int64) {
-		s.create(t, goods, 10)
+		s.create(t, goods, 5)
+		s.create(t, goods+1000, 10)
 		key := rand.Text()
-		first, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(key, 3))
-		if err != nil || first.Rejected != nil {
-			t.Fatal(err, first.Rejected)
+		buy := func(replica int, item int64, p stock.Purchase) (stock.Outcome, error) {
+			return s.strategy(t, replica, name).Deduct(t.Context(), item, p)
 		}
-		// Meanwhile another buyer buys, so that the answer would differ.
-		if _, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil {
+		if o, err := buy(0, goods, keyed(key, 6)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+			t.Fatalf("6 of 5: %v, %v", err, o.Rejected)
+		}
+		if _, err := s.inventory.Restock(t.Context(), goods, 5, ""); err != nil {
 			t.Fatal(err)
 		}
-		again, err := s.strategy(t, 1, name).Deduct(t.Context(), goods, keyed(key, 3))
-		if err != nil || !again.Replayed || again.Order != first.Order {
+		first, err := buy(0, goods, keyed(key, 6))
+		if err != nil || first.Rejected != nil || first.Replayed || first.Order.Remaining != 4 {
+			t.Fatalf("after a restock: %v, %+v, want a sale that leaves 4", err, first)
+		}
+		if _, err := buy(0, goods, stock.Purchase{Quantity: 1}); err != nil { // so that another answer would differ
+			t.Fatal(err)
+		}
+		if again, err := buy(1, goods, keyed(key, 6)); err != nil || !again.Replayed || again.Order != first.Order {
 			t.Errorf("answered again with %+v (%v), want %+v", again, err, first.Order)
 		}
-		if first.Order.Remaining != 7 {
-			t.Errorf("the first answer says that %d are left, want 7", first.Order.Remaining)
-		}
-		assertSold(t, s, goods, 4)
-	})
-}
-
-func TestTheSameKeyWithOtherContentIsRejected(t *testing.T) {
-	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
-		s.create(t, goods, 10)
-		key := rand.Text()
-		sv := s.strategy(t, 0, name)
-		if _, err := sv.Deduct(t.Context(), goods, keyed(key, 1)); err != nil {
-			t.Fatal(err)
-		}
-		other := goods + 1000
-		s.create(t, other, 10)
-		user := keyed(key, 1)
+		user := keyed(key, 6)
 		user.UserID = "another buyer"
-		for what, err := range map[string]error{
-			"quantity": second(sv.Deduct(t.Context(), goods, keyed(key, 2))),
-			"goods":    second(sv.Deduct(t.Context(), other, keyed(key, 1))),
-			"user":     second(sv.Deduct(t.Context(), goods, user)),
-		} {
-			if !errors.Is(err, stock.ErrKeyReused) {
+		for what, other := range map[string]struct {
+			item     int64
+			purchase stock.Purchase
+		}{"quantity": {goods, keyed(key, 2)}, "item": {goods + 1000, keyed(key, 6)}, "user": {goods, user}} {
+			if _, err := buy(0, other.item, other.purchase); !errors.Is(err, stock.ErrKeyReused) {
 				t.Errorf("another %s: %v, want %v", what, err, stock.ErrKeyReused)
 			}
 		}
-		assertSold(t, s, goods, 1)
-	})
-}
-
-func TestARejectionIsNotStoredAsASale(t *testing.T) {
-	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
-		s.create(t, goods, 1)
-		key := rand.Text()
-		sv := s.strategy(t, 0, name)
-		rejected, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
-		if err != nil || !errors.Is(rejected.Rejected, stock.ErrInsufficientStock) {
-			t.Fatalf("2 of 1: %v, %v", err, rejected.Rejected)
-		}
-		if _, err := s.inventory.Restock(t.Context(), goods, 1, ""); err != nil {
-			t.Fatal(err)
-		}
-		sold, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
-		if err != nil || sold.Rejected != nil || sold.Replayed {
-			t.Errorf("after a restock: %v, %+v, want a sale", err, sold)
-		}
-		assertSold(t, s, goods, 2)
+		assertSold(t, s, goods, 7)
 	})
 }
 
@@ -260,31 +232,6 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 	})
 }
 
-func TestAKeyOfTheAdminIsNoKeyOfABuyer(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := open(t, d, 1)
-		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, stock.Choice{}, "delivery-1"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("delivery-1", 5)); err != nil {
-			t.Error(err)
-		}
-		if goods, err := s.inventory.Restock(t.Context(), 1, 5, "delivery-1"); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("the key of the creation is answered with %+v, %v; want %v", goods, err, stock.ErrKeyReused)
-		}
-		assertSold(t, s, 1, 5)
-	})
-}
-
-func TestAnUnknownStrategyIsAnError(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := open(t, d, 1)
-		if _, err := s.replicas[0].In(service.Mode{Strategy: "nonesuch"}); !errors.Is(err, service.ErrUnknownStrategy) {
-			t.Errorf("%v, want %v", err, service.ErrUnknownStrategy)
-		}
-	})
-}
-
 // assertSold holds the ledger against what must have been sold.
 func assertSold(t *testing.T, s shop, goods, sold int64) {
 	t.Helper()
@@ -297,4 +244,109 @@ func assertSold(t *testing.T, s shop, goods, sold int64) {
 	}
 }
 
-func second(_ stock.Outcome, err error) error { return err }
+// Each mode has one seller, and a strategy without a lock has none with a fence.
+func TestGroupingAndFencingCompose(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	sellers := make(map[*service.Seller]bool)
+	for _, mode := range []service.Mode{{}, {Group: true}, {Fence: true}, {Group: true, Fence: true}} {
+		mode.Strategy = "sql-version-lock"
+		seller := s.in(t, 0, mode)
+		if sellers[seller] || seller != s.in(t, 0, mode) || seller.Mode != mode {
+			t.Errorf("%s is sold in the mode %s, by a seller that is new (%t)", mode, seller.Mode, !sellers[seller])
+		}
+		sellers[seller] = true
+	}
+	if _, err := s.replicas[0].In(service.Mode{Strategy: "naive", Group: true, Fence: true}); !errors.Is(err, service.ErrNotFenceable) {
+		t.Errorf("naive, grouped and fenced: %v, want %v", err, service.ErrNotFenceable)
+	}
+	both := s.in(t, 0, service.Mode{Strategy: "sql-version-lock", Group: true, Fence: true})
+	s.create(t, 1, 10)
+	var last uint64
+	for range 3 {
+		outcome, err := both.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
+		if err != nil || outcome.Order.Token <= last {
+			t.Fatalf("after token %d: %v, %+v", last, err, outcome)
+		}
+		last = outcome.Order.Token
+	}
+	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Fence != last {
+		t.Errorf("the fence is %d (%v), want the last token %d", goods.Fence, err, last)
+	}
+	assertSold(t, s, 1, 3)
+}
+
+// lossy is a strategy whose outcomes are unknown.
+type lossy struct{ strategy.Strategy }
+
+// lossyOutbox is one whose outcomes are not the row's.
+type lossyOutbox struct {
+	lossy
+	strategy.Outbox
+}
+
+func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, stock.ErrUnknownOutcome
+}
+
+// After a batch of unknown outcome the row is waited for before the next is written, unless the
+// outcomes of the strategy are not the row's.
+func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
+	for by, want := range map[strategy.Strategy]error{lossy{}: stock.ErrBackendUnavailable, lossyOutbox{}: stock.ErrUnknownOutcome} {
+		store, c, err := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
+		s.create(t, 1, 10)
+		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})
+		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, want) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(want, stock.ErrUnknownOutcome) {
+			t.Errorf("%T: where the row cannot be read, the next batch is answered with %v, want %v", by, err, want)
+		}
+	}
+}
+
+// Grouped, ungrouped, fenced and keyed purchases of three replicas sell one item out
+// together, exactly.
+func TestGroupedAndUngroupedMix(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 3)
+		s.create(t, 1, 100)
+		names := []string{"sql-conditional" + grouped, "sql-conditional", "sql-for-update" + grouped, "sql-optimistic" + grouped}
+		var mu sync.Mutex
+		var sold, rejected int64
+		var buyers sync.WaitGroup
+		for i := range 24 {
+			buyers.Go(func() {
+				for range 8 {
+					p := stock.Purchase{Quantity: 1}
+					if i%2 == 0 {
+						p = keyed(rand.Text(), 1)
+					}
+					outcome, err := s.strategy(t, i%3, names[i%len(names)]).Deduct(t.Context(), 1, p)
+					if err != nil {
+						t.Errorf("%s: %v", names[i%len(names)], err)
+						return
+					}
+					mu.Lock()
+					if outcome.Rejected == nil {
+						sold++
+					} else {
+						rejected++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		buyers.Wait()
+		if sold != 100 || rejected != 92 {
+			t.Errorf("%d were sold, %d were rejected, want 100 and 92", sold, rejected)
+		}
+		assertSold(t, s, 1, 100)
+	})
+}
