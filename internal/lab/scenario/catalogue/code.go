@@ -13,7 +13,7 @@ func Code(experiment string) (failure, remedy []string) {
 	found := map[string]struct{ failure, remedy []string }{
 		"oversell":             {[]string{selling + "naive.go", selling + "read_check_write.go", rows + "tx.go"}, []string{selling + "sql_conditional.go", rows + "tx.go", rows + "mysql.go"}},
 		"process-mutex":        {[]string{selling + "naive.go", selling + "read_check_write.go", rows + "tx.go"}, []string{selling + "mutex.go", selling + "guarded.go"}},
-		"mutex-per-request":    {[]string{selling + "mutex.go"}, []string{selling + "mutex.go"}},
+		"mutex-per-request":    {[]string{selling + "mutex_per_request.go"}, []string{selling + "mutex.go"}},
 		"mutex-in-transaction": {[]string{selling + "mutex_in_tx.go"}, []string{selling + "guarded.go"}},
 		"three-replicas":       {[]string{selling + "mutex.go"}, []string{locks + "sql/insert_lock.go"}},
 		"holder-crashes":       {[]string{locks + "redis/setnx.go", locks + "redis/weak.go"}, []string{locks + "redis/setnx_ttl.go", locks + "redis/weak.go"}},
