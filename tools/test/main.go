@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,37 +19,11 @@ import (
 // gotestsum prints one line a package, and every failure whole.
 const gotestsum = "gotest.tools/gotestsum@v1.13.0"
 
-// everything names all packages, those first that take minutes: none is then left to run
-// alone at the end.
-func everything() []string {
-	return []string{
-		"./cmd/stocklab", "./internal/service/strategy", "./cmd/stockd", "./internal/service/...", "./internal/lock/...", "./internal/repo",
-		"./internal/lab/servers", "./internal/handler", "./...",
-	}
-}
-
-// withoutRace keeps the race detector and the checks of pointers out of SQLite and its libc,
-// which are C in Go, and out of regexp: they find nothing of ours there, and take three
-// quarters of the time.
-func withoutRace() []string {
-	return []string{"-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=regexp=-race=false"}
-}
-
-// packagesAtOnce is how many packages are tested at once, with three tests of each: they wait for leases to end, and for
-// servers that do not answer, and with fewer of them two cores are idle for a fifth of the time.
-// With more of them a server seems to be one that does not answer.
-func packagesAtOnce(race bool) int {
-	if race {
-		return 2
-	}
-	return 4
-}
-
 // options are what the command line asks for.
 type options struct {
-	required, race, verbose, install bool
-	tags, pattern, timeout           string
-	packages                         []string
+	required, race, verbose bool
+	tags, pattern, timeout  string
+	packages                []string
 }
 
 func main() {
@@ -58,14 +31,11 @@ func main() {
 	flag.BoolVar(&o.required, "required", false, "count a missing server as a failure")
 	flag.BoolVar(&o.race, "race", false, "with the race detector, which takes twice as long")
 	flag.BoolVar(&o.verbose, "v", false, "print each test that is skipped")
-	flag.BoolVar(&o.install, "install", true, "install what is missing")
 	flag.StringVar(&o.tags, "tags", "", "build tags, such as prove")
 	flag.StringVar(&o.pattern, "run", "", "run only tests that match, and fail where an alternative matches none")
 	flag.StringVar(&o.timeout, "timeout", "40m", "bound on one package")
 	flag.Parse()
-	if o.packages = flag.Args(); len(o.packages) == 0 {
-		o.packages = everything()
-	}
+	o.packages = flag.Args()
 	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "test:", err)
 		os.Exit(1)
@@ -79,10 +49,64 @@ func (o options) run() (err error) {
 	if o.race {
 		wanted = append(wanted, compiler())
 	}
-	missing := provide(ctx, wanted, o.install)
+	missing := provide(ctx, wanted)
 	if slices.Contains(missing, compiler().name) {
 		return errors.New("the race detector needs a C compiler")
 	}
+	// By default a program with the race detector waits for a second when it exits, and so does
+	// each replica that a test stops.
+	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	if o.required {
+		env = append(env, "STOCKDTEST_REQUIRE="+strings.Join(names(wanted), ","))
+	}
+	parts, err := o.parts(ctx)
+	var ran []string
+	skipped := make(map[string]int)
+	for _, part := range parts {
+		err = errors.Join(err, part.test(ctx, env, &ran, skipped))
+	}
+	printSkipped(os.Stdout, skipped)
+	if err != nil {
+		return err
+	}
+	return mustMatch(o.pattern, ran)
+}
+
+// parts are the runs of the go command that test all packages, where none is named. Those that take
+// minutes come first: none is then left to run alone at the end.
+func (o options) parts(ctx context.Context) ([]options, error) {
+	if len(o.packages) > 0 {
+		return []options{o}, nil
+	}
+	out, err := exec.CommandContext(ctx, "go", "list", "./cmd/stocklab", "./internal/service/strategy", "./cmd/stockd",
+		"./internal/service/...", "./internal/lock/...", "./internal/repo", "./internal/lab/servers", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages: %w", err)
+	}
+	with, without := o, o
+	without.race = false
+	for pkg := range strings.FieldsSeq(string(out)) {
+		if o.race && o.pattern == "" && fromOutside(pkg) {
+			without.packages = append(without.packages, pkg)
+		} else {
+			with.packages = append(with.packages, pkg)
+		}
+	}
+	if len(without.packages) == 0 {
+		return []options{with}, nil
+	}
+	return []options{with, without}, nil
+}
+
+// fromOutside reports whether the tests of a package read files, or start programs and look at them
+// from outside, of which the race detector sees little: it is used there by make prove alone.
+func fromOutside(pkg string) bool {
+	return slices.ContainsFunc([]string{"/cmd/stocklab", "/deploy", "/docs", "/lab/compose", "/lab/servers", "/planted", "/nginx", "/tools/test"},
+		func(end string) bool { return strings.HasSuffix(pkg, end) })
+}
+
+// test tests the packages, and adds what ran and what was skipped for which reason.
+func (o options) test(ctx context.Context, env []string, ran *[]string, skipped map[string]int) (err error) {
 	folder, err := os.MkdirTemp("", "stockd-test-")
 	if err != nil {
 		return err
@@ -90,19 +114,14 @@ func (o options) run() (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	events := filepath.Join(folder, "events.json")
 	cmd := exec.CommandContext(ctx, "go", o.arguments(events)...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// By default a program with the race detector waits for a second when it exits, and so does
-	// each replica that a test stops.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	if o.required {
-		cmd.Env = append(cmd.Env, "STOCKDTEST_REQUIRE="+strings.Join(names(wanted), ","))
-	}
+	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, env
 	failed := cmd.Run()
-	ran, err := summarize(events)
-	if failed != nil || err != nil {
-		return cmp.Or(failed, err)
+	file, err := os.Open(events)
+	if err != nil {
+		return errors.Join(failed, err)
 	}
-	return mustMatch(o.pattern, ran)
+	defer file.Close() //nolint:errcheck // it is only read
+	return errors.Join(failed, read(file, ran, skipped))
 }
 
 // arguments are those of the go command.
@@ -111,11 +130,21 @@ func (o options) arguments(events string) []string {
 	if !o.verbose {
 		args = append(args, "--hide-summary", "skipped")
 	}
+	// Packages wait for leases to end, and for servers that do not answer: with fewer of them at once,
+	// and fewer tests of each, two cores are idle for a fifth of the time. With more of them a server
+	// seems to be one that does not answer.
+	atOnce := 4
+	if o.race {
+		atOnce = 3
+	}
+	processors := runtime.GOMAXPROCS(0)
 	// The linter vets, and nothing debugs a test binary, which is linked sooner without DWARF.
 	args = append(args, "--", "-timeout", o.timeout, "-vet=off", "-ldflags=-w",
-		fmt.Sprintf("-p=%d", max(packagesAtOnce(o.race), runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(3, runtime.GOMAXPROCS(0))))
+		fmt.Sprintf("-p=%d", max(atOnce, processors)), fmt.Sprintf("-parallel=%d", max(3, processors)))
 	if o.race {
-		args = append(append(args, "-race"), withoutRace()...)
+		// SQLite and its libc are C in Go: the race detector and the checks of pointers find nothing of
+		// ours there, nor in regexp, and take three quarters of the time.
+		args = append(args, "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=regexp=-race=false")
 	}
 	if o.tags != "" {
 		args = append(args, "-tags", o.tags)
@@ -124,19 +153,4 @@ func (o options) arguments(events string) []string {
 		args = append(args, "-run", o.pattern)
 	}
 	return append(args, o.packages...)
-}
-
-// summarize prints how many tests were skipped for each reason, and returns the names of those that ran.
-func summarize(events string) (ran []string, err error) {
-	file, err := os.Open(events)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	ran, skipped, err := read(file)
-	if err != nil {
-		return nil, fmt.Errorf("read what the tests printed: %w", err)
-	}
-	printSkipped(os.Stdout, skipped)
-	return ran, nil
 }

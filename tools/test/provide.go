@@ -13,58 +13,38 @@ import (
 
 // need is something that the tests use.
 type need struct {
-	// name is what a test that lacks it calls it.
-	name  string
-	found func() bool
-	// packages bring it on Debian and its relatives.
-	packages []string
+	name     string // what a test that lacks it calls it
+	find     func() error
+	packages []string // of Debian and its relatives
 }
 
 func needs() []need {
+	zookeeper := func() error { _, _, err := servers.FindZooKeeper(); return err }
+	galera := func() error { _, _, err := servers.FindGalera(); return err }
+	faketime := func() error { _, err := servers.FindFaketime(); return err }
 	return []need{
-		{name: "mariadb", found: program("mariadbd"), packages: []string{"mariadb-server"}},
-		{name: "galera", found: galera, packages: []string{"mariadb-server", "galera-4", "rsync", "iproute2"}},
-		{name: "nginx", found: program("nginx"), packages: []string{"nginx-light"}},
-		{name: "redis", found: program("redis-server"), packages: []string{"redis-server"}},
-		{name: "zookeeper", found: zookeeper, packages: []string{"zookeeper"}},
-		{name: "etcd", found: program("etcd"), packages: []string{"etcd-server"}},
-		{name: "prometheus", found: program("prometheus"), packages: []string{"prometheus"}},
-		{name: "faketime", found: faketime, packages: []string{"faketime"}},
-		{name: "curl", found: program("curl"), packages: []string{"curl"}},
-		{name: "ip", found: program("ip"), packages: []string{"iproute2"}},
-		{name: "chromium", found: program("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), packages: []string{"chromium"}},
+		{"mariadb", program("mariadbd"), []string{"mariadb-server"}},
+		{"galera", galera, []string{"mariadb-server", "galera-4", "rsync", "iproute2"}},
+		{"nginx", program("nginx"), []string{"nginx-light"}},
+		{"redis", program("redis-server"), []string{"redis-server"}},
+		{"zookeeper", zookeeper, []string{"zookeeper"}},
+		{"etcd", program("etcd"), []string{"etcd-server"}},
+		{"prometheus", program("prometheus"), []string{"prometheus"}},
+		{"faketime", faketime, []string{"faketime"}},
+		{"curl", program("curl"), []string{"curl"}},
+		{"ip", program("ip"), []string{"iproute2"}},
+		{"chromium", program("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), []string{"chromium"}},
 	}
 }
 
 // compiler is what the race detector uses.
 func compiler() need {
-	return need{name: "gcc", found: program("gcc", "cc"), packages: []string{"gcc", "libc6-dev"}}
+	return need{"gcc", program("gcc", "cc"), []string{"gcc", "libc6-dev"}}
 }
 
-// program is found where one of the names is.
-func program(names ...string) func() bool {
-	return func() bool {
-		_, err := servers.Find(names...)
-		return err == nil
-	}
-}
-
-// zookeeper is no program, but classes and a Java to run them.
-func zookeeper() bool {
-	_, _, err := servers.FindZooKeeper()
-	return err == nil
-}
-
-// galera is a library of MariaDB's, and what sends a node the state of another one.
-func galera() bool {
-	_, _, err := servers.FindGalera()
-	return err == nil
-}
-
-// faketime is a library, which moves the clock of a Redis.
-func faketime() bool {
-	_, err := servers.FindFaketime()
-	return err == nil
+// program finds one of the names.
+func program(names ...string) func() error {
+	return func() error { _, err := servers.Find(names...); return err }
 }
 
 func names(list []need) []string {
@@ -76,9 +56,9 @@ func names(list []need) []string {
 }
 
 // provide installs what is missing and returns the names of what still is.
-func provide(ctx context.Context, list []need, install bool) (missing []string) {
+func provide(ctx context.Context, list []need) (missing []string) {
 	absent := absentOf(list)
-	if len(absent) > 0 && install {
+	if len(absent) > 0 {
 		if err := installAll(ctx, absent); err != nil {
 			fmt.Println("could not install:", err)
 		}
@@ -92,7 +72,7 @@ func provide(ctx context.Context, list []need, install bool) (missing []string) 
 
 func absentOf(list []need) (absent []need) {
 	for _, n := range list {
-		if !n.found() {
+		if n.find() != nil {
 			absent = append(absent, n)
 		}
 	}

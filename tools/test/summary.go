@@ -12,23 +12,22 @@ import (
 	"strings"
 )
 
-// read takes from the events of go test -json the names of the tests that ran, and how many were
-// skipped for each reason: the last line that a skipped test has logged.
-func read(events io.Reader) (ran []string, skipped map[string]int, err error) {
+// read adds what the events of go test -json say: the names of the tests that ran, and how many were
+// skipped for each reason, which is the last line that a skipped test has logged.
+func read(events io.Reader, ran *[]string, skipped map[string]int) error {
 	logged := regexp.MustCompile(`^\s+\w+\.go:\d+: (.*)\n`)
 	reason := make(map[string]string)
-	skipped = make(map[string]int)
 	for d := json.NewDecoder(events); ; {
 		var e struct{ Action, Package, Test, Output string }
 		if err := d.Decode(&e); errors.Is(err, io.EOF) { //nolint:musttag // the names are those of go test
-			return ran, skipped, nil
+			return nil
 		} else if err != nil {
-			return nil, nil, err
+			return fmt.Errorf("read what the tests printed: %w", err)
 		}
 		test := e.Package + " " + e.Test
 		switch e.Action {
 		case "run":
-			ran = append(ran, e.Test)
+			*ran = append(*ran, e.Test)
 		case "output":
 			if line := logged.FindStringSubmatch(e.Output); line != nil {
 				reason[test] = line[1]
