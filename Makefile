@@ -21,7 +21,7 @@ BUGS = audit-forgives-overselling|last-unit-unsold|late-holder-deletes|lost-comm
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
 
-test: ## every test, on real servers; TESTFLAGS=-race has the race detector, in twice the time
+test: ## every test, on real servers; with TESTFLAGS=-race under the race detector
 	go run ./tools/test $(TESTFLAGS)
 
 prove: ## the long proofs: many repetitions, planted bugs, kills
