@@ -4,20 +4,22 @@
 //	Bug: what is wrong
 //	Test: ./internal/stock TestThatTurnsRed (a line for each)
 //	Needs: mariadb (where the tests are skipped without it)
-//	Base: the commit that the patch was made from
 //
-// Git merges the patch into the tree as it is now, and follows renamed files. Where it cannot, or
-// where the result does not compile, plant the bug into the tree by hand and put the output of
-// "git diff" below those lines, and that of "git rev-parse HEAD" behind Base. The fewer names are
-// in the changed lines, the longer a patch lasts.
+// The lines of a patch are looked for in its file first, and then in all others, at first with the
+// lines around them and then without: they may move, and their file may have another name. Where
+// they are not found, or the result does not compile, plant the bug by hand and put the output of
+// "git diff -U1" below those lines. The fewer names are in the changed lines, the longer a patch lasts.
 package planted
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,100 +28,146 @@ const root = "../.."
 
 // bug is one file of bugs.
 type bug struct {
-	name, path, base, needs string
-	tests                   []string // a package and a pattern, as in the file
+	name, needs string
+	tests       []string // a package and the name of a test, as in the file
+	hunks       []hunk
 }
+
+// hunk is one change of a file, with the lines around it and without.
+type hunk struct {
+	file         string
+	around, bare edit
+}
+
+// edit is lines and what takes their place.
+type edit struct{ old, new string }
 
 func bugs(t *testing.T) (all []bug) {
 	t.Helper()
-	files, err := filepath.Glob("bugs/*.patch")
-	if err != nil || len(files) == 0 {
+	paths, err := filepath.Glob("bugs/*.patch")
+	if err != nil || len(paths) == 0 {
 		t.Fatalf("no bug is planted (%v)", err)
 	}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := bug{name: strings.TrimSuffix(filepath.Base(file), ".patch"), path: file}
-		head, _, _ := strings.Cut(string(content), "\ndiff --git ")
-		for line := range strings.Lines(head) {
-			switch key, value, _ := strings.Cut(strings.TrimSpace(line), ": "); key {
-			case "Test":
-				b.tests = append(b.tests, value)
-			case "Needs":
-				b.needs = value
-			case "Base":
-				b.base = value
-			}
-		}
-		if len(b.tests) == 0 || b.base == "" {
-			t.Fatalf("%s names no test or no base", file)
+		b := read(string(content))
+		if b.name = strings.TrimSuffix(filepath.Base(path), ".patch"); len(b.tests) == 0 || len(b.hunks) == 0 {
+			t.Fatalf("%s names no test or changes nothing", path)
 		}
 		all = append(all, b)
 	}
 	return all
 }
 
-// merge writes the files that a patch ($2, made from the commit $1) changes into a folder ($3), as
-// they are with the patch in the tree of now, which includes what is not committed.
-const merge = `
-now=$(git stash create)
-export GIT_INDEX_FILE="$3.index"
-git read-tree "$1"
-git apply --cached "$2"
-bug=$(git commit-tree -p "$1" -m bug "$(git write-tree)")
-merged=$(git merge-tree --write-tree "${now:-HEAD}" "$bug") || { echo "$merged"; exit 1; }
-git diff --name-only --no-renames "${now:-HEAD}" "$merged" | while read -r file; do
-	mkdir -p "$3/${file%/*}"
-	git cat-file blob "$merged:$file" >"$3/$file"
-done`
-
-// overlay is the flag that has a build read the files as they are with a bug, also where they are embedded.
-func overlay(t *testing.T, b bug) string {
-	t.Helper()
-	folder := filepath.Join(t.TempDir(), "files")
-	cmd := exec.CommandContext(t.Context(), "sh", "-ec", merge, "sh", b.base, "internal/planted/"+b.path, folder)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test", "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s does not apply (%v); the comment of this package says how to make it again\n%s", b.path, err, out)
+func read(patch string) (b bug) {
+	file := ""
+	for line := range strings.Lines(patch) {
+		h := len(b.hunks) - 1
+		switch key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); {
+		case key == "Test:":
+			b.tests = append(b.tests, value)
+		case key == "Needs:":
+			b.needs = value
+		case key == "+++":
+			file = strings.TrimPrefix(value, "b/")
+		case key == "@@":
+			b.hunks = append(b.hunks, hunk{file: file})
+		case h < 0 || key == "---" || key == "diff" || key == "index":
+		case line[0] == ' ':
+			b.hunks[h].around.old += line[1:]
+			b.hunks[h].around.new += line[1:]
+		case line[0] == '-':
+			b.hunks[h].around.old += line[1:]
+			b.hunks[h].bare.old += line[1:]
+		case line[0] == '+':
+			b.hunks[h].around.new += line[1:]
+			b.hunks[h].bare.new += line[1:]
+		}
 	}
-	replace := make(map[string]string)
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	return b
+}
+
+// sources are the files of the module without tests and documents, by their paths.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && slices.Contains([]string{".git", "bin", "docs", "planted", "testdata"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		relative, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
-		}
-		original, err := filepath.Abs(filepath.Join(root, relative))
-		replace[original] = path
-		if _, err := os.Stat(original); err != nil { // and go test keeps a result no longer than that file
-			return err
-		}
+		content, err := os.ReadFile(path)
+		files[filepath.ToSlash(strings.TrimPrefix(path, root+"/"))] = "\n" + string(content)
 		return err
 	})
 	if err != nil {
-		t.Fatalf("%s changes nothing: %v", b.path, err)
+		t.Fatal(err)
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
+	return files
+}
+
+// plant returns the files that have another content with a bug.
+func (b bug) plant(files map[string]string) (changed map[string]string, err error) {
+	changed = make(map[string]string)
+	for _, h := range b.hunks {
+		e, path := h.around, find(files, h.file, h.around.old)
+		if path == "" && h.bare.old != "" {
+			e, path = h.bare, find(files, h.file, h.bare.old)
+		}
+		if path == "" {
+			return nil, fmt.Errorf("%s: the code does not have these lines once; the comment of this package says what to do\n%s", b.name, h.around.old)
+		}
+		changed[path] = strings.Replace(cmp.Or(changed[path], files[path]), "\n"+e.old, "\n"+e.new, 1)
+	}
+	return changed, nil
+}
+
+// find is the file that has these lines once: that path, or else the only other one, or none.
+func find(files map[string]string, path, lines string) (found string) {
+	if strings.Count(files[path], "\n"+lines) == 1 {
+		return path
+	}
+	for other, content := range files {
+		if n := strings.Count(content, "\n"+lines); n > 1 || n == 1 && found != "" {
+			return ""
+		} else if n == 1 {
+			found = other
+		}
+	}
+	return found
+}
+
+// overlay is the flag that has a build read the files as they are with a bug, also where they are embedded.
+func overlay(t *testing.T, b bug, files map[string]string) string {
+	t.Helper()
+	changed, err := b.plant(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(folder+".json", list, 0o600); err != nil {
+	folder, replace := t.TempDir(), make(map[string]string)
+	for path, content := range changed {
+		original, failed := filepath.Abs(filepath.Join(root, path))
+		replace[original] = filepath.Join(folder, filepath.Base(path))
+		err = errors.Join(err, failed, os.WriteFile(replace[original], []byte(content[1:]), 0o600))
+	}
+	list, failed := json.Marshal(map[string]any{"Replace": replace})
+	if err := errors.Join(err, failed, os.WriteFile(folder+".json", list, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return "-overlay=" + folder + ".json"
 }
 
-// That each patch still applies is seen at once. Its tests take long, and are for make prove.
-func TestEveryBugApplies(t *testing.T) {
-	if err := exec.CommandContext(t.Context(), "git", "rev-parse", "--git-dir").Run(); err != nil {
-		t.Skip("this is no clone of the repository")
-	}
+// That the lines of each bug are there is seen at once. Its tests take long, and are for make prove.
+func TestEveryBugCanBePlanted(t *testing.T) {
+	files := sources(t)
 	for _, b := range bugs(t) {
-		t.Run(b.name, func(t *testing.T) { overlay(t, b) })
+		if _, err := b.plant(files); err != nil {
+			t.Error(err)
+		}
 	}
 }

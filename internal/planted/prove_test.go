@@ -15,6 +15,7 @@ import (
 // Each bug must turn its tests red; and the same tests must be green without it, or they would
 // prove nothing.
 func TestProvePlantedBugsAreCaught(t *testing.T) {
+	files := sources(t)
 	for _, b := range bugs(t) {
 		t.Run(b.name, func(t *testing.T) {
 			if b.needs != "" {
@@ -25,7 +26,7 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 				_, err := servers.Find(program)
 				labtest.Need(t, b.needs, err == nil, "the bug shows only there")
 			}
-			planted := overlay(t, b)
+			planted := overlay(t, b, files)
 			for _, test := range b.tests {
 				pkg, name, _ := strings.Cut(test, " ")
 				prove(t, pkg, name, planted)
