@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -187,4 +188,145 @@ func (s *Insertions) count(err error) error {
 		return err
 	}
 	return nil
+}
+
+// The figures of what a DELETE locks beside its row.
+const (
+	OthersLocked = "other_rows_locked"
+	GapLocked    = "gap_locked"
+)
+
+// deleteTen is the statement of both probes below.
+const deleteTen = `DELETE FROM ` + table + ` WHERE id = 10`
+
+// The table of LocksOthers: most rows have the number that is deleted, or few have.
+const (
+	createCrowded = `CREATE TABLE ` + table + ` (id INT NOT NULL, name INT NOT NULL, PRIMARY KEY (name), KEY by_id (id)) ENGINE=InnoDB`
+	insertOthers  = `INSERT INTO ` + table + ` (id, name) VALUES (5, 0), (20, 1)`
+	analyze       = `ANALYZE TABLE ` + table
+	tryFirst      = `SELECT id FROM ` + table + ` WHERE name = 0 FOR UPDATE NOWAIT`
+	tryLast       = `SELECT id FROM ` + table + ` WHERE name = 1 FOR UPDATE NOWAIT`
+	aRow          = `, (%d, %d)`
+	// crowd are the rows that the DELETE wants, and more are rows of another number.
+	crowd, more = 40, 1000
+)
+
+// LocksOthers counts the two rows that a DELETE by an index locks at REPEATABLE READ although
+// they do not match. In a small table, of which most rows match, reading all is cheaper than
+// the index; in a large one it is not.
+func LocksOthers(ctx context.Context, db *sql.DB, large bool) (locked int, err error) {
+	const name = "lab_crowded"
+	var rows strings.Builder
+	rows.WriteString(insertOthers)
+	for i := range crowd {
+		fmt.Fprintf(&rows, aRow, 10, 100+i)
+	}
+	for i := 0; large && i < more; i++ {
+		fmt.Fprintf(&rows, aRow, 30, 1000+i)
+	}
+	err = withTable(ctx, db, name, []string{createCrowded, rows.String(), analyze}, func() error {
+		return holding(ctx, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) error {
+			for _, try := range []string{tryFirst, tryLast} {
+				blocked, err := waits(ctx, db, on(name, try))
+				if err != nil {
+					return err
+				}
+				locked += int(oneIf(blocked))
+			}
+			return nil
+		})
+	})
+	return locked, err
+}
+
+// LocksGap reports whether a DELETE by an index locks the gap below its row at REPEATABLE READ.
+// deleted: another transaction has deleted that row before, and it is still in the index,
+// marked, because a third may read it.
+func LocksGap(ctx context.Context, db *sql.DB, by Index, deleted bool) (blocked bool, err error) {
+	const name = "lab_marked"
+	probe := func(*sql.Tx) error {
+		if deleted {
+			if _, err := db.ExecContext(ctx, on(name, deleteTen)); err != nil {
+				return err
+			}
+		}
+		return holding(ctx, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) (err error) {
+			blocked, err = waits(ctx, db, on(name, `INSERT INTO `+table+` (id, name) VALUES (7, 'v')`))
+			return err
+		})
+	}
+	err = by.with(ctx, db, name, func() error {
+		// Its snapshot keeps the purge away.
+		return holding(ctx, db, sql.LevelRepeatableRead, on(name, `SELECT COUNT(*) FROM `+table), probe)
+	})
+	return blocked, err
+}
+
+// The figures of SellTwice: what is left of ten units after two sales of one.
+const (
+	LeftReadCommitted  = "left_at_read_committed"
+	LeftRepeatableRead = "left_at_repeatable_read"
+)
+
+const (
+	unlocked    = "lab_unlocked"
+	createStock = `CREATE TABLE ` + unlocked + ` (id INT PRIMARY KEY, stock INT NOT NULL) ENGINE=InnoDB`
+	insertStock = `INSERT INTO ` + unlocked + ` VALUES (1, 10)`
+	readStock   = `SELECT stock FROM ` + unlocked + ` WHERE id = 1`
+	writeStock  = `UPDATE ` + unlocked + ` SET stock = ? WHERE id = 1`
+)
+
+// SellTwice has two transactions at a level, both of them open, read ten units, subtract one and
+// write what is left: the second does so after the first has written. commitFirst: the first
+// has committed by then, and not only unlocked.
+func SellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commitFirst bool) (left int, err error) {
+	err = withTable(ctx, db, unlocked, []string{createStock, insertStock}, func() error {
+		if err := sellTwice(ctx, db, level, commitFirst); err != nil {
+			return fmt.Errorf("sell twice: %w", err)
+		}
+		return db.QueryRowContext(ctx, readStock).Scan(&left)
+	})
+	return left, err
+}
+
+func sellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commitFirst bool) error {
+	var both [2]*sql.Tx
+	for i := range both {
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // it has been committed, or failed
+		both[i] = tx
+	}
+	first, err := subtractOne(ctx, both[0])
+	if err == nil {
+		err = first()
+	}
+	if err == nil && commitFirst {
+		err = both[0].Commit()
+	}
+	if err != nil {
+		return err
+	}
+	second, err := subtractOne(ctx, both[1])
+	if err == nil && !commitFirst {
+		err = both[0].Commit()
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(second(), both[1].Commit())
+}
+
+// subtractOne reads the stock, and returns what writes one less.
+func subtractOne(ctx context.Context, tx *sql.Tx) (write func() error, err error) {
+	var stock int
+	if err := tx.QueryRowContext(ctx, readStock).Scan(&stock); err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := tx.ExecContext(ctx, writeStock, stock-1)
+		return err
+	}, nil
 }
