@@ -228,6 +228,16 @@ func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
 	}
 }
 
+// queued is a waiter in the queue of a fair lock that has reported to be alive until a time.
+func queued(t *testing.T, client redis.UniversalClient, name, who string, place float64, until time.Time) {
+	t.Helper()
+	for what, score := range map[string]float64{":queue": place, ":alive": float64(until.UnixMilli())} {
+		if err := client.ZAdd(t.Context(), keyOf(name, "redis-fair")+what, redis.Z{Score: score, Member: who}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The first in the queue of the fair lock gives up when the name is free already: the next one is
 // woken, and not left to its fallback.
 func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
@@ -257,14 +267,9 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 	if !labtest.Eventually(5*time.Second, func() bool { return client.ZCard(t.Context(), key+":queue").Val() == 1 }) {
 		t.Fatal("there is no waiter in the queue")
 	}
-	for _, err := range []error{
-		client.ZAdd(t.Context(), key+":queue", redis.Z{Score: 1000, Member: next}).Err(),
-		client.ZAdd(t.Context(), key+":alive", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: next}).Err(),
-		client.Del(t.Context(), key).Err(), // the holder's time is over: it does not wake anyone
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	queued(t, client, "left", next, 1000, time.Now().Add(time.Minute))
+	if err := client.Del(t.Context(), key).Err(); err != nil { // the holder's time is over: it does not wake anyone
+		t.Fatal(err)
 	}
 	leave()
 	if err := <-left; err != nil && !errors.Is(err, context.Canceled) {

@@ -180,14 +180,8 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := locktest.Hold(t, l, "alive")
-	for i, who := range []string{"the dead", "the living"} {
-		alive := time.Now().Add(time.Duration(2*i-1) * time.Hour)
-		for what, score := range map[string]float64{":queue": float64(i + 1), ":alive": float64(alive.UnixMilli())} {
-			if err := client.ZAdd(t.Context(), key+what, redis.Z{Score: score, Member: who}).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	queued(t, client, "alive", "the dead", 1, time.Now().Add(-time.Hour))
+	queued(t, client, "alive", "the living", 2, time.Now().Add(time.Hour))
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -266,19 +260,14 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 	server := lab.Redis(t)
 	client, name := clientAt(server, server.Address), "enters-"+lock.NewOwner()
-	l, key := onRedis(t, "redis-fair", client), keyOf(name, "redis-fair")
+	l := onRedis(t, "redis-fair", client)
 	ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), redisTTL/2)
 	defer cancel()
 	first, err := l.Acquire(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive := time.Now().Add(time.Hour).UnixMilli()
-	for what, score := range map[string]float64{":queue": 1, ":alive": float64(alive)} {
-		if err := client.ZAdd(t.Context(), key+what, redis.Z{Score: score, Member: "another"}).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	queued(t, client, name, "another", 1, time.Now().Add(time.Hour))
 	second, err := l.Acquire(ctx, name)
 	if err != nil {
 		t.Fatal(err)
@@ -582,14 +571,7 @@ func TestAWaiterThatReportsKeepsItsPlace(t *testing.T) {
 		t.Fatal("there is no waiter in the queue")
 	}
 	who, place := first(queue)
-	for _, err := range []error{
-		client.ZAdd(t.Context(), queue, redis.Z{Score: 1000, Member: "the next"}).Err(),
-		client.ZAdd(t.Context(), alive, redis.Z{Score: until + 1e6, Member: "the next"}).Err(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	queued(t, client, "reports", "the next", 1000, time.UnixMilli(int64(until)+1e6))
 	if !labtest.Eventually(5*time.Second, func() bool { _, now := first(alive); return now > until && now < until+1e6 }) {
 		t.Error("it does not report that it is alive")
 	}
