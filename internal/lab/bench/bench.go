@@ -19,6 +19,8 @@ type Subject struct {
 	Unit string
 	// Rounds bounds how often it is measured; 0: in every round.
 	Rounds int
+	// AtMost bounds the value of every round; 0: no target.
+	AtMost float64
 	// Measure takes about as long as each.
 	Measure func(ctx context.Context, each time.Duration) (Sample, error)
 }
@@ -90,17 +92,10 @@ func (r Ratio) figure(samples []float64) Figure {
 	return f
 }
 
-// Limit holds a subject below a bound.
-type Limit struct {
-	Subject string
-	AtMost  float64
-}
-
 // Suite is what is measured in one run.
 type Suite struct {
 	Subjects []Subject
 	Ratios   []Ratio
-	Limits   []Limit
 	Rounds   int
 	// Pace says how long each measurement may take.
 	Pace Pace
@@ -144,10 +139,11 @@ func (s Suite) Run(ctx context.Context) (*Result, error) {
 			switch {
 			case err != nil || !subject.in(round):
 			case skipped[subject.Name] != nil:
-				pacer.skip()
+				pacer.left--
 				s.step(subject.Name + ": not measured")
 			case pacer.late() && round > 0:
-				pacer.drop()
+				pacer.left--
+				pacer.dropped++
 				s.step(subject.Name + ": left out")
 			default:
 				if err = s.measure(ctx, subject, round, pacer, samples); errors.Is(err, errNotMeasured) {
@@ -201,7 +197,7 @@ func (s Suite) result(samples map[string][]*Sample) *Result {
 	for _, subject := range s.Subjects {
 		measured := slices.DeleteFunc(slices.Clone(samples[subject.Name]), func(s *Sample) bool { return s == nil })
 		if len(measured) > 0 {
-			r.Subjects = append(r.Subjects, s.figure(subject, measured))
+			r.Subjects = append(r.Subjects, subject.figure(measured))
 		}
 	}
 	for _, ratio := range s.Ratios {
@@ -218,7 +214,7 @@ func (s Suite) result(samples map[string][]*Sample) *Result {
 	return r
 }
 
-func (s Suite) figure(subject Subject, samples []*Sample) Figure {
+func (subject Subject) figure(samples []*Sample) Figure {
 	of := func(part func(*Sample) float64) []float64 {
 		values := make([]float64, len(samples))
 		for i, sample := range samples {
@@ -237,8 +233,8 @@ func (s Suite) figure(subject Subject, samples []*Sample) Figure {
 	f.Slowest = Median(of(func(s *Sample) float64 { return s.Slowest }))
 	f.Kilobytes = Median(of(func(s *Sample) float64 { return s.Kilobytes }))
 	f.Costs = medians(samples)
-	if i := slices.IndexFunc(s.Limits, func(l Limit) bool { return l.Subject == subject.Name }); i >= 0 {
-		f.Aim, f.Reached = fmt.Sprintf("at most %g", s.Limits[i].AtMost), f.Max <= s.Limits[i].AtMost
+	if subject.AtMost > 0 {
+		f.Aim, f.Reached = fmt.Sprintf("at most %g", subject.AtMost), f.Max <= subject.AtMost
 	}
 	return f
 }
@@ -291,11 +287,3 @@ func (p *pacer) took(all, each time.Duration) {
 }
 
 func (p *pacer) late() bool { return p.pace.Each == 0 && until(p.pace.Until) == 0 }
-
-// skip leaves one out that cannot be measured, drop one for lack of time.
-func (p *pacer) skip() { p.left-- }
-
-func (p *pacer) drop() {
-	p.left--
-	p.dropped++
-}

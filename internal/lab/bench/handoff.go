@@ -41,17 +41,21 @@ const (
 // hold takes the name once and lets go, and tells how long it waited.
 type hold func(ctx context.Context) (waited time.Duration, err error)
 
+// contest is made when it is first measured: until then, its sessions need not be kept alive.
 type contest struct {
-	holds []hold
-	each  time.Duration
-
-	rate   float64
-	unfair float64 // the longest wait over the median
+	prepare func() ([]hold, error)
+	holds   []hold
+	unfair  float64 // the longest wait of the last one over the median
 }
 
-func (c *contest) measure(ctx context.Context) (float64, error) {
+func (c *contest) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
+	if c.holds == nil {
+		if c.holds, err = c.prepare(); err != nil {
+			return Sample{}, fmt.Errorf("prepare: %w", err)
+		}
+	}
 	start := time.Now()
-	counted, end := start.Add(c.each/warmUp), start.Add(c.each)
+	counted, end := start.Add(each/warmUp), start.Add(each)
 	waits := make([][]time.Duration, len(c.holds))
 	errs := make([]error, len(c.holds))
 	var crowd sync.WaitGroup
@@ -68,45 +72,20 @@ func (c *contest) measure(ctx context.Context) (float64, error) {
 	}
 	crowd.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return 0, err
+		return Sample{}, err
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(waits...)))
 	if len(all) == 0 {
-		return 0, fmt.Errorf("no contender held the lock within %s", c.each)
+		return Sample{}, fmt.Errorf("no contender held the lock within %s", each)
 	}
-	c.rate = float64(len(all)) / time.Since(counted).Seconds()
 	c.unfair = all[len(all)-1].Seconds() / max(all[len(all)/2].Seconds(), time.Microsecond.Seconds())
-	return c.rate, nil
-}
-
-// later is a contest that is made when it is first measured: until then, its
-// sessions need not be kept alive.
-type later struct {
-	make func() (*contest, error)
-	made *contest
-}
-
-func (l *later) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
-	if l.made == nil {
-		if l.made, err = l.make(); err != nil {
-			return Sample{}, fmt.Errorf("prepare: %w", err)
-		}
-	}
-	l.made.each = each
-	rate, err := l.made.measure(ctx)
-	return Sample{Value: rate}, err
-}
-
-// lastUnfair is how much longer the unluckiest of the last contest waited than
-// half of all did.
-func (l *later) lastUnfair(context.Context, time.Duration) (Sample, error) {
-	return Sample{Value: l.made.unfair}, nil
+	return Sample{Value: float64(len(all)) / time.Since(counted).Seconds()}, nil
 }
 
 // handoff is the contests, and what they run on.
 type handoff struct {
 	backends *servers.Backends
-	contests map[string]*later // by the lock's name
+	contests map[string]*contest // by the lock's name
 	closers  []func() error
 }
 
@@ -125,7 +104,7 @@ func (h *handoff) join(s *Suite) {
 	for _, pair := range []struct {
 		name    string
 		plain   string
-		make    func() (*contest, error)
+		make    func() ([]hold, error)
 		atLeast float64
 	}{
 		{"redsync", "redsync's Mutex", h.plainRedsync, 1},
@@ -134,7 +113,7 @@ func (h *handoff) join(s *Suite) {
 	} {
 		our, their := holdsOf(pair.name), holdsOf(pair.plain)
 		s.Subjects = append(s.Subjects, h.contest(pair.name),
-			Subject{Name: their, Unit: "/s", Measure: (&later{make: pair.make}).measure})
+			Subject{Name: their, Unit: "/s", Measure: (&contest{prepare: pair.make}).measure})
 		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
 	}
 	for _, entry := range registry.Locks() {
@@ -145,7 +124,7 @@ func (h *handoff) join(s *Suite) {
 }
 
 func (h *handoff) contest(name string) Subject {
-	h.contests[name] = &later{make: func() (*contest, error) { return h.ours(name) }}
+	h.contests[name] = &contest{prepare: func() ([]hold, error) { return h.ours(name) }}
 	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
 }
 
@@ -161,16 +140,17 @@ func (h *handoff) joinFair(s *Suite, name string) {
 		s.Subjects = append(s.Subjects, h.contest(name))
 	}
 	wait := "longest wait for " + name + " / median"
-	s.Subjects = append(s.Subjects, Subject{Name: wait, Unit: "×", Measure: h.contests[name].lastUnfair})
-	s.Limits = append(s.Limits, Limit{Subject: wait, AtMost: unfairest})
+	s.Subjects = append(s.Subjects, Subject{Name: wait, Unit: "×", AtMost: unfairest, Measure: func(context.Context, time.Duration) (Sample, error) {
+		return Sample{Value: h.contests[name].unfair}, nil
+	}})
 }
 
-func (h *handoff) ours(name string) (*contest, error) {
+func (h *handoff) ours(name string) ([]hold, error) {
 	entry, err := registry.Find(name)
 	if err != nil {
 		return nil, err
 	}
-	return contestOn(func() (lock.Locker, error) {
+	return holdsOn(func() (lock.Locker, error) {
 		clients, err := h.clients()
 		if err != nil {
 			return nil, err
@@ -189,9 +169,9 @@ func (h *handoff) ours(name string) (*contest, error) {
 	})
 }
 
-// contestOn connects each replica, and gives each waiter a hold on one of the connections.
-func contestOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) (*contest, error) {
-	c := &contest{holds: make([]hold, waiters)}
+// holdsOn connects each replica, and gives each waiter a hold on one of the connections.
+func holdsOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) ([]hold, error) {
+	holds := make([]hold, waiters)
 	connections := make([]C, replicas)
 	for r := range connections {
 		var err error
@@ -199,13 +179,13 @@ func contestOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) (
 			return nil, err
 		}
 	}
-	for w := range c.holds {
+	for w := range holds {
 		var err error
-		if c.holds[w], err = holdOn(connections[w%replicas]); err != nil {
+		if holds[w], err = holdOn(connections[w%replicas]); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return holds, nil
 }
 
 // handoffRetry is the default of lock.retry.
@@ -252,9 +232,9 @@ func timed(take, letGo func(ctx context.Context) error) hold {
 	}
 }
 
-func (h *handoff) plainRedsync() (*contest, error) {
+func (h *handoff) plainRedsync() ([]hold, error) {
 	const endless = 1 << 20 // its default of 32 tries is no wait limit
-	return contestOn(func() (*redsync.Redsync, error) {
+	return holdsOn(func() (*redsync.Redsync, error) {
 		client := h.redis()
 		h.closers = append(h.closers, client.Close)
 		return redsync.New(goredis.NewPool(client)), nil
@@ -269,8 +249,8 @@ func (h *handoff) plainRedsync() (*contest, error) {
 
 // plainEtcd is concurrency.Mutex with a session for each waiter: on one session
 // two of them would hold it at once.
-func (h *handoff) plainEtcd() (*contest, error) {
-	return contestOn(func() (*clientv3.Client, error) {
+func (h *handoff) plainEtcd() ([]hold, error) {
+	return holdsOn(func() (*clientv3.Client, error) {
 		client, err := h.backends.Etcd.Open()
 		if err == nil {
 			h.closers = append(h.closers, client.Close)
@@ -288,8 +268,8 @@ func (h *handoff) plainEtcd() (*contest, error) {
 }
 
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
-func (h *handoff) plainZooKeeper() (*contest, error) {
-	return contestOn(func() (*zk.Conn, error) {
+func (h *handoff) plainZooKeeper() ([]hold, error) {
+	return holdsOn(func() (*zk.Conn, error) {
 		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
 		if err == nil {
 			h.closers = append(h.closers, func() error { conn.Close(); return nil })

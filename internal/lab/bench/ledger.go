@@ -25,41 +25,11 @@ const (
 	auditWithin   = 50 // milliseconds
 )
 
-const (
-	auditOfAny = "audit of any goods, p99"
-	auditOfHot = "audit of the item with a tenth of the rows, p99"
-)
-
 // RunLedger measures a replica whose ledger has so many rows against one whose
 // ledger is empty, in turns, on one database server; and its audits.
-func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err error) {
-	k, err := servers.StartSupervisor()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	o.Progress.Say("starting database")
-	full, err := servers.StartDatabase(ctx, k, o.Servers)
-	if err != nil {
-		return nil, err
-	}
-	backends := &servers.Backends{Database: full}
-	result = &Result{Machine: servers.ThisMachine(), Servers: backends.Infos(), Plan: o.plan()}
-	if result.Durability, err = durability(ctx, backends); err != nil {
-		return nil, err
-	}
-	b := &bench{options: o, supervisor: k, backends: backends}
-	l := &large{bench: b, rows: rows}
-	defer func() { err = errors.Join(err, l.close(context.WithoutCancel(ctx))) }()
-	if err := l.open(ctx, full, rows); err != nil {
-		return nil, err
-	}
-	suite := l.suite()
-	suite.Rounds, suite.Progress, suite.Pace = o.Rounds, o.Progress, Pace{Each: o.Each}
-	o.Progress.Begin(suite.measurements(o.Rounds))
-	came, err := suite.Run(ctx)
-	result.add(came)
-	return result, err
+func RunLedger(ctx context.Context, o Options, rows int64) (*Result, error) {
+	o.Servers.Redis, o.Servers.ZooKeeper, o.Servers.Etcd = servers.None, servers.None, servers.None
+	return onServers(ctx, o, func(b *bench) error { return b.run(ctx, []part{&large{bench: b, rows: rows}}) })
 }
 
 // large is one replica on a ledger with many rows, and one on a ledger with none.
@@ -70,7 +40,10 @@ type large struct {
 	full, empty *stage
 }
 
-func (l *large) open(ctx context.Context, d *servers.Database, rows int64) error {
+func (*large) share() float64 { return 1 }
+
+func (l *large) open(ctx context.Context) error {
+	d := l.backends.Database
 	bare, err := openBare(d)
 	if err != nil {
 		return err
@@ -95,7 +68,7 @@ func (l *large) open(ctx context.Context, d *servers.Database, rows int64) error
 	if _, err := store.MigrateUp(ctx); err != nil {
 		return err
 	}
-	if err := fill(ctx, bare.db, rows, l.options.Progress.Say); err != nil {
+	if err := fill(ctx, bare.db, l.rows, l.options.Progress.Say); err != nil {
 		return fmt.Errorf("fill ledger: %w", err)
 	}
 	if err := l.settle(ctx, store); err != nil {
@@ -164,17 +137,16 @@ func (l *large) suite() (s Suite) {
 	anyGoods := func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }
 	hot := func() int64 { return hotGoods }
 	s.Subjects = append(s.Subjects,
-		l.audits(auditOfAny, anyGoods, client.Client.Audit, client.Client.AuditInFull),
-		l.audits(auditOfHot, hot, client.Client.Audit, client.Client.AuditInFull),
-		l.audits("full audit of any goods, p99", anyGoods, client.Client.AuditInFull, client.Client.Audit),
-		l.audits("full audit of the item with a tenth of the rows, p99", hot, client.Client.AuditInFull, client.Client.Audit),
+		l.audits("audit of any goods, p99", anyGoods, auditWithin, client.Client.Audit, client.Client.AuditInFull),
+		l.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, client.Client.Audit, client.Client.AuditInFull),
+		l.audits("full audit of any goods, p99", anyGoods, 0, client.Client.AuditInFull, client.Client.Audit),
+		l.audits("full audit of the item with a tenth of the rows, p99", hot, 0, client.Client.AuditInFull, client.Client.Audit),
+		Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+			return l.repeat(ctx, each, func() error {
+				return l.full.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(l.rows)))
+			})
+		}},
 	)
-	s.Limits = append(s.Limits, Limit{Subject: auditOfAny, AtMost: auditWithin}, Limit{Subject: auditOfHot, AtMost: auditWithin})
-	s.Subjects = append(s.Subjects, Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-		return l.repeat(ctx, each, func() error {
-			return l.full.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(l.rows)))
-		})
-	}})
 	return s
 }
 
@@ -182,8 +154,8 @@ func (l *large) suite() (s Suite) {
 type auditing func(client.Client, context.Context, int64) (stock.Audit, error)
 
 // audits times audits of one kind. The last one is compared with one of the other kind afterwards.
-func (l *large) audits(name string, goods func() int64, ask, other auditing) Subject {
-	return Subject{Name: name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+func (l *large) audits(name string, goods func() int64, atMost float64, ask, other auditing) Subject {
+	return Subject{Name: name, Unit: " ms", AtMost: atMost, Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
 		c := l.full.served.Client()
 		var last stock.Audit
 		sample, err := l.repeat(ctx, each, func() (err error) {
@@ -265,18 +237,19 @@ const (
 // fill writes so many sales into an empty ledger, at least one an item, and the
 // items.
 func fill(ctx context.Context, db *sql.DB, rows int64, say func(words string)) error {
-	if _, err := db.ExecContext(ctx, createNumbers); err != nil {
+	exec := func(statement string, args ...any) (err error) {
+		_, err = db.ExecContext(ctx, statement, args...)
 		return err
 	}
-	if _, err := db.ExecContext(ctx, firstNumber); err != nil {
+	if err := errors.Join(exec(createNumbers), exec(firstNumber)); err != nil {
 		return err
 	}
 	for bit := range batchBits {
-		if _, err := db.ExecContext(ctx, doubleNumbers, int64(1)<<bit); err != nil {
+		if err := exec(doubleNumbers, int64(1)<<bit); err != nil {
 			return err
 		}
 	}
-	if _, err := db.ExecContext(ctx, fillRestocks, unitsEach, unitsEach, goodsOfLedger); err != nil {
+	if err := exec(fillRestocks, unitsEach, unitsEach, goodsOfLedger); err != nil {
 		return err
 	}
 	hot := rows / hotShare
@@ -284,16 +257,15 @@ func fill(ctx context.Context, db *sql.DB, rows int64, say func(words string)) e
 	began := time.Now()
 	for done := int64(0); done < rows; {
 		n := min(rows-done, 1<<batchBits)
-		if _, err := db.ExecContext(ctx, fillSales, done, hot, done, hot, of, done, n); err != nil {
+		if err := exec(fillSales, done, hot, done, hot, of, done, n); err != nil {
 			return err
 		}
 		done += n
 		say(fmt.Sprintf("filling the ledger: %s of %s rows, %s a second", comma(float64(done)), comma(float64(rows)),
 			comma(float64(done)/time.Since(began).Seconds())))
 	}
-	if _, err := db.ExecContext(ctx, fillGoods); err != nil {
+	if err := exec(fillGoods); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, dropNumbers)
-	return err
+	return exec(dropNumbers)
 }

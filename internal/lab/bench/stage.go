@@ -24,6 +24,7 @@ type bench struct {
 	bare       *bare        // nil where the database is no server
 	end        time.Time    // of the run
 	items      atomic.Int64 // each measurement sells its own item
+	result     *Result
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
@@ -43,8 +44,19 @@ type stage struct {
 
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil || s.alone != nil {
+	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
 		return err
+	}
+	if s.replicas > 1 {
+		s.result.Servers["balancer"] = s.served.Balancer
+	}
+	if s.alone != nil {
+		return nil
+	}
+	if s.replicas == 1 { // the first of the suite
+		if s.strategies, err = s.safe(ctx); err != nil {
+			return err
+		}
 	}
 	s.baseline, err = s.start(ctx, "baseline", nil)
 	return err
@@ -119,7 +131,7 @@ func (s *stage) create(ctx context.Context, units int64) (goodsID int64, err err
 
 // safe asks a replica for the strategies that never oversell, those first that are
 // no locks: they stand beside the limits that they are held against.
-func (s *stage) safe(ctx context.Context, result *Result) ([]service.Description, error) {
+func (s *stage) safe(ctx context.Context) ([]service.Description, error) {
 	known, err := s.served.Client().Strategies(ctx)
 	if err != nil {
 		return nil, err
@@ -130,21 +142,22 @@ func (s *stage) safe(ctx context.Context, result *Result) ([]service.Description
 		switch {
 		case !d.Guarantees.ExclusiveAcrossReplicas, only != nil && !only.MatchString(d.Name):
 		case !d.Available:
-			result.Notes = append(result.Notes, d.Name+": not measured: "+d.Note)
+			s.note(d.Name + ": not measured: " + d.Note)
 		default:
 			list = append(list, d)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b service.Description) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(list, func(a, b service.Description) int {
+		switch {
+		case a.Guarantees.Fenceable == b.Guarantees.Fenceable:
+			return 0
+		case a.Guarantees.Fenceable:
+			return 1
+		default:
+			return -1
+		}
+	})
 	return list, nil
-}
-
-// rank puts locks last.
-func rank(d service.Description) int {
-	if d.Guarantees.Fenceable {
-		return 1
-	}
-	return 0
 }
 
 func count(n int, what string) string {
@@ -164,7 +177,7 @@ type lockStage struct {
 
 func (s *lockStage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say("starting 1 replica without locks")
-	s.handoff = &handoff{backends: s.backends, contests: make(map[string]*later)}
+	s.handoff = &handoff{backends: s.backends, contests: make(map[string]*contest)}
 	s.served, err = cluster.Start(ctx, s.supervisor, cluster.Options{
 		Binary: s.options.Binary, Replicas: 1, Env: s.backends.Database.Env(), Balancer: servers.Embedded,
 		Embedded: s.backends.Database.Started == servers.Embedded,
@@ -184,18 +197,12 @@ func (s *lockStage) close(ctx context.Context) (err error) {
 
 func (*lockStage) share() float64 { return 1 }
 
-const (
-	resident = "resident memory of a replica under 512 connections"
-	mebibyte = 1 << 20
-)
-
 func (s *lockStage) suite() Suite {
-	suite := Suite{
-		Subjects: []Subject{{Name: resident, Unit: " MiB", Measure: s.memory}},
-		Limits:   []Limit{{Subject: resident, AtMost: 64}},
-	}
+	suite := Suite{Subjects: []Subject{{
+		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: s.memory,
+	}}}
 	if s.handoff == nil { // only to be counted
-		s.handoff = &handoff{backends: s.backends, contests: make(map[string]*later)}
+		s.handoff = &handoff{backends: s.backends, contests: make(map[string]*contest)}
 	}
 	s.handoff.join(&suite)
 	return suite
@@ -219,5 +226,5 @@ func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, err
 		return Sample{}, fmt.Errorf("none of %d requests was sold: %v", result.Sent, result.Errors)
 	}
 	peak, err := servers.Resident(s.served.Replicas[0].Pid(), servers.PeakMemory)
-	return Sample{Value: float64(peak) / mebibyte}, err
+	return Sample{Value: float64(peak) / (1 << 20)}, err
 }

@@ -1,12 +1,11 @@
 package bench
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ import (
 
 // staged is a stage of every safe strategy, without its servers.
 func staged(replicas int, o Options) *stage {
-	s := &stage{bench: &bench{options: o}, replicas: replicas}
+	s := &stage{bench: &bench{options: o, result: &Result{}}, replicas: replicas}
 	for _, e := range strategy.Registry() {
 		if !e.Guarantees.ExclusiveAcrossReplicas {
 			continue
@@ -40,8 +39,8 @@ func staged(replicas int, o Options) *stage {
 
 // What is compared is measured, in every round, and under one name; what has no target is measured once.
 func TestEveryTargetIsOfWhatIsMeasuredInEachRound(t *testing.T) {
-	locks := Suite{Subjects: []Subject{{Name: resident}}, Limits: []Limit{{Subject: resident, AtMost: 64}}}
-	(&handoff{contests: make(map[string]*later)}).join(&locks)
+	var locks Suite
+	(&handoff{contests: make(map[string]*contest)}).join(&locks)
 	for name, suite := range map[string]Suite{
 		"one replica": staged(1, Options{}).suite(), "three replicas": staged(3, Options{}).suite(), "many items": staged(1, Options{}).ofItems(1000), "locks": locks,
 	} {
@@ -59,9 +58,6 @@ func TestEveryTargetIsOfWhatIsMeasuredInEachRound(t *testing.T) {
 				t.Errorf("%s: %s compares %s with %s, at least %g or below %g", name, r.Name, r.Of, r.By, r.AtLeast, r.Below)
 			}
 		}
-		for _, l := range suite.Limits {
-			compared[l.Subject] = true
-		}
 		delete(compared, "")
 		for subject := range compared {
 			if n, measured := rounds[subject]; !measured || n != 0 && subject != staged(1, Options{}).name(optimistic, false, one) {
@@ -71,76 +67,52 @@ func TestEveryTargetIsOfWhatIsMeasuredInEachRound(t *testing.T) {
 	}
 }
 
-// The targets, of a strategy of each kind.
+// The targets: which figure is held to what, of a strategy of each kind.
 func TestTheTargetsOfAStage(t *testing.T) {
-	for replicas, want := range map[int]string{
-		1: `sql-conditional grouped / alone, 1 replica: at least 7
-	sql-conditional, grouped, 64 clients, 1 replica / sql-conditional, 64 clients, 1 replica
-sql-conditional reserved and paid / sold at once, alone: at least 0.33
-	sql-conditional, reserved and paid, 64 clients, 1 replica / sql-conditional, 64 clients, 1 replica
-sql-conditional reserved and paid / sold at once, grouped: at least 0.33
-	sql-conditional, reserved and paid, grouped, 64 clients, 1 replica / sql-conditional, grouped, 64 clients, 1 replica
-sql-conditional over HTTP / bare loop: at least 0.85
-	sql-conditional, 64 clients, 1 replica / bare loop of the statements, 64 clients
-sql-optimistic, 64 clients / 1 client: at least 0.5
-	sql-optimistic, 64 clients, 1 replica / sql-optimistic, 1 client, 1 replica
-processor time of sql-conditional / HTTP baseline: below 16
-processor time of sql-conditional, grouped / HTTP baseline: below 3.5
-processor time of sql-conditional, grouped / HTTP baseline, 256 clients: below 2.5
-processor time of redis-stock / HTTP baseline: below 4
-processor time of redis-stock / HTTP baseline, 256 clients: below 3
-each lock grouped, processor time / HTTP baseline, processor time of redis-lua, grouped / HTTP baseline: below 4
-each lock grouped, processor time / HTTP baseline, 256 clients, processor time of redis-lua, grouped / HTTP baseline, 256 clients: below 2.7
-each lock grouped, processor time / HTTP baseline, processor time of etcd, grouped / HTTP baseline: below 4
-each lock grouped, processor time / HTTP baseline, 256 clients, processor time of etcd, grouped / HTTP baseline, 256 clients: below 2.7
-`,
-		3: `sql-conditional grouped / alone, 3 replicas: at least 5
-	sql-conditional, grouped, 64 clients, 3 replicas / sql-conditional, 64 clients, 3 replicas
-sql-conditional grouped / HTTP baseline: at least 0.45
-	sql-conditional, grouped, 64 clients, 3 replicas / HTTP baseline, 64 clients, 3 replicas
-redis-stock / HTTP baseline: at least 0.55
-	redis-stock, 64 clients, 3 replicas / HTTP baseline, 64 clients, 3 replicas
-sql-bucket / sql-conditional, alone: at least 1.5
-	sql-bucket, 64 clients, 3 replicas / sql-conditional, 64 clients, 3 replicas
-each lock, grouped / alone, redis-lua: at least 5
-each lock of etcd and ZooKeeper, grouped / alone, etcd: at least 10
-each strategy grouped, 512 clients / 64 clients, sql-conditional: at least 0.8
-each strategy grouped, 512 clients / 64 clients, redis-stock: at least 0.8
-each strategy grouped, 512 clients / 64 clients, redis-lua: at least 0.8
-each strategy grouped, 512 clients / 64 clients, etcd: at least 0.8
-each strategy grouped, p99 / p50 of 64 clients, sql-conditional: below 10
-each strategy grouped, p99 / p50 of 64 clients, redis-stock: below 10
-each strategy grouped, p99 / p50 of 64 clients, redis-lua: below 10
-each strategy grouped, p99 / p50 of 64 clients, etcd: below 10
-each strategy grouped, p99 / p50 of 512 clients, sql-conditional: below 10
-each strategy grouped, p99 / p50 of 512 clients, redis-stock: below 10
-each strategy grouped, p99 / p50 of 512 clients, redis-lua: below 10
-each strategy grouped, p99 / p50 of 512 clients, etcd: below 10
-`,
+	const alone, grouped, baseline = "sql-conditional, 64 clients, %s", "sql-conditional, grouped, 64 clients, %s", "HTTP baseline, 64 clients, %s"
+	for where, targets := range map[string][]Ratio{
+		"1 replica": {
+			{Name: "sql-conditional grouped / alone, 1 replica", Of: grouped, By: alone, AtLeast: 7},
+			{Name: "sql-conditional reserved and paid / sold at once, alone", Of: "sql-conditional, reserved and paid, 64 clients, %s", By: alone, AtLeast: 0.33},
+			{Name: "sql-conditional over HTTP / bare loop", Of: alone, By: bareLoop, AtLeast: 0.85},
+			{Name: "sql-optimistic, 64 clients / 1 client", Of: "sql-optimistic, 64 clients, %s", By: "sql-optimistic, 1 client, %s", AtLeast: 0.5},
+			{Name: "processor time of sql-conditional / HTTP baseline", Of: alone, By: baseline, Cost: true, Below: 16},
+			{Name: "processor time of sql-conditional, grouped / HTTP baseline", Of: grouped, By: baseline, Cost: true, Below: 3.5},
+			{
+				Name: "processor time of redis-stock / HTTP baseline, 256 clients",
+				Of:   "redis-stock, 256 clients, %s", By: "HTTP baseline, 256 clients, %s", Cost: true, Below: 3,
+			},
+			{
+				Name: "processor time of etcd, grouped / HTTP baseline, 256 clients", Topic: lockCostHundreds,
+				Of: "etcd, grouped, 256 clients, %s", By: "HTTP baseline, 256 clients, %s", Cost: true, Below: 2.7,
+			},
+		},
+		"3 replicas": {
+			{Name: "sql-conditional grouped / alone, 3 replicas", Of: grouped, By: alone, AtLeast: 5},
+			{Name: "sql-conditional grouped / HTTP baseline", Of: grouped, By: baseline, AtLeast: 0.45},
+			{Name: "redis-stock / HTTP baseline", Of: "redis-stock, 64 clients, %s", By: baseline, AtLeast: 0.55},
+			{Name: "sql-bucket / sql-conditional, alone", Of: "sql-bucket, 64 clients, %s", By: alone, AtLeast: 1.5},
+			{Name: "redis-lua", Topic: lockGrouped, Of: "redis-lua, grouped, 64 clients, %s", By: "redis-lua, 64 clients, %s", AtLeast: 5},
+			{Name: "etcd", Topic: voteGrouped, Of: "etcd, grouped, 64 clients, %s", By: "etcd, 64 clients, %s", AtLeast: 10},
+			{Name: "sql-conditional", Topic: crowdGrouped, Of: "sql-conditional, grouped, 512 clients, %s", By: grouped, AtLeast: 0.8},
+			{Name: "redis-stock", Topic: tailUsual, Of: "redis-stock, grouped, 64 clients, %s", Below: 10},
+			{Name: "redis-lua", Topic: tailCrowd, Of: "redis-lua, grouped, 512 clients, %s", Below: 10},
+		},
 	} {
-		s := staged(replicas, Options{})
-		few := []string{conditional, inRedis, "redis-lua", "etcd"}
-		s.strategies = slices.DeleteFunc(s.strategies, func(d service.Description) bool { return !slices.Contains(few, d.Name) })
-		slices.SortFunc(s.strategies, func(a, b service.Description) int { return slices.Index(few, a.Name) - slices.Index(few, b.Name) })
-		got := ""
-		for _, r := range s.ratios() {
-			name := r.Name
-			if r.Topic != "" {
-				name = r.Topic + ", " + name
-			}
-			got += name + ": " + r.figure([]float64{1}).Aim + "\n"
-			if r.Topic == "" && !r.Cost {
-				got += "\t" + r.Of + " / " + r.By + "\n"
-			}
-			if strings.Contains(r.Topic, "512") != strings.Contains(r.Of, "grouped, 512 clients") || r.Topic == crowdGrouped && !strings.Contains(r.By, "grouped, 64 clients") {
-				t.Errorf("%s compares %s with %s", name, r.Of, r.By)
-			}
-			if r.Cost != strings.Contains(name, "processor time") || r.Of == "" || (r.By == "") != strings.Contains(name, "p99 / p50") {
-				t.Errorf("%s is of %s by %s, of the cost: %v", name, r.Of, r.By, r.Cost)
+		replicas := map[string]int{"1 replica": 1, "3 replicas": 3}[where]
+		ratios := staged(replicas, Options{}).ratios()
+		for _, want := range targets {
+			want.Of, want.By = strings.ReplaceAll(want.Of, "%s", where), strings.ReplaceAll(want.By, "%s", where)
+			if !slices.Contains(ratios, want) {
+				t.Errorf("on %s there is no target %+v", where, want)
 			}
 		}
-		if got != want {
-			t.Errorf("on %d replicas the targets are\n%swant\n%s", replicas, got, want)
+		for _, r := range ratios {
+			if fenced := strings.HasPrefix(r.Topic, "each lock"); fenced && slices.ContainsFunc([]string{conditional, inRedis}, func(name string) bool {
+				return strings.Contains(r.Of, name+",")
+			}) {
+				t.Errorf("%s is no lock, and has the target of one: %s", r.Of, r.Topic)
+			}
 		}
 	}
 }
@@ -205,7 +177,7 @@ func TestThePartsOfARun(t *testing.T) {
 		missing map[string]string
 		want    int
 	}{"all": {false, nil, 3}, "quick": {true, nil, 2}, "without etcd": {false, map[string]string{"etcd": "no program"}, 2}} {
-		b := &bench{options: Options{Quick: c.quick}, backends: &servers.Backends{Missing: c.missing}}
+		b := &bench{options: Options{Quick: c.quick}, backends: &servers.Backends{Missing: c.missing}, result: &Result{}}
 		shares := 0.0
 		left := 1.0
 		for _, p := range b.parts() {
@@ -244,13 +216,12 @@ func TestSafeStrategiesAreMeasured(t *testing.T) {
 			`{"name": "naive", "available": true}, {"name": "b-plain", `+plain+`"available": true}, {"name": "other", `+plain+`"available": true}]}`)
 	})
 	s.options.Only = regexp.MustCompile("-|away|naive")
-	var result Result
-	list, err := s.safe(t.Context(), &result)
+	list, err := s.safe(t.Context())
 	if err != nil || len(list) != 2 || list[0].Name != "b-plain" || list[1].Name != "a-lock" {
 		t.Errorf("measured are %+v (%v)", list, err)
 	}
-	if want := []string{"away: not measured: no Redis"}; !slices.Equal(result.Notes, want) {
-		t.Errorf("the notes are %q, want %q", result.Notes, want)
+	if want := []string{"away: not measured: no Redis"}; !slices.Equal(s.result.Notes, want) {
+		t.Errorf("the notes are %q, want %q", s.result.Notes, want)
 	}
 }
 
@@ -316,18 +287,18 @@ func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
 // Waiters are spread over the replicas, each of which is connected once.
 func TestWaitersAreSpreadOverReplicas(t *testing.T) {
 	connected, held := 0, make(map[int]int)
-	c, err := contestOn(func() (int, error) { connected++; return connected, nil }, func(replica int) (hold, error) {
+	holds, err := holdsOn(func() (int, error) { connected++; return connected, nil }, func(replica int) (hold, error) {
 		held[replica]++
 		return nil, nil
 	})
-	if err != nil || len(c.holds) != waiters || connected != replicas || held[1] != 22 || held[2] != 21 || held[3] != 21 {
-		t.Errorf("%d waiters on %d connections: %v (%v)", len(c.holds), connected, held, err)
+	if err != nil || len(holds) != waiters || connected != replicas || held[1] != 22 || held[2] != 21 || held[3] != 21 {
+		t.Errorf("%d waiters on %d connections: %v (%v)", len(holds), connected, held, err)
 	}
 	broken := errors.New("broken")
-	if _, err := contestOn(func() (int, error) { return 0, broken }, func(int) (hold, error) { return nil, nil }); !errors.Is(err, broken) {
+	if _, err := holdsOn(func() (int, error) { return 0, broken }, func(int) (hold, error) { return nil, nil }); !errors.Is(err, broken) {
 		t.Errorf("without a connection: %v", err)
 	}
-	if _, err := contestOn(func() (int, error) { return 0, nil }, func(int) (hold, error) { return nil, broken }); !errors.Is(err, broken) {
+	if _, err := holdsOn(func() (int, error) { return 0, nil }, func(int) (hold, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("without a hold: %v", err)
 	}
 }
@@ -345,43 +316,6 @@ func TestAuditsAreTimed(t *testing.T) {
 			t.Errorf("%d audits: %+v, %v", n, s, err)
 		}
 	})
-}
-
-// outline lists what a suite measures, and in how many rounds, if not in all, with its targets.
-func outline(s Suite) string {
-	text := ""
-	for _, subject := range s.Subjects {
-		text += subject.Name
-		if subject.Rounds > 0 {
-			text += fmt.Sprintf(", in %d round", subject.Rounds)
-		}
-		text += "\n"
-	}
-	for _, r := range s.Ratios {
-		text += fmt.Sprintf("%s: %s\n\t%s / %s\n", r.Name, r.figure([]float64{1}).Aim, r.Of, cmp.Or(r.By, "itself"))
-	}
-	for _, l := range s.Limits {
-		text += fmt.Sprintf("%s: at most %g\n", l.Subject, l.AtMost)
-	}
-	return text
-}
-
-func TestWhatIsMeasured(t *testing.T) {
-	few := func(o Options) *stage {
-		s := staged(1, o)
-		s.strategies = slices.DeleteFunc(s.strategies, func(d service.Description) bool { return d.Name != inRedis && d.Name != conditional })
-		return s
-	}
-	var locks Suite
-	(&handoff{contests: make(map[string]*later)}).join(&locks)
-	got := "Many items\n" + outline(staged(1, Options{}).ofItems(1000)) +
-		"\nLocks\n" + outline(locks) +
-		"\nOne replica\n" + outline(Suite{Subjects: few(Options{}).suite().Subjects}) +
-		"\nOne replica, quick\n" + outline(Suite{Subjects: few(Options{Quick: true}).suite().Subjects})
-	want, err := os.ReadFile("testdata/measured.txt")
-	if err != nil || got != string(want) {
-		t.Errorf("measured are (%v)\n%s", err, got)
-	}
 }
 
 // What the ledger has late was not sold in the time that was measured, and what it never has was not sold.
@@ -481,4 +415,27 @@ func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
 	if compared != 4 {
 		t.Errorf("%d are compared, want two with each ledger", compared)
 	}
+}
+
+// A rate is that of the time after the warm-up, in which what is held is not counted.
+func TestTheRateOfAContestLeavesTheWarmUpOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		const each = 8 * time.Second
+		c := contest{holds: make([]hold, 2)}
+		for i := range c.holds {
+			c.holds[i] = func(context.Context) (time.Duration, error) {
+				waited := 100 * time.Millisecond
+				if time.Since(start) < each/warmUp {
+					waited = time.Second // until it has a connection
+				}
+				time.Sleep(waited)
+				return waited, nil
+			}
+		}
+		rate, err := c.measure(t.Context(), each)
+		if err != nil || rate.Value < 19.5 || rate.Value > 20.5 || c.unfair != 1 {
+			t.Errorf("two contenders with 10 holds a second make %.1f a second, the longest wait %.1f times the median (%v)", rate.Value, c.unfair, err)
+		}
+	})
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -76,18 +78,18 @@ const toStop = 10 * time.Second
 // measured, also with an error; it is nil where that is nothing.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	end := time.Now().Add(o.Within - toStop)
-	return onServers(ctx, o, func(b *bench, result *Result) (err error) {
+	return onServers(ctx, o, func(b *bench) (err error) {
 		b.end = end
 		if b.bare, err = openBare(b.backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.bare.close()) }()
-		return b.run(ctx, result)
+		return b.run(ctx, b.parts())
 	})
 }
 
 // onServers measures something on servers of its own.
-func onServers(ctx context.Context, o Options, measure func(*bench, *Result) error) (result *Result, err error) {
+func onServers(ctx context.Context, o Options, measure func(*bench) error) (result *Result, err error) {
 	k, err := servers.StartSupervisor()
 	if err != nil {
 		return nil, err
@@ -102,26 +104,46 @@ func onServers(ctx context.Context, o Options, measure func(*bench, *Result) err
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}
-	return result, measure(&bench{options: o, supervisor: k, backends: backends}, result)
+	return result, measure(&bench{options: o, supervisor: k, backends: backends, result: result})
 }
 
-// measureAlone measures stages that are no part of the suite, each measurement for as long as the
-// options say.
-func measureAlone(ctx context.Context, o Options, stages func(*bench) []*stage) (*Result, error) {
-	return onServers(ctx, o, func(b *bench, result *Result) error {
-		list, measurements := stages(b), 0
-		for _, s := range list {
-			measurements += s.suite().measurements(o.Rounds)
+// durability says which writes the servers keep after a crash: a server that waits for its disk is slower. The
+// database is asked, and of the others it is known how the lab starts them.
+func durability(ctx context.Context, b *servers.Backends) (map[string]string, error) {
+	kept := make(map[string]string)
+	if b.Redis != nil && b.Redis.Started == servers.Local {
+		kept["redis"] = "it keeps nothing: appendonly=no, no snapshots"
+	}
+	if b.Etcd != nil {
+		kept["etcd"] = "its log is not synced, where it knows --unsafe-no-fsync"
+	}
+	if b.ZooKeeper != nil {
+		kept["zookeeper"] = "its log is not synced: forceSync=no"
+	}
+	if b.Database.Driver != repo.MySQL {
+		kept["database"] = "journal_mode=WAL, synchronous=NORMAL"
+		return kept, nil
+	}
+	bare, err := openBare(b.Database)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	rows, err := bare.db.QueryContext(ctx, durabilityVariables)
+	if err == nil {
+		for rows.Next() {
+			var name, value string
+			err = errors.Join(err, rows.Scan(&name, &value))
+			list = append(list, name+"="+value)
 		}
-		o.Progress.Begin(measurements)
-		for _, s := range list {
-			if err := b.measure(ctx, s, result, func() error { return nil }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+		err = errors.Join(err, rows.Err(), rows.Close())
+	}
+	kept["database"] = strings.Join(slices.Sorted(slices.Values(list)), ", ")
+	return kept, errors.Join(err, bare.close())
 }
+
+const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN
+	('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'innodb_doublewrite', 'innodb_buffer_pool_size')`
 
 // part of a run has servers of its own.
 type part interface {
@@ -136,66 +158,47 @@ type part interface {
 func (b *bench) parts() []part {
 	const several = 3
 	list := []part{&stage{bench: b, replicas: 1}, &stage{bench: b, replicas: several}}
-	if !b.options.Quick && len(b.backends.Missing) == 0 {
+	switch {
+	case b.options.Quick:
+	case len(b.backends.Missing) == 0:
 		list = append(list, &lockStage{bench: b})
+	default:
+		for name, reason := range b.backends.Missing {
+			b.note("locks by themselves: not measured: without " + name + ": " + reason)
+		}
 	}
 	return list
 }
 
-func (b *bench) run(ctx context.Context, result *Result) error {
-	parts := b.parts()
+func (b *bench) note(words string) { b.result.Notes = append(b.result.Notes, words) }
+
+// run measures one part after the other. How much there is to measure is known when the first is open.
+func (b *bench) run(ctx context.Context, parts []part) error {
 	for i, p := range parts {
-		err := b.measure(ctx, p, result, func() error {
-			if i > 0 {
-				return nil
-			}
-			return b.plan(ctx, parts, result)
-		})
-		if err != nil {
+		if err := b.measure(ctx, p, parts, i == 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err error) {
-	first, ok := parts[0].(*stage)
-	if !ok {
-		return nil
-	}
-	if b.strategies, err = first.safe(ctx, result); err != nil {
-		return err
-	}
-	for name, reason := range b.backends.Missing {
-		if b.options.Quick {
-			break // they would have been left out anyhow
-		}
-		result.Notes = append(result.Notes, "locks by themselves: not measured: without "+name+": "+reason)
-	}
-	measurements := 0
-	for _, p := range parts {
-		measurements += p.suite().measurements(b.options.Rounds)
-	}
-	b.options.Progress.Begin(measurements)
-	return nil
-}
-
-func (b *bench) measure(ctx context.Context, p part, result *Result, ready func() error) (err error) {
+func (b *bench) measure(ctx context.Context, p part, all []part, first bool) (err error) {
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	if err := ready(); err != nil {
-		return err
-	}
-	if s, ok := p.(*stage); ok && s.replicas > 1 {
-		result.Servers["balancer"] = s.served.Balancer
+	if first {
+		measurements := 0
+		for _, p := range all {
+			measurements += p.suite().measurements(b.options.Rounds)
+		}
+		b.options.Progress.Begin(measurements)
 	}
 	suite := p.suite()
 	suite.Rounds, suite.Progress = b.options.Rounds, b.options.Progress
 	suite.Pace = Pace{Each: b.options.Each, End: b.end}
 	suite.Pace.Until = time.Now().Add(time.Duration(float64(time.Until(b.end)) * p.share()))
 	came, err := suite.Run(ctx)
-	result.add(came)
+	b.result.add(came)
 	return err
 }
