@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,5 +59,38 @@ func TestAnEarlierRunIsPrintedAsAPage(t *testing.T) {
 	status, out, errOut := stocklab("bench", "--growth", "--rounds", "2", "--chart-from", figures, "--markdown")
 	if status != cli.OK || !strings.Contains(out, "# `stocklab bench --growth --rounds 2`\n") || !strings.Contains(out, "| memory | 50 MiB | 40 MiB | 60 MiB |") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
+	}
+}
+
+// The suite measures what can be measured without a server, and says what cannot.
+func TestTheSuiteOnEmbeddedServers(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
+	status, out, errOut := stocklab("bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
+		"--rounds", "1", "--each", "300ms", "--json", figures, "--chart", drawn)
+	if status != cli.OK {
+		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
+	}
+	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP baseline", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	var read bench.Result
+	content, err := os.ReadFile(figures)
+	if err == nil {
+		err = json.Unmarshal(content, &read)
+	}
+	if err != nil || read.Machine.Processors == 0 || read.Machine.Go == "" || len(read.Subjects) < 8 || read.Subjects[0].Median <= 0 {
+		t.Errorf("the figures are %+v (%v)", read, err)
+	}
+	if status, _, errOut := stocklab("bench", "--chart-from", figures, "--chart", redrawn); status != cli.OK {
+		t.Errorf("redraw: exit status %d, %s", status, errOut)
+	}
+	first, err := os.ReadFile(drawn)
+	again, failed := os.ReadFile(redrawn)
+	if err != nil || failed != nil || !bytes.Equal(first, again) || !bytes.Contains(first, []byte("sql-for-update")) {
+		t.Errorf("the chart is not drawn, or not the same from its figures (%v, %v)", err, failed)
 	}
 }

@@ -1,63 +1,42 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 )
 
-// Three real replicas of this program on each kind of database in turn, behind
-// nginx where the database is a server. The topics share them, in this order: the
-// last one stops a replica. What has been seen with real servers is not looked at
-// again with those that are there for a first look.
+// Three real replicas of this program on real servers, behind nginx.
 func TestACluster(t *testing.T) {
 	t.Parallel()
-	seen := make(map[string]bool)
-	for _, from := range []servers.Mode{servers.Local, servers.Embedded} {
-		t.Run(string(from), func(t *testing.T) {
-			if from == servers.Local {
-				cmdtest.NeedLocal(t)
-			}
-			ttl := "2s" // a holder that is killed keeps its lock for so long
-			if from == servers.Embedded {
-				ttl = "5s" // a renewal waits for SQLite's one writer, behind a hundred buyers
-			}
-			l := startLabOf(t, servers.Choice{Mode: from}, cluster.Options{Replicas: 3, Env: []string{
-				"STOCKD_LOCK_TTL=" + ttl,
-				"STOCKD_LOCK_RETRY=10ms", "STOCKD_LOCK_WAIT=45s", "STOCKD_DEDUCT_TIMEOUT=90s",
-				"STOCKD_REDIS_TIMEOUT=5s", // the embedded one shares two processors with a hundred buyers
-			}})
-			l.seen = seen
-			t.Run("TheBalancerTakesTurns", func(t *testing.T) { theBalancerTakesTurns(t, l) })
-			t.Run("CopiesAreOneSale", func(t *testing.T) { eachStrategy(t, l, copiesAreOneSale) })
-			t.Run("AStrategyIsSwitchedOffOnAll", func(t *testing.T) { aStrategyIsSwitchedOffOnAll(t, l) })
-			t.Run("ABuyerGetsNoMoreThanTheLimit", func(t *testing.T) { eachStrategy(t, l, aBuyerGetsNoMoreThanTheLimit) })
-			t.Run("AKilledReplicaDoesNotStopTheSale", func(t *testing.T) { aKilledReplicaDoesNotStopTheSale(t, l) })
-			t.Run("AReplicaDrains", func(t *testing.T) { aReplicaDrains(t, l) })
-		})
-	}
+	cmdtest.NeedLocal(t)
+	l := startLabOf(t, servers.Choice{Mode: servers.Local}, cluster.Options{Replicas: 3, Env: []string{
+		"STOCKD_LOCK_TTL=2s", // a holder that is killed keeps its lock for so long
+		"STOCKD_LOCK_RETRY=10ms", "STOCKD_LOCK_WAIT=45s", "STOCKD_DEDUCT_TIMEOUT=90s", "STOCKD_REDIS_TIMEOUT=5s",
+	}})
+	t.Run("CopiesAreOneSale", func(t *testing.T) {
+		for _, strategy := range []string{"sql-conditional", "redis-lua", "redis-stock"} {
+			copiesAreOneSale(t, l, strategy)
+		}
+	})
+	t.Run("AStrategyIsSwitchedOffOnAll", func(t *testing.T) { aStrategyIsSwitchedOffOnAll(t, l) })
+	t.Run("AKilledReplicaDoesNotStopTheSale", func(t *testing.T) { aKilledReplicaDoesNotStopTheSale(t, l) })
 }
 
 // testLab is a cluster and what is under it.
@@ -67,7 +46,6 @@ type testLab struct {
 	missing  map[string]string // why a backend is not there, by its name
 	local    bool              // everything is there that this machine has
 	goods    *atomic.Int64     // the last that was created
-	seen     map[string]bool   // strategies that have been looked at with real servers
 }
 
 // create makes an item for one test.
@@ -119,25 +97,7 @@ func startCluster(t testing.TB, k *servers.Supervisor, backends *servers.Backend
 			t.Error(err)
 		}
 	})
-	return testLab{c, backends.Database, backends.Missing, choice.Mode == servers.Local, new(atomic.Int64), nil}
-}
-
-// eachStrategy runs a test for each strategy of the cluster.
-func eachStrategy(t *testing.T, l testLab, test func(t *testing.T, l testLab, s service.Description)) {
-	t.Helper()
-	list, err := l.cluster.Client().Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list {
-		t.Run(s.Name, func(t *testing.T) {
-			l.need(t, s)
-			test(t, l, s)
-			if l.local && l.seen != nil {
-				l.seen[s.Name] = true
-			}
-		})
-	}
+	return testLab{c, backends.Database, backends.Missing, choice.Mode == servers.Local, new(atomic.Int64)}
 }
 
 // needBackend skips a test whose backend is not on this machine, or fails it where the
@@ -153,60 +113,17 @@ func (l testLab) needBackend(t *testing.T, backend string) {
 	}
 }
 
-// need skips the test of a strategy whose backend is not on this machine, or
-// fails it where the backend is required. A backend that is there and does not
-// answer is a failure.
-func (l testLab) need(t *testing.T, s service.Description) {
-	t.Helper()
-	if l.seen[s.Name] && !l.local && len(s.Needs) > 1 {
-		t.Skip("it has been looked at with a real " + s.Needs[1])
-	}
-	for _, backend := range s.Needs {
-		l.needBackend(t, backend)
-	}
-	switch {
-	case s.Available:
-	case l.local:
-		t.Fatal(s.Note)
-	default: // what it needs has no embedded form
-		t.Skip(s.Note)
-	}
-}
-
-func theBalancerTakesTurns(t *testing.T, l testLab) {
-	url := fmt.Sprintf("%s/deduct?goods_id=%d", l.cluster.URL, l.create(t, 100))
-	sold := make(map[string]int)
-	for range 30 {
-		_, answer := post(t, url, "")
-		sold[fmt.Sprint(answer["replica"])]++
-	}
-	for _, r := range l.cluster.Replicas {
-		if sold[r.Name] != 10 {
-			t.Errorf("%s sold %d of 30: %v", r.Name, sold[r.Name], sold)
-		}
-	}
-}
-
-// copiesOf is how many copies of one purchase are sent at once. redis-getset may
-// pause for a TTL at each handoff, and the balancer waits 17 s for an answer: it
-// gets fewer.
-func copiesOf(s service.Description) int {
-	if s.Name == "redis-getset" {
-		return 5
-	}
-	return 100
-}
-
 // Copies of one purchase arrive at three replicas at once.
-func copiesAreOneSale(t *testing.T, l testLab, s service.Description) {
+func copiesAreOneSale(t *testing.T, l testLab, strategy string) {
+	t.Helper()
 	goods := l.create(t, 100)
-	url := fmt.Sprintf("%s/deduct?goods_id=%d&strategy=%s", l.cluster.URL, goods, s.Name)
+	url := fmt.Sprintf("%s/deduct?goods_id=%d&strategy=%s", l.cluster.URL, goods, strategy)
 	var mu sync.Mutex
 	orders := make(map[string]int)
 	var copies sync.WaitGroup
-	for range copiesOf(s) {
+	for range 100 {
 		copies.Go(func() {
-			status, answer := post(t, url, "checkout-"+s.Name)
+			status, answer := post(t, url, "checkout-"+strategy)
 			mu.Lock()
 			defer mu.Unlock()
 			orders[fmt.Sprint(status, answer["order_id"], answer["remaining"], answer["type"], answer["detail"])]++
@@ -215,27 +132,34 @@ func copiesAreOneSale(t *testing.T, l testLab, s service.Description) {
 	copies.Wait()
 	audit, err := l.cluster.Client().Audit(t.Context(), goods)
 	if err != nil || audit.Orders != 1 || audit.Stock != 99 || len(orders) != 1 {
-		t.Errorf("%d orders, %d left (%v); the answers were %v", audit.Orders, audit.Stock, err, orders)
+		t.Errorf("%s: %d orders, %d left (%v); the answers were %v", strategy, audit.Orders, audit.Stock, err, orders)
 	}
 }
 
-// crashed are the locks whose holders die here, one of each backend.
+// crashed are the locks whose holders die here, one of each backend: locktest kills a holder of every lock.
 var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "etcd"}
 
 // When a replica dies in the middle of a sale, the others sell on, and what was
 // sold is true: that is the claim that a crash is survived. They die in turn.
 func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
-	turn := 0
-	eachStrategy(t, l, func(t *testing.T, l testLab, s service.Description) {
+	list, err := l.cluster.Client().Strategies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for turn, s := range list {
 		if s.Guarantees.Fenceable && !slices.Contains(crashed, s.Name) {
-			t.Skip("one lock of each backend is enough here: locktest kills a holder of every lock")
+			continue
 		}
-		if l.seen[s.Name] && !l.local && !s.Guarantees.ExclusiveAcrossReplicas {
-			t.Skip("it guarantees nothing, and others sold on with real servers")
-		}
-		turn++
-		sellWhileAReplicaDies(t, l, s, l.cluster.Replicas[turn%3])
-	})
+		t.Run(s.Name, func(t *testing.T) {
+			for _, backend := range s.Needs {
+				l.needBackend(t, backend)
+			}
+			if !s.Available { // though what it needs is there
+				t.Fatal(s.Note)
+			}
+			sellWhileAReplicaDies(t, l, s, l.cluster.Replicas[turn%3])
+		})
+	}
 }
 
 func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victim *cluster.Replica) {
@@ -286,83 +210,41 @@ func killOnce(t *testing.T, victim *cluster.Replica, after int) func(answered in
 	}
 }
 
-// A replica that is stopped answers the requests that it has begun.
-func aReplicaDrains(t *testing.T, l testLab) {
-	if !l.local {
-		t.Skip("an embedded database cannot be held in the middle of a purchase from here")
+// What the owner switches through one replica holds on all of them: on that one at
+// once, on the others soon.
+func aStrategyIsSwitchedOffOnAll(t *testing.T, l testLab) {
+	t.Helper()
+	goods := l.create(t, 100)
+	owner := l.cluster.ClientOf(0)
+	buy := func(replica int) cmdtest.Answer {
+		return cmdtest.Do(cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?strategy=naive&goods_id=%d", l.cluster.ClientOf(replica).URL, goods)))
 	}
-	goods, replica := l.create(t, 100), l.cluster.Replicas[0]
-	store, err := l.database.Open(t.Context(), "test", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close() //nolint:errcheck // the test is over
-	var buyers sync.WaitGroup
-	// While we hold the row, every purchase is in the middle of it.
-	err = store.InTx(t.Context(), func(tx *repo.Tx) error {
-		if _, err := tx.GoodsForUpdate(t.Context(), goods); err != nil {
-			return err
+	for _, c := range []struct {
+		query string
+		is    func(cmdtest.Answer) bool
+	}{
+		{"enabled=false&reason=it+oversells", func(got cmdtest.Answer) bool {
+			return got.Kind == "strategy-refused" && strings.Contains(got.Text, "it is switched off: it oversells")
+		}},
+		{"enabled=true", func(got cmdtest.Answer) bool { return got.Status == http.StatusOK }},
+	} {
+		if got := cmdtest.Do(putSwitch(t, owner, "naive", c.query)); got.Status != http.StatusOK {
+			t.Fatalf("%s is answered with %d %s", c.query, got.Status, got.Text)
 		}
-		for range 5 {
-			buyers.Go(func() {
-				if status, answer := post(t, fmt.Sprintf("%s/deduct?goods_id=%d", replica.URL, goods), ""); status != http.StatusOK {
-					t.Errorf("a purchase that had begun is answered with %d %v", status, answer)
-				}
-			})
+		if got := buy(0); !c.is(got) {
+			t.Errorf("after %s the replica that was asked answers %d %s", c.query, got.Status, got.Text)
 		}
-		cmdtest.Await(t, "the purchases to begin", 5*time.Second, func() bool { return labtest.WaitingWriters(t, l.database) == 5 })
-		if err := syscall.Kill(replica.Pid(), syscall.SIGTERM); err != nil {
-			return err
+		for replica := range l.cluster.Replicas {
+			cmdtest.Await(t, fmt.Sprintf("replica %d after %s", replica+1, c.query), 5*time.Second, func() bool { return c.is(buy(replica)) })
 		}
-		cmdtest.Await(t, "the replica to take no more", 5*time.Second, func() bool {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(replica.URL, "http://"))
-			if err == nil {
-				conn.Close() //nolint:errcheck // it was only a look
-			}
-			return err != nil
-		})
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	buyers.Wait()
-	if audit, err := store.Audit(t.Context(), goods); err != nil || audit.Orders != 5 {
-		t.Errorf("the audit is %+v (%v), want 5 orders", audit, err)
 	}
 }
 
-// The suite measures what can be measured without a server, and says what cannot.
-func TestTheSuiteOnEmbeddedServers(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
-	status, out, errOut := stocklab("bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
-		"--rounds", "1", "--each", "300ms", "--json", figures, "--chart", drawn)
-	if status != cli.OK {
-		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
-	}
-	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP baseline", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %q:\n%s", want, out)
-		}
-	}
-	var read bench.Result
-	content, err := os.ReadFile(figures)
-	if err == nil {
-		err = json.Unmarshal(content, &read)
-	}
-	if err != nil || read.Machine.Processors == 0 || read.Machine.Go == "" || len(read.Subjects) < 8 || read.Subjects[0].Median <= 0 {
-		t.Errorf("the figures are %+v (%v)", read, err)
-	}
-	if status, _, errOut := stocklab("bench", "--chart-from", figures, "--chart", redrawn); status != cli.OK {
-		t.Errorf("redraw: exit status %d, %s", status, errOut)
-	}
-	first, err := os.ReadFile(drawn)
-	again, failed := os.ReadFile(redrawn)
-	if err != nil || failed != nil || !bytes.Equal(first, again) || !bytes.Contains(first, []byte("sql-for-update")) {
-		t.Errorf("the chart is not drawn, or not the same from its figures (%v, %v)", err, failed)
-	}
+func putSwitch(t *testing.T, owner client.Client, name, query string) *http.Request {
+	t.Helper()
+	r := cmdtest.Ask(t, http.MethodPut, owner.AdminURL+"/strategies/"+name+"?"+query)
+	r.Header.Set("Authorization", "Bearer "+owner.Token)
+	return r
 }
 
 // post buys. No answer fails the test.

@@ -1,244 +1,113 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"syscall"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/internal/stock"
 )
 
-// faultTTL is how long a lock lasts whose holder is held, paused or killed here.
-const faultTTL = time.Second
-
-// Two replicas share a lock that is not renewed; the first has a fault between
-// its read and its write.
+// Two replicas share a lock that is not renewed; the first is held, or killed, between its read and its write, and
+// the second sells meanwhile. What they record and what the ledger has agree.
 func TestFailpointsOfAReplica(t *testing.T) {
 	cmdtest.NeedLocal(t)
-	cmdtest.NeedLockServers(t)
+	cmdtest.NeedRedis(t)
+	const ttl = time.Second
 	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None}, cluster.Options{
-		Replicas: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + faultTTL.String(), "STOCKD_LOCK_RETRY=5ms"},
+		Replicas: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=5ms"},
 	})
-	for i, c := range []struct {
-		name string
-		test func(t *testing.T, v victim)
+	unresponsive := failpoint.Fault{Do: failpoint.Hold, For: ttl * 3 / 2, IgnoreCancel: true}
+	for _, c := range []struct {
+		name, modifier string
+		fault          failpoint.Fault
+		mark           string
+		want           string // how the first is answered: its problem; empty: it sells
+		sold, lost     int64
 	}{
-		{"held until its lease is lost", heldUntilLost},
-		{"held, and unresponsive", heldAndUnresponsive},
-		{"held, unresponsive, and fenced", heldUnresponsiveAndFenced},
-		{"let go", letGo},
-		{"paused", paused},
-		{"killed", killedWhileHolding}, // the last: its replica is started anew
+		{name: "held until its lease is lost", fault: failpoint.Fault{Do: failpoint.Hold, For: time.Minute}, mark: failpoint.Held, want: "lease-lost", sold: 1},
+		{name: "unresponsive", fault: unresponsive, mark: failpoint.Held, sold: 2, lost: 1},
+		{name: "unresponsive, and fenced", modifier: "&fence=true", fault: unresponsive, mark: failpoint.Held, want: "fenced", sold: 1},
+		{name: "killed", fault: failpoint.Fault{Do: failpoint.Crash}, mark: failpoint.Killed, want: noAnswer, sold: 1}, // the last
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := victim{testLab: l, goods: int64(i + 1), from: time.Now()}
-			if err := l.cluster.Client().CreateGoods(t.Context(), v.goods, 100); err != nil {
+			from, goods := time.Now(), l.create(t, 100)
+			c.fault.GoodsID, c.fault.Strategy = goods, "redis-lua"
+			if err := l.cluster.ClientOf(0).SetFault(t.Context(), c.fault); err != nil {
 				t.Fatal(err)
 			}
-			c.test(t, v)
+			recorded := func() *history.History {
+				h, err := history.Read(l.cluster.Replicas[0].History(), l.cluster.Replicas[1].History())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return h.Window(from, time.Now())
+			}
+			buy := func(replica int) <-chan string {
+				answered := make(chan string, 1)
+				go func() { answered <- l.outcome(t, replica, goods, c.modifier) }()
+				return answered
+			}
+			first := buy(0)
+			cmdtest.Await(t, "the mark of the fault", 5*time.Second, func() bool {
+				return slices.ContainsFunc(recorded().Marks, func(m history.Mark) bool { return m.Who == "replica-1" && m.What == c.mark })
+			})
+			if got := <-buy(1); got != "" {
+				t.Errorf("the next holder is answered with %q", got)
+			}
+			if got := <-first; got != c.want {
+				t.Errorf("the first is answered with %q, want %q", got, c.want)
+			}
+			audit, err := l.cluster.ClientOf(1).Audit(t.Context(), goods)
+			if err != nil || audit.Sold != c.sold || audit.Lost != c.lost || audit.Clean != (c.lost == 0) {
+				t.Errorf("the audit is %+v (%v)", audit, err)
+			}
+			leases := recorded().Leases
+			if len(leases) != 2 || leases[0].Holder != "replica-1" || leases[1].Holder != "replica-2" || leases[1].Lock != "redis-lua" {
+				t.Fatalf("leases are %+v, want one of each replica", leases)
+			}
+			if lost := !leases[0].Lost.IsZero(); lost != (c.mark == failpoint.Held) {
+				t.Errorf("the loss of the first lease is recorded: %v", lost)
+			}
+			if c.fault.IgnoreCancel && !leases[1].Granted.Before(leases[0].Released) {
+				t.Errorf("the leases do not overlap: %+v", leases)
+			}
+			if ended := !leases[0].End().IsZero(); ended != (c.mark != failpoint.Killed) {
+				t.Errorf("the end of the first lease is recorded: %v", ended)
+			}
 		})
 	}
-}
-
-// victim is the first replica, in the middle of a purchase of one item.
-type victim struct {
-	testLab
-	goods int64
-	from  time.Time
-}
-
-// bought is the answer to a purchase, or its failure.
-type bought struct {
-	status  int
-	problem string
-	err     error
-}
-
-// buy has a replica sell one unit.
-func (v victim) buy(t *testing.T, replica int, modifier string) <-chan bought {
-	t.Helper()
-	url := fmt.Sprintf("%s/deduct?goods_id=%d&strategy=redis-lua%s", v.cluster.Replicas[replica].URL, v.goods, modifier)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
-	if err != nil {
+	if err := l.cluster.Replicas[0].Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan bought, 1)
-	go func() {
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			answered <- bought{err: err}
-			return
-		}
-		defer response.Body.Close() //nolint:errcheck // it has been read
-		var problem struct {
-			Type string `json:"type"`
-		}
-		err = json.NewDecoder(response.Body).Decode(&problem)
-		answered <- bought{response.StatusCode, problem.Type, err}
-	}()
-	return answered
+	if got := l.outcome(t, 0, l.create(t, 1), ""); got != "" {
+		t.Errorf("the replica that was killed and started again answers with %q", got)
+	}
 }
 
-// fault has the victim come to a fault, and returns when it has.
-func (v victim) fault(t *testing.T, f failpoint.Fault, modifier, mark string) <-chan bought {
+// noAnswer is the outcome of a purchase whose replica died.
+const noAnswer = "no answer"
+
+// outcome has a replica sell one unit under a lock, and returns the problem; empty where it sells.
+func (l testLab) outcome(t *testing.T, replica int, goods int64, modifier string) string {
 	t.Helper()
-	f.GoodsID, f.Strategy = v.goods, "redis-lua"
-	if err := v.cluster.ClientOf(0).SetFault(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	answered := v.buy(t, 0, modifier)
-	cmdtest.Await(t, "the mark of the fault", 5*time.Second, func() bool { return v.marked(t, mark) })
-	return answered
-}
-
-// history is what the replicas wrote down of this purchase.
-func (v victim) history(t *testing.T) *history.History {
-	t.Helper()
-	h, err := history.Read(v.cluster.Replicas[0].History(), v.cluster.Replicas[1].History())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.Window(v.from, time.Now())
-}
-
-func (v victim) marked(t *testing.T, what string) bool {
-	t.Helper()
-	for _, m := range v.history(t).Marks {
-		if m.Who == "replica-1" && m.What == what {
-			return true
-		}
-	}
-	return false
-}
-
-func (v victim) audit(t *testing.T) stock.Audit {
-	t.Helper()
-	audit, err := v.cluster.ClientOf(1).Audit(t.Context(), v.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return audit
-}
-
-// overlap tells whether both replicas held the lock at once, by what they wrote
-// down.
-func (v victim) overlap(t *testing.T) bool {
-	t.Helper()
-	leases := v.history(t).Leases
-	if len(leases) != 2 || leases[0].Holder != "replica-1" || leases[1].Holder != "replica-2" || leases[1].Lock != "redis-lua" {
-		t.Fatalf("leases are %+v, want one of each replica", leases)
-	}
-	return leases[1].Granted.Before(leases[0].Released)
-}
-
-const longHold = faultTTL * 3 / 2
-
-func heldUntilLost(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: time.Minute}, "", failpoint.Held)
-	if list, err := v.cluster.ClientOf(0).Faults(t.Context()); err != nil || list[len(list)-1].Reached != 1 {
-		t.Errorf("the admin API answers %+v (%v)", list, err)
-	}
-	if got := <-held; got.problem != handler.TypePrefix+"lease-lost" {
-		t.Errorf("the holder that cmdtest.Answer of its loss is answered with %+v", got)
-	}
-	if audit := v.audit(t); audit.Sold != 0 || !audit.Clean {
-		t.Errorf("the audit is %+v", audit)
-	}
-	if leases := v.history(t).Leases; len(leases) != 1 || leases[0].Lost.IsZero() {
-		t.Errorf("leases are %+v, want one that was lost", leases)
-	}
-}
-
-func heldAndUnresponsive(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "", failpoint.Held)
-	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
-		t.Errorf("the next holder is answered with %+v", got)
-	}
-	if got := <-held; got.status != http.StatusOK {
-		t.Errorf("the stale holder is answered with %+v", got)
-	}
-	if audit := v.audit(t); audit.Sold != 2 || audit.Lost != 1 {
-		t.Errorf("the audit is %+v, want one of two updates lost", audit)
-	}
-	if !v.overlap(t) {
-		t.Errorf("the leases do not overlap: %+v", v.history(t).Leases)
-	}
-}
-
-func heldUnresponsiveAndFenced(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "&fence=true", failpoint.Held)
-	if got := <-v.buy(t, 1, "&fence=true"); got.status != http.StatusOK {
-		t.Errorf("the next holder is answered with %+v", got)
-	}
-	if got := <-held; got.problem != handler.TypePrefix+"fenced" {
-		t.Errorf("the stale holder is answered with %+v", got)
-	}
-	if audit := v.audit(t); audit.Sold != 1 || !audit.Clean {
-		t.Errorf("the audit is %+v, want one clean sale", audit)
-	}
-}
-
-func letGo(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: time.Minute}, "", failpoint.Held)
-	if err := v.cluster.ClientOf(0).ClearFaults(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-held; got.status != http.StatusOK || !v.marked(t, failpoint.WentOn) {
-		t.Errorf("the holder that was let go is answered with %+v", got)
-	}
-}
-
-func paused(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Pause, IgnoreCancel: true}, "", failpoint.Paused)
-	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
-		t.Errorf("the next holder is answered with %+v", got)
-	}
-	select {
-	case got := <-held:
-		t.Errorf("a process that is stopped answers with %+v", got)
+	url := fmt.Sprintf("%s/deduct?goods_id=%d&strategy=redis-lua%s", l.cluster.Replicas[replica].URL, goods, modifier)
+	switch got := cmdtest.Do(cmdtest.Ask(t, http.MethodPost, url)); got.Status {
+	case 0:
+		return noAnswer
+	case http.StatusOK:
+		return ""
 	default:
-	}
-	if err := syscall.Kill(v.cluster.Replicas[0].Pid(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-held; got.status != http.StatusOK {
-		t.Errorf("the stale holder is answered with %+v", got)
-	}
-	if audit := v.audit(t); audit.Lost != 1 || !v.overlap(t) {
-		t.Errorf("the audit is %+v, want a lost update; leases %+v", audit, v.history(t).Leases)
-	}
-}
-
-func killedWhileHolding(t *testing.T, v victim) {
-	died := v.fault(t, failpoint.Fault{Do: failpoint.Crash}, "", failpoint.Killed)
-	if got := <-died; got.err == nil {
-		t.Errorf("a process that was killed answers with %+v", got)
-	}
-	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
-		t.Errorf("the next holder is answered with %+v", got)
-	}
-	if audit := v.audit(t); audit.Sold != 1 || !audit.Clean {
-		t.Errorf("the audit is %+v, want one clean sale", audit)
-	}
-	if leases := v.history(t).Leases; len(leases) != 2 || leases[0].Granted.IsZero() || !leases[0].End().IsZero() {
-		t.Errorf("leases are %+v, want a first one that never ended", leases)
-	}
-	if err := v.cluster.Replicas[0].Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-v.buy(t, 0, ""); got.status != http.StatusOK || len(v.history(t).Leases) != 3 {
-		t.Errorf("the replica that was started again answers with %+v; leases %+v", got, v.history(t).Leases)
+		return got.Kind
 	}
 }
 
@@ -260,5 +129,83 @@ func TestAnExperimentMayDoWithoutASafeguard(t *testing.T) {
 	deps := without(config.Config{Lab: config.Lab{ClockOffset: time.Hour}}, usual)
 	if ahead := time.Until(deps.Lock.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
 		t.Errorf("the clock is ahead by %s, want an hour", ahead)
+	}
+}
+
+// process is a stocklab replica in a process of its own.
+type process struct{ cmdtest.Replica }
+
+// startReplica starts one with failpoints and further flags.
+func startReplica(t *testing.T, flags ...string) process {
+	t.Helper()
+	return process{cmdtest.StartReplica(t, "replica", append([]string{"--lab-enabled=true"}, flags...)...)}
+}
+
+// hold has the next purchases of goods 1 through a strategy wait in the middle,
+// and buys so often; it returns when all of them do wait.
+func (r process) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan cmdtest.Answer) {
+	t.Helper()
+	if err := r.SetFault(t.Context(), failpoint.Fault{Do: failpoint.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}); err != nil {
+		t.Fatal(err)
+	}
+	for range purchases {
+		answered = append(answered, r.Buying(t, "goods_id=1&strategy="+strategy))
+	}
+	cmdtest.Await(t, "purchases to be held", 10*time.Second, func() bool {
+		faults, err := r.Faults(t.Context())
+		return err == nil && faults[len(faults)-1].Reached == int64(purchases)
+	})
+	return answered
+}
+
+// First readiness fails while all requests are still served; then new ones are rejected; then
+// those in flight get their answers, and nothing is left locked.
+func TestAReplicaDrainsInOrder(t *testing.T) {
+	r := startReplica(t, "--http-drain-delay=1s", "--http-drain=10s")
+	held := r.hold(t, "sql-insert-lock", 1, 2500*time.Millisecond)[0]
+	if left := r.LocksLeft(t); left != 1 {
+		t.Fatalf("%d locks are held in mid-sale, want 1", left)
+	}
+	r.Terminate(t)
+	cmdtest.Await(t, "/readyz to say so", 900*time.Millisecond, func() bool { return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/readyz")).Kind == "stopping" })
+	if got := r.Buy(t, "goods_id=1"); got.Status != http.StatusOK || !got.Close {
+		t.Errorf("during the delay a purchase is answered with %d %s, closed: %v", got.Status, got.Text, got.Close)
+	}
+	cmdtest.Await(t, "the listener to close", 5*time.Second, func() bool { return r.Buy(t, "goods_id=1").Status == 0 })
+	select {
+	case got := <-held:
+		t.Fatalf("the purchase in flight was answered already, with %d %s", got.Status, got.Text)
+	default:
+	}
+	if got := <-held; got.Status != http.StatusOK {
+		t.Errorf("the purchase in flight is answered with %d %s", got.Status, got.Text)
+	}
+	if status := r.Exit(t); status != cli.OK {
+		t.Errorf("exit status %d, want %d", status, cli.OK)
+	}
+	if left := r.LocksLeft(t); left != 0 {
+		t.Errorf("%d locks are left behind", left)
+	}
+}
+
+// A purchase that would take too long is given up, and its lock with it.
+func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
+	r := startReplica(t, "--http-drain=300ms", "--deduct-timeout=1m")
+	held := slices.Concat(r.hold(t, "sql-insert-lock", 1, time.Minute), r.hold(t, "naive", 1, time.Minute))
+	start := time.Now()
+	r.Terminate(t)
+	for _, answered := range held {
+		if got := <-answered; got.Status != http.StatusServiceUnavailable || got.Kind != "busy" {
+			t.Errorf("it is answered with %d %s", got.Status, got.Text)
+		}
+	}
+	if status := r.Exit(t); status != cli.Failure || !r.Log.Contains("http.drain (300ms)") {
+		t.Errorf("exit status %d, want %d and the reason", status, cli.Failure)
+	}
+	if took := time.Since(start); took > 300*time.Millisecond+4*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if left := r.LocksLeft(t); left != 0 {
+		t.Errorf("%d locks are left behind", left)
 	}
 }

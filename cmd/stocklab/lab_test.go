@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,26 +28,6 @@ func TestLabListHasEveryExperiment(t *testing.T) {
 		row := fmt.Sprintf("│ %2d │ %s ", e.Number, e.Name)
 		if !strings.Contains(out, row) {
 			t.Errorf("%q is not in the list:\n%s", row, out)
-		}
-	}
-}
-
-func TestMistakesInTheLab(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"lab", "run"}, "stocklab lab list"},
-		{[]string{"lab", "run", "hope"}, `"hope" is not an experiment; there are all, oversell, process-mutex,`},
-		{[]string{"lab", "run", "99"}, ", or their numbers"},
-		{[]string{"lab", "run", "oversell", "--servers", "remote"}, `"remote"`},
-		{[]string{"lab", "list", "all"}, `"all"`},
-		{[]string{"lab", "report"}, "needs one argument"},
-		{[]string{"lab", "report", t.TempDir()}, "report.json"},
-	} {
-		status, _, errOut := stocklab(c.args...)
-		if status != cli.Usage || !strings.Contains(errOut, c.want) {
-			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
 	}
 }
@@ -94,104 +73,71 @@ func TestATryThatIsRepeatedIsReported(t *testing.T) {
 }
 
 func TestLabRunWritesWhatItFound(t *testing.T) {
-	r := runInLab(t, "reentrancy", "late-watch")
-	var written struct {
-		Experiments []map[string]json.RawMessage `json:"experiments"`
-	}
-	if err := json.Unmarshal(read(t, r.json), &written); err != nil {
-		t.Fatal(err)
-	}
-	if len(written.Experiments) != 2 {
-		t.Fatalf("%d experiments, want 2", len(written.Experiments))
-	}
-	for i, want := range []struct {
-		number   int
-		name     string
-		evidence string
-	}{{9, "reentrancy", "redis-reentrant.reentered"}, {18, "late-watch", "zk-sequential.longest_wait_ms"}} {
-		e := written.Experiments[i]
-		if string(e["number"]) != fmt.Sprint(want.number) || textIn(e["name"]) != want.name || textIn(e["verdict"]) != "reproduced" {
-			t.Errorf("experiment %d is %s, %s, %s", i, e["number"], e["name"], e["verdict"])
-		}
-		for _, field := range []string{"claim", "source", "reason"} {
-			if textIn(e[field]) == "" {
-				t.Errorf("%s has no %s", want.name, field)
-			}
-		}
-		if string(e["tries"]) != "2" || numberIn(e["seconds"]) <= 0 {
-			t.Errorf("%s: %s tries in %s s", want.name, e["tries"], e["seconds"])
-		}
-		var evidence map[string]float64
-		if err := json.Unmarshal(e["evidence"], &evidence); err != nil {
-			t.Fatal(err)
-		}
-		if evidence[want.evidence] <= 0 {
-			t.Errorf("%s: %s is not among the numbers %v", want.name, want.evidence, evidence)
-		}
-	}
-	r.reportsAgain(t)
-	r.isJudgedByItsHistories(t)
-}
-
-// The order of the requests is made by the lab, so that it needs no luck.
-func TestStampsEndsOfWaitingAndQuorumsFailAsTheSourcesSay(t *testing.T) {
-	runInLab(t, "timestamp-locks", "end-of-waiting", "redlock-quorum")
-}
-
-// labRun is a run that all is well with, and what it left.
-type labRun struct{ folder, json string }
-
-func runInLab(t *testing.T, names ...string) labRun {
-	t.Helper()
 	cmdtest.NeedLockServers(t)
-	r := labRun{folder: t.TempDir(), json: filepath.Join(t.TempDir(), "results.json")}
-	args := append([]string{"lab", "run", "--servers=local,database=sqlite", "--dir", r.folder, "--json", r.json}, names...)
-	status, out, errOut := stocklab(args...)
-	if status != cli.OK || !strings.Contains(out, fmt.Sprintf("%d reproduced", len(names))) {
+	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "results.json")
+	status, out, errOut := stocklab("lab", "run", "--servers=local,database=sqlite", "--dir", folder, "--json", file, "reentrancy", "late-watch", "redlock-quorum")
+	if status != cli.OK || !strings.Contains(out, "3 reproduced") {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
-	return r
+	var written scenario.Report
+	if err := json.Unmarshal(read(t, file), &written); err != nil || len(written.Experiments) != 3 {
+		t.Fatalf("%d experiments, want 3 (%v)", len(written.Experiments), err)
+	}
+	for i, want := range []struct {
+		number         int
+		name, evidence string
+	}{{9, "reentrancy", "redis-reentrant.reentered"}, {18, "late-watch", "zk-sequential.longest_wait_ms"}} {
+		e := written.Experiments[i]
+		if e.Number != want.number || e.Name != want.name || e.Verdict != scenario.Reproduced || e.Tries != 2 || e.Seconds <= 0 || e.Evidence[want.evidence] <= 0 {
+			t.Errorf("experiment %d is %+v", i, e)
+		}
+		if e.Claim == "" || e.Source == "" || e.Reason == "" {
+			t.Errorf("%s lacks its claim, its source or its reason", want.name)
+		}
+	}
+	reportsAgain(t, folder)
+	isJudgedByItsHistories(t, folder)
 }
 
 // The same report is made again of what is in the folder.
-func (r labRun) reportsAgain(t *testing.T) {
+func reportsAgain(t *testing.T, folder string) {
 	t.Helper()
 	before := make(map[string][]byte)
 	for _, name := range []string{"report.json", "report.html"} {
-		before[name] = read(t, filepath.Join(r.folder, name))
+		before[name] = read(t, filepath.Join(folder, name))
 		if len(before[name]) == 0 {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if err := os.Remove(filepath.Join(r.folder, "report.html")); err != nil {
+	if err := os.Remove(filepath.Join(folder, "report.html")); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, errOut := stocklab("lab", "report", r.folder); status != cli.OK {
+	if status, out, errOut := stocklab("lab", "report", folder); status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
 	for name, was := range before {
-		if !bytes.Equal(read(t, filepath.Join(r.folder, name)), was) {
+		if !bytes.Equal(read(t, filepath.Join(folder, name)), was) {
 			t.Errorf("%s is not what it was", name)
 		}
 	}
 }
 
 // Where a history says something else, so does the verdict.
-func (r labRun) isJudgedByItsHistories(t *testing.T) {
+func isJudgedByItsHistories(t *testing.T, folder string) {
 	t.Helper()
-	history := filepath.Join(r.folder, "09-reentrancy", "redis-reentrant-1.jsonl")
+	history := filepath.Join(folder, "09-reentrancy", "redis-reentrant-1.jsonl")
 	lines := slices.Collect(bytes.Lines(read(t, history)))
 	first := slices.IndexFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"granted"`)) })
 	asked := slices.Concat(lines[:first+2]...) // once more, and this is all
 	if err := os.WriteFile(history, asked, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, out, _ := stocklab("lab", "report", r.folder)
-	if status != cli.Failure || !strings.Contains(out, "1 reproduced, 1 not reproduced") {
+	status, out, _ := stocklab("lab", "report", folder)
+	if status != cli.Failure || !strings.Contains(out, "2 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
 	var report scenario.Report
-	if err := json.Unmarshal(read(t, filepath.Join(r.folder, "report.json")), &report); err != nil {
+	if err := json.Unmarshal(read(t, filepath.Join(folder, "report.json")), &report); err != nil {
 		t.Fatal(err)
 	}
 	if got := report.Experiments[0]; got.Verdict != scenario.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
@@ -203,26 +149,13 @@ func (r labRun) isJudgedByItsHistories(t *testing.T) {
 // also where one of its replicas is paused.
 func TestNothingIsLeftOfAnExperiment(t *testing.T) {
 	cmdtest.NeedLockServers(t)
+	paused := func(t *testing.T, tmp string) bool { return slices.ContainsFunc(processesIn(t, tmp), isStopped) }
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			tmp := t.TempDir()
-			lab := exec.Command(os.Args[0], "lab", "run", "paused-holder", "--servers=local,database=sqlite,zookeeper=none,etcd=none")
-			lab.Env = append(os.Environ(), "TMPDIR="+tmp)
-			if err := lab.Start(); err != nil {
-				t.Fatal(err)
-			}
-			cmdtest.Await(t, "a paused replica", 60*time.Second, func() bool { return slices.ContainsFunc(processesIn(t, tmp), isStopped) })
-			if err := lab.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			ended := time.Now()
-			if err := lab.Wait(); err == nil {
-				t.Error("an experiment that was ended says that all is well")
-			}
+			ended := endedBy(t, signal, paused, "lab", "run", "paused-holder", "--servers=local,database=sqlite,zookeeper=none,etcd=none")
 			if took := time.Since(ended); took > 10*time.Second { // the buyers wait for twice as long
 				t.Errorf("it took %s to end", took)
 			}
-			assertNothingIn(t, tmp)
 		})
 	}
 }
@@ -239,14 +172,4 @@ func read(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return content
-}
-
-func textIn(raw json.RawMessage) (text string) {
-	_ = json.Unmarshal(raw, &text) // what is no text is empty
-	return text
-}
-
-func numberIn(raw json.RawMessage) (number float64) {
-	_ = json.Unmarshal(raw, &number) // what is no number is 0
-	return number
 }

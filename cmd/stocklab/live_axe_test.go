@@ -73,10 +73,7 @@ func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
 
 func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	script := axe(t)
-	url := startLive(t, "embedded")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "light")
-	b.Until(t, within, isLive)
+	url, b := openLive(t, "light", "--servers=embedded")
 	assertAccessible(t, b, script, "before a sale")
 	set(t, b, "strategy", "mutex")
 	set(t, b, "stock", 100)
@@ -114,8 +111,8 @@ func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	b.Show(t, page, 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
 	assertAccessible(t, b, script, "a reader without the token")
-	url, _ = startLiveOnOthers(t)
-	b.Show(t, url, 390, 2400, "dark")
+	_, flags := startOthers(t)
+	b.Show(t, startLive(t, flags...), 390, 2400, "dark")
 	b.Until(t, within, isLive+" && !document.getElementById('guest').hidden")
 	assertAccessible(t, b, script, "replicas of others")
 }

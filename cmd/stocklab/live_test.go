@@ -16,19 +16,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// startLive runs stocklab live on servers, where they are named, and returns the address that it
-// prints.
-func startLive(t testing.TB, from string, flags ...string) string {
+// openLive runs stocklab live, and shows its page.
+func openLive(t *testing.T, theme string, flags ...string) (url string, b *browser.Browser) {
 	t.Helper()
-	if from != "" {
-		flags = append(flags, "--servers="+from)
+	url, b = startLive(t, flags...), browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, theme)
+	b.Until(t, within, isLive)
+	return url, b
+}
+
+// setAll chooses in the form of the page.
+func setAll(t *testing.T, b *browser.Browser, fields map[string]any) {
+	t.Helper()
+	for field, value := range fields {
+		set(t, b, field, value)
 	}
+}
+
+// startLive runs stocklab live, and returns the address that it prints.
+func startLive(t *testing.T, flags ...string) string {
+	t.Helper()
 	live := exec.Command(os.Args[0], append([]string{"live"}, flags...)...)
 	live.Env = cmdtest.Environment()
 	said := &cmdtest.Buffer{}
@@ -114,10 +126,7 @@ func there(selector string) string {
 }
 
 func TestAPageShowsASaleThatOversells(t *testing.T) {
-	url := startLive(t, "embedded")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "light")
-	b.Until(t, within, isLive)
+	url, b := openLive(t, "light", "--servers=embedded")
 	set(t, b, "stock", 2000) // more than naive sells out before the switch
 	click(t, b, "#start")
 	b.Until(t, within, figure("n-over")+" > 0")
@@ -150,13 +159,8 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 // A holder that is paused beyond its TTL writes late. Without a fence its write is done;
 // with one it is rejected.
 func TestAPageShowsTwoHolders(t *testing.T) {
-	url := startLive(t, "embedded")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "dark")
-	b.Until(t, within, isLive)
-	for field, value := range map[string]any{"stock": 5000, "clients": 40, "ttl_s": 1, "strategy": "redis-setnx-ttl"} {
-		set(t, b, field, value)
-	}
+	url, b := openLive(t, "dark", "--servers=embedded")
+	setAll(t, b, map[string]any{"stock": 5000, "clients": 40, "ttl_s": 1, "strategy": "redis-setnx-ttl"})
 	for _, c := range []struct {
 		fenced bool
 		want   string
@@ -292,7 +296,7 @@ const tooWide = `[...document.querySelectorAll('body *')]
 	.map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60))`
 
 func TestAReaderWithoutTheTokenWatches(t *testing.T) {
-	url := startLive(t, "embedded")
+	url := startLive(t, "--servers=embedded")
 	page, _, _ := strings.Cut(url, "#")
 	b := browser.Open(t, shown)
 	b.Show(t, page, 390, 2400, "light")
@@ -324,13 +328,8 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 // oversold by that, and what is lost after the commit is not known.
 func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 	cmdtest.NeedLocal(t)
-	url := startLive(t, "local", "--proxies")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "light")
-	b.Until(t, within, isLive)
-	for field, value := range map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50} {
-		set(t, b, field, value)
-	}
+	url, b := openLive(t, "light", "--servers=local", "--proxies")
+	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50})
 	click(t, b, "#start")
 	b.Until(t, within, figure("n-sold")+" > 3")
 	marked := func(words string) {
@@ -361,15 +360,10 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	if _, err := servers.FindFaketime(); err != nil {
 		t.Skip(err)
 	}
-	url := startLive(t, "local", "--redis-faults")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 3000, "light")
-	b.Until(t, within, isLive)
+	url, b := openLive(t, "light", "--servers=local", "--redis-faults")
 	sell := func(strategy string, ttl int) {
 		t.Helper()
-		for field, value := range map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 3000, "ttl_s": ttl, "replicas": 3} {
-			set(t, b, field, value)
-		}
+		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 3000, "ttl_s": ttl, "replicas": 3})
 		click(t, b, "#start")
 		b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling' && "+figure("n-sold")+" > 0")
 	}
@@ -429,13 +423,8 @@ func assertReplaced(t *testing.T, b *browser.Browser, url string) {
 func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 	for _, from := range []string{"embedded", "auto"} {
 		t.Run(from, func(t *testing.T) {
-			url := startLive(t, from)
-			b := browser.Open(t, shown)
-			b.Show(t, url, 1300, 2400, "light")
-			b.Until(t, within, isLive)
-			for field, value := range map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2} {
-				set(t, b, field, value)
-			}
+			url, b := openLive(t, "light", "--servers="+from)
+			setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2})
 			click(t, b, "#start")
 			b.Until(t, within, figure("n-sold")+" > 3")
 			click(t, b, machine("replica", "add"))
@@ -459,13 +448,8 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 
 // With one click an item is sold twice, and both sales are shown on the same axes.
 func TestTwoSalesAreCompared(t *testing.T) {
-	url := startLive(t, "embedded")
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "dark")
-	b.Until(t, within, isLive)
-	for field, value := range map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"} {
-		set(t, b, field, value)
-	}
+	url, b := openLive(t, "dark", "--servers=embedded")
+	setAll(t, b, map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"})
 	click(t, b, "#start")
 	b.Until(t, within, "!document.getElementById('compare').hidden")
 	const cells = "[...document.querySelectorAll('#compare-table tr')].map((tr) => [...tr.children].map((c) => c.textContent).join('|'))"
@@ -488,7 +472,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, token, ok := strings.Cut(startLive(t, "embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
+	_, token, ok := strings.Cut(startLive(t, "--servers=embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
 	if !ok {
 		t.Fatal("the address that steers is not the one by which the page is reached")
 	}
@@ -522,9 +506,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		phone.Until(t, within, fmt.Sprintf("(document.getElementById('buy').click(), %s === %q)", answered, want))
 	}
 	press("Nothing is sold now.")
-	for field, value := range map[string]any{"clients": 0, "stock": 3, "strategy": "sql-conditional", "replicas": 3} {
-		set(t, desk, field, value)
-	}
+	setAll(t, desk, map[string]any{"clients": 0, "stock": 3, "strategy": "sql-conditional", "replicas": 3})
 	click(t, desk, "#start")
 	desk.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
 	press("Sold out.")
@@ -550,21 +532,6 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	phone.Until(t, within, "document.getElementById('said').textContent.startsWith('这个名字不能用：已有人使用')")
 }
 
-func TestWhereOthersReachThePageIsAHostAndAPort(t *testing.T) {
-	for _, flags := range [][]string{
-		{"--reached-at=shop.example:8090"},
-		{"--listen=127.0.0.1:0", "--reached-at=shop.example"},
-		{"--listen=127.0.0.1:0", "--reached-at=:8090"},
-		{"--listen=127.0.0.1:0", "--reached-at=shop.example:0"},
-		{"--listen=127.0.0.1:0", "--reached-at=shop.example:http"},
-	} {
-		status, _, errOut := stocklab(append([]string{"live", "--servers=embedded"}, flags...)...)
-		if status != cli.Usage || !strings.Contains(errOut, "--reached-at") {
-			t.Errorf("%v: exit status %d, %q", flags, status, errOut)
-		}
-	}
-}
-
 // No page is at an address that stands for all of them, and none at a stranger's name.
 func TestThePageIsAtTheAddressesOfThisMachine(t *testing.T) {
 	hosts, outside, err := hostsOf(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 5), Port: 8090})
@@ -583,11 +550,213 @@ func TestThePageIsAtTheAddressesOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestTheAddressOfThePageIsOnTheLoopback(t *testing.T) {
-	for _, address := range []string{"0.0.0.0:0", ":8090", "example.com:80", "127.0.0.1", "127.0.0.1:http"} {
-		status, _, errOut := stocklab("live", "--address", address)
-		if status != cli.Usage || !strings.Contains(errOut, "--address") {
-			t.Errorf("%s: exit status %d, %q", address, status, errOut)
-		}
+// On replicas that others run a sale is sold, charted and judged. What needs processes of
+// our own is greyed out, with the reason said.
+func TestAPageShowsReplicasOfOthers(t *testing.T) {
+	others, flags := startOthers(t)
+	url, b := openLive(t, "light", flags...)
+	assertGreyedOut(t, b)
+	set(t, b, "strategy", "sql-conditional")
+	set(t, b, "stock", 200)
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+	if sold, replicas := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); sold != 200 || replicas != "2" {
+		t.Errorf("it sold %d of 200 on %s replicas", sold, replicas)
 	}
+	b.Until(t, within, "/stock.*version/s.test(document.getElementById('view').innerText) && /redis\\s+not configured/.test(document.getElementById('view').innerText)")
+	// Replicas are counted as they come and go.
+	const counted = "document.querySelector('#form [name=replicas]').value"
+	second := others.Replicas[1]
+	if err := others.Leave(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	b.Until(t, within, counted+" === '1' && document.getElementById('marks').textContent.includes('replica-2 answers no more')")
+	set(t, b, "strategy", "mutex") // exclusive on one replica alone
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && "+judged+" === 'mutex: consistent'")
+	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
+		t.Error("it offers to set up three replicas")
+	}
+	if err := others.Join(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	b.Until(t, within, counted+" === '2' && document.getElementById('marks').textContent.includes('replica-2 answers, too')")
+	b.Keep(t, "body", "live-guest")
+	click(t, b, "#language")
+	b.Until(t, within, "document.getElementById('why-faults').textContent.includes('别人的进程')")
+	assertGreyedOut(t, b)
+	b.Resize(t, 390, 2400, "dark")
+	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
+		t.Errorf("on a phone these are wider than the page: %q", wide)
+	}
+	b.Keep(t, "#lanes-panel", "live-guest-phone")
+	assertQuiet(t, b, url)
+}
+
+// assertGreyedOut looks for what replicas of others cannot do: it is there, cannot be used, and its
+// reason is on the page and said with the control.
+func assertGreyedOut(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	const greyed = `['#form [name=replicas]', '#form [name=work_ms]', '#form [name=ttl_s]', '#experiment', '#make', '#window', '#freeze',
+		'[data-machine=replica-1][data-action=kill]', '[data-machine=replica-1][data-action=pause]', '[data-machine=replica-1][data-action=trap]',
+		'[data-machine=replica-1][data-action=remove]', '[data-machine=replica][data-action=add]'].filter((selector) => {
+		const e = document.querySelector(selector);
+		const why = (e?.getAttribute('aria-describedby') ?? '').split(' ').map((id) => document.getElementById(id)).find((p) => p?.id.startsWith('why-'));
+		return !(e?.disabled && e.offsetParent && why?.offsetParent && why.textContent.length > 20);
+	})`
+	if got := browser.Evaluate[[]string](t, b, greyed); len(got) > 0 {
+		t.Errorf("these are not greyed out with a reason: %q", got)
+	}
+	if !browser.Evaluate[bool](t, b, "document.querySelector('#against [value=replicas]').disabled && !document.querySelector('#against [value=group]').disabled && !document.getElementById('start').disabled") {
+		t.Error("a comparison of numbers of replicas is offered, or what can be done is not")
+	}
+	if drawn := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); drawn != "" {
+		t.Errorf("the lanes show %q, which was not measured", drawn)
+	}
+}
+
+const (
+	parts = "[...document.querySelectorAll('#parts li')]"
+	// madeVerdict is what came of the experiment on the page.
+	madeVerdict = "document.getElementById('play-verdict').textContent"
+)
+
+// An experiment is made on the servers of the page: each part is drawn while it happens, and judged
+// by what stocklab lab run judges it by.
+func TestAPagePlaysAnExperiment(t *testing.T) {
+	url := startLive(t, "--servers=embedded")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive+" && document.getElementById('experiment').options.length > 30")
+	browser.Evaluate[bool](t, b, "(e => { e.value = 'watchdog'; e.dispatchEvent(new Event('change')); return true; })(document.getElementById('experiment'))")
+	click(t, b, "#make")
+	b.Until(t, within, parts+".length === 4 && "+there("#parts .now")+" && "+there("#lanes .two"))
+	if status := command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`); status != http.StatusConflict {
+		t.Errorf("a sale beside the experiment is answered %d, want 409", status)
+	}
+	// The narrator has seen the lease end before its holder knew, and a second holder.
+	const told = "document.getElementById('beats').textContent"
+	b.Until(t, within, told+".includes('Its holder does not know') && "+told+".includes('two holders')")
+	if !browser.Evaluate[bool](t, b, "document.getElementById('faults').hidden") {
+		t.Error("an experiment can be disturbed by hand")
+	}
+	b.Keep(t, "body", "live-experiment")
+	b.Until(t, within, madeVerdict+" !== ''")
+	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {
+		t.Errorf("the verdict is %q: %s", got, browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
+	}
+	click(t, b, "#pair")
+	b.Until(t, within, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A redis-setnx-owner | B redis-reentrant'")
+	scrub(t, b, 0.6)
+	if lanes := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); !cmdtest.ContainsAll(lanes, "A replica-1", "A replica-2", "B replica-1", "B replica-2") {
+		t.Errorf("side by side the lanes are %q", lanes)
+	}
+	if two := browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .two').length"); two != 1 {
+		t.Errorf("of failure and remedy %d have two holders at once, want the failure alone", two)
+	}
+	b.Keep(t, "body", "live-experiment-pair")
+	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"); !strings.Contains(words, "Found: ") {
+		t.Errorf("the replay says %q", words)
+	}
+	b.Keep(t, "body", "live-experiment-replay")
+	click(t, b, "#language")
+	b.Until(t, within, told+".includes('看门狗')")
+	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').innerText"); !cmdtest.ContainsAll(words, "个 TTL", "预期: ", "发现: ") ||
+		browser.Evaluate[bool](t, b, there("#player-words [lang=en]")) {
+		t.Errorf("in Chinese the replay says %q", words)
+	}
+	const around = "document.getElementById('link').textContent + document.getElementById('marks').textContent"
+	if words := browser.Evaluate[string](t, b, around); !strings.HasPrefix(words, "记录") || strings.Contains(words, "critical") {
+		t.Errorf("in Chinese the replay has %q", words)
+	}
+	b.Keep(t, "body", "live-experiment-zh")
+	click(t, b, "#back")
+	b.Until(t, within, "[...document.querySelectorAll('#form input[type=number]')].every((i) => i.checkValidity()) && document.getElementById('form').elements.namedItem('clients').value > 0")
+	assertSellsAfterAnExperiment(t, b)
+	assertQuiet(t, b, url)
+}
+
+// assertSellsAfterAnExperiment stops an experiment before its end, and sells on replicas that are
+// started again.
+func assertSellsAfterAnExperiment(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Until(t, within, "document.getElementById('link').textContent === '实时' && document.getElementById('experiment').selectedOptions[0].textContent.startsWith('10 看门狗')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('experiment').value = 'try-lock', true)")
+	click(t, b, "#make")
+	b.Until(t, within, there("#parts .now"))
+	click(t, b, "#end-play")
+	b.Until(t, within, madeVerdict+" === '已停止' && document.getElementById('end-play').hidden")
+	click(t, b, "#start")
+	b.Until(t, within, figure("n-sold")+" > 10 && document.getElementById('played').hidden")
+	click(t, b, "#stop")
+	b.Until(t, within, "!document.getElementById('verdict').hidden")
+}
+
+// command sends a command with its token, and returns the status of the answer.
+func command(t *testing.T, url, path, body string) int {
+	t.Helper()
+	page, token, _ := strings.Cut(url, "#token=")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // the status is all that is asked for
+	return answer.StatusCode
+}
+
+// openTrace shows the trace of a lease of which a script is true, by the pointer, and returns its text.
+func openTrace(t *testing.T, b *browser.Browser, script string) string {
+	t.Helper()
+	b.Until(t, within, fmt.Sprintf(`[...document.querySelectorAll('#lanes .hold')].some(bar => {
+		const at = {bubbles: true, clientX: 1, clientY: 1};
+		bar.dispatchEvent(new PointerEvent('pointerdown', at));
+		bar.dispatchEvent(new PointerEvent('pointerup', at));
+		return %s;
+	})`, script))
+	return browser.Evaluate[string](t, b, "document.getElementById('trace').innerText")
+}
+
+// renewedAndTraced is true of the trace of a lease that was renewed, with the steps of its request.
+const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null`
+
+func TestAPageShowsTheTraceOfALease(t *testing.T) {
+	url, b := openLive(t, "light", "--servers=embedded")
+	setAll(t, b, map[string]any{"stock": 12, "clients": 6, "ttl_s": 1, "work_ms": 700, "strategy": "redis-reentrant"})
+	click(t, b, "#start")
+	b.Until(t, within, there("#lanes .note.renewed"))
+	b.Until(t, within, isOver)
+	said := openTrace(t, b, renewedAndTraced)
+	if !cmdtest.ContainsAll(said, "redis-reentrant, token", "request ", "goods", "acquire", "read", "work", "write", "commit", "release", "renewed", "ms were left") {
+		t.Errorf("the trace says %q", said)
+	}
+	b.Keep(t, "#lanes-title", "live-trace")
+	b.Resize(t, 390, 2400, "dark")
+	b.Keep(t, "#lanes-title", "live-trace-phone")
+	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
+		t.Errorf("on a phone these are too wide: %q", wide)
+	}
+	assertTraceByKeys(t, b)
+	click(t, b, "#replay")
+	b.Until(t, within, "!document.getElementById('player').hidden")
+	scrub(t, b, 0.99)
+	if said := openTrace(t, b, renewedAndTraced); !cmdtest.ContainsAll(said, "renewed", "commit") {
+		t.Errorf("replayed, the trace says %q", said)
+	}
+	assertQuiet(t, b, url)
+}
+
+// assertTraceByKeys closes the trace and opens that of another lease.
+func assertTraceByKeys(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Press(t, "\x1b")
+	b.Until(t, within, "document.getElementById('trace').hidden && document.activeElement.id === 'lanes'")
+	for _, key := range []string{"\u0302", "\r"} { // the arrow to the left, and Enter
+		b.Press(t, key)
+	}
+	b.Until(t, within, "!document.getElementById('trace').hidden && document.activeElement.id === 'trace-title'")
 }

@@ -75,35 +75,6 @@ func fixedSeeds(strategy string) []uint64 {
 	}
 }
 
-func TestTheFixedWalksHaveEachFaultOfEachBackend(t *testing.T) {
-	backends := []backend.Name{backend.Database, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd}
-	type fault struct {
-		do walk.Action
-		on backend.Name
-	}
-	seen := make(map[fault]bool)
-	for _, name := range exclusiveStrategies(servers.MariaDB) {
-		for _, seed := range fixedSeeds(name) {
-			w := walk.Through(name, seed, backends...)
-			for _, s := range slices.Concat(w.Actors...) {
-				seen[fault{s.Do, s.Backend}] = true
-			}
-		}
-	}
-	for _, on := range backends {
-		for _, do := range []walk.Action{walk.Slow, walk.Freeze, walk.FreezeReplies, walk.Cut, walk.Lose, walk.Restart} {
-			if restartable := on != backend.Redlock; !seen[fault{do, on}] && (do != walk.Restart || restartable) {
-				t.Errorf("no walk has: %s, %s", do, on)
-			}
-		}
-	}
-	for _, do := range []walk.Action{walk.Kill, walk.Pause} {
-		if !seen[fault{do: do}] {
-			t.Errorf("no walk has: %s", do)
-		}
-	}
-}
-
 // worksOn tells whether a strategy works on a database; beside SQLite there is no server of
 // locks but Redis.
 func worksOn(database string, entry strategy.Entry) bool {
