@@ -123,10 +123,20 @@ func copiesAreOneSale(t *testing.T, l testLab, strategy string) {
 	var copies sync.WaitGroup
 	for range 100 {
 		copies.Go(func() {
-			status, answer := post(t, url, "checkout-"+strategy)
+			r := cmdtest.Ask(t, http.MethodPost, url)
+			r.Header.Set("Idempotency-Key", "checkout-"+strategy)
+			got := cmdtest.Do(r)
+			var answer struct {
+				OrderID   string `json:"order_id"`
+				Remaining int64  `json:"remaining"`
+				Detail    string `json:"detail"`
+			}
+			if err := json.Unmarshal([]byte(got.Text), &answer); err != nil {
+				t.Error(err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			orders[fmt.Sprint(status, answer["order_id"], answer["remaining"], answer["type"], answer["detail"])]++
+			orders[fmt.Sprint(got.Status, got.Kind, answer)]++
 		})
 	}
 	copies.Wait()
@@ -245,33 +255,4 @@ func putSwitch(t *testing.T, owner client.Client, name, query string) *http.Requ
 	r := cmdtest.Ask(t, http.MethodPut, owner.AdminURL+"/strategies/"+name+"?"+query)
 	r.Header.Set("Authorization", "Bearer "+owner.Token)
 	return r
-}
-
-// post buys. No answer fails the test.
-func post(t *testing.T, url, key string) (status int, answer map[string]any) {
-	t.Helper()
-	response, answer, err := send(t, http.DefaultClient, url, key)
-	if err != nil {
-		t.Error(err)
-		return 0, nil
-	}
-	return response.StatusCode, answer
-}
-
-// send buys, where an answer may not come. The body has been read.
-func send(t *testing.T, client *http.Client, url, key string) (response *http.Response, answer map[string]any, err error) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
-	if err != nil {
-		return nil, nil, err
-	}
-	if key != "" {
-		request.Header.Set("Idempotency-Key", key)
-	}
-	response, err = client.Do(request)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close() //nolint:errcheck // it has been read
-	return response, answer, json.NewDecoder(response.Body).Decode(&answer)
 }

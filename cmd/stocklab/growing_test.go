@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // topology is a backend that has grown beyond one machine.
@@ -50,12 +51,12 @@ func onAsynchronousRedis(name string, env []string) topology {
 		name: name, env: env,
 		strategies: []killed{
 			{strategy: "redis-reentrant"},
-			{strategy: "redis-reentrant", modifier: "fence=true"},
-			{strategy: "redsync", modifier: "fence=true"},
+			{strategy: "redis-reentrant", fence: true},
+			{strategy: "redsync", fence: true},
 			{strategy: "redis-decr"},
 			{strategy: "redis-list"},
 			{strategy: "redis-stock"},
-			{strategy: "redis-stock", modifier: "durable=sql"},
+			{strategy: "redis-stock", durable: client.InSQL},
 		},
 		mayLose: map[string]bool{"redis-stock": true}, mayDamage: map[string]bool{"redis-reentrant": true},
 	}

@@ -45,7 +45,7 @@ func attacked(t *testing.T, plan hostile.Plan) {
 func TestHonestBuyersAreServedUnderAttack(t *testing.T) {
 	attacked(t, hostile.Plan{
 		Servers: servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None},
-		Seed:    15, Baseline: 3 * time.Second, Duration: 12 * time.Second, Rate: 400, HonestRate: 30,
+		Seed:    15, Baseline: 2 * time.Second, Duration: 8 * time.Second, Rate: 400, HonestRate: 30,
 	})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,12 +14,12 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // killed is a strategy and what is killed while it sells, in turn.
@@ -26,8 +27,9 @@ type killed struct {
 	strategy string
 	beside   []string // further strategies that sell the same item, purchase by purchase
 	group    bool
-	items    int    // that are sold at the same time; 0 is one
-	modifier string // a further one of the request, such as fence=true
+	items    int // that are sold at the same time; 0 is one
+	fence    bool
+	durable  string // where an order is before it is answered
 	victims  []string
 }
 
@@ -47,7 +49,15 @@ func (k killed) String() string {
 	if k.items > 1 {
 		name += fmt.Sprintf(" %d items", k.items)
 	}
-	return strings.TrimSpace(name + " " + k.modifier)
+	if k.fence {
+		name += " fence=true"
+	}
+	return strings.TrimSpace(name + " " + k.durable)
+}
+
+// purchase is one of an item, by its number.
+func (k killed) purchase(n int, item int64, key string) client.Purchase {
+	return client.Purchase{RequestID: key, GoodsID: item, Strategy: k.of(n), Group: &k.group, Fence: &k.fence, Durable: k.durable}
 }
 
 func redisStockKilled() killed {
@@ -69,7 +79,7 @@ func manyItemsAndKilled(strategy string) killed {
 
 // fencedAndKilled is a strategy that reads, computes and writes, with its writes fenced.
 func fencedAndKilled() killed {
-	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "redis", "database"}}
+	return killed{strategy: "redis-reentrant", group: true, fence: true, victims: []string{"replica", "redis", "database"}}
 }
 
 // movingAndKilled moves the units between the row, buckets, unit rows and Redis all the time, so
@@ -78,10 +88,10 @@ func movingAndKilled() killed {
 	return killed{strategy: "redis-stock", beside: []string{"sql-conditional", "sql-bucket", "sql-unit"}, victims: []string{"replica", "redis", "database"}}
 }
 
-// One kill of each kind, in the middle of a sale; the proof makes fifty.
+// One kill of each kind, in the middle of a sale; the proof makes fifty in all.
 func TestSalesSurviveKills(t *testing.T) {
 	t.Parallel()
-	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), manyItemsAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
+	surviveKills(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"), manyItemsAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
 }
 
 // surviveKills sells one goods after the other through three replicas, and kills
@@ -89,13 +99,14 @@ func TestSalesSurviveKills(t *testing.T) {
 // moment of each sale. Redis keeps its data on its disk. Never may more be sold than
 // there was; every answered order must be in the ledger in the end, and every unit
 // sold, with those that are restocked meanwhile.
-func surviveKills(t *testing.T, database string, rounds int, subjects ...killed) {
+func surviveKills(t *testing.T, database string, each int, subjects ...killed) {
 	t.Helper()
 	l, server, store := startToKill(t, database)
 	goods := int64(0)
 	for _, subject := range subjects {
 		t.Run(subject.String(), func(t *testing.T) {
 			var again, replayed int
+			rounds := each * len(subject.victims)
 			for round := range rounds {
 				sale := &killedSale{
 					lab: l, redis: server, store: store, subject: subject, goods: goods + 1, units: 1500,
@@ -207,31 +218,37 @@ const (
 // restock restocks through one replica after the other while others sell and
 // something is killed. What is not answered is sent again under its key.
 func (s *killedSale) restock(t *testing.T) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: authorized(s.lab.cluster.Client().Token)}
-	end := time.Now().Add(saleWithin)
 	for n := range restocks {
-		for try := 0; ; try++ {
-			url := fmt.Sprintf("%s/goods/%d/restock?quantity=%d", s.lab.cluster.Replicas[(n+try)%3].AdminURL, s.item(n), restockUnits)
-			response, _, err := send(t, client, url, fmt.Sprintf("%d-restock-%d", s.goods, n))
-			if err == nil && response.StatusCode == http.StatusOK {
-				break
-			}
-			if time.Now().After(end) {
-				t.Errorf("restock %d is not answered (%v)", n, err)
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
+		if err := s.until(n, func(c client.Client) error {
+			_, err := c.Restock(t.Context(), s.item(n), restockUnits, fmt.Sprintf("%d-restock-%d", s.goods, n))
+			return err
+		}); err != nil {
+			t.Errorf("restock %d is not answered: %v", n, err)
+			return
 		}
 		time.Sleep(rand.N(80 * time.Millisecond))
 	}
 }
 
-// authorized sends each request with a token.
-type authorized string
+// at is a replica as a shop's server asks it.
+func (s *killedSale) at(replica int) client.Client {
+	at := s.lab.cluster.Replicas[replica%3]
+	return client.Client{URL: at.URL, AdminURL: at.AdminURL, Token: s.lab.cluster.Client().Token, Tries: 1, HTTP: &http.Client{Timeout: 5 * time.Second}}
+}
 
-func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	r.Header.Set("Authorization", "Bearer "+string(a))
-	return http.DefaultTransport.RoundTrip(r)
+// until asks one replica after the other until there is an answer that is final.
+func (s *killedSale) until(first int, ask func(client.Client) error) error {
+	for try, end := 0, time.Now().Add(saleWithin); ; try++ {
+		err := ask(s.at(first + try))
+		final := err == nil || errors.Is(err, client.ErrSoldOut) || errors.Is(err, client.ErrReservationExpired)
+		if final || time.Now().After(end) {
+			s.mu.Lock()
+			s.again += try
+			s.mu.Unlock()
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // lost are the requests whose buyers got an order that the ledger does not
@@ -267,11 +284,10 @@ func (s *killedSale) sell(t *testing.T, kill func(context.Context) error) {
 // audit waits until nothing is pending, and sums up the items.
 func (s *killedSale) audit(t *testing.T) stock.Audit {
 	t.Helper()
-	client := s.lab.cluster.Client()
-	client.URL = s.lab.cluster.Replicas[0].URL
+	first := s.lab.cluster.ClientOf(0)
 	all := stock.Audit{Clean: true}
 	for n := range s.items() {
-		one, err := client.Audit(t.Context(), s.goods+n)
+		one, err := first.Audit(t.Context(), s.goods+n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,61 +303,175 @@ const saleWithin = 60 * time.Second
 // buy buys one unit after the other until nothing is left, and retries under the same key where it
 // gets no answer.
 func (s *killedSale) buy(t *testing.T, buyer int) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	end := time.Now().Add(saleWithin)
 	gone := make(map[int64]bool)
 	for n := 0; int64(len(gone)) < s.items(); n++ {
 		item := s.item(buyer + n)
 		if gone[item] {
 			continue
 		}
+		var sale client.Sale
 		id := fmt.Sprintf("%d-%d-%d", s.goods, buyer, n)
-		for try := 0; ; try++ {
-			if time.Now().After(end) {
-				t.Errorf("buyer %d has no answer for %s after %s", buyer, id, saleWithin)
-				return
-			}
-			got := s.ask(t, client, s.lab.cluster.Replicas[(buyer+n+try)%3].URL, s.subject.of(n), item, id)
-			if got.problem == "insufficient-stock" {
-				gone[item] = true
-				break
-			}
-			if got.order != "" {
-				s.tell(id, got, try)
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
+		err := s.until(buyer+n, func(c client.Client) (err error) {
+			sale, err = c.Deduct(t.Context(), s.subject.purchase(n, item, id))
+			return err
+		})
+		switch {
+		case errors.Is(err, client.ErrSoldOut):
+			gone[item] = true
+		case err != nil:
+			t.Errorf("buyer %d has no answer for %s after %s: %v", buyer, id, saleWithin, err)
+			return
+		default:
+			s.tell(id, sale)
 		}
 	}
 }
 
-func (s *killedSale) tell(id string, got reply, tries int) {
+func (s *killedSale) tell(id string, sale client.Sale) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reported[id] = got.order
-	s.again += tries
-	if got.replayed {
+	s.reported[id] = sale.OrderID
+	if sale.Replayed {
 		s.replayed++
 	}
 }
 
-// reply is what a buyer receives. No order and no problem: the outcome is unknown.
-type reply struct {
-	order, problem string
-	replayed       bool
+// One kill of each kind, among reservations that are made, paid, released and that expire; the proof
+// makes fifty of each.
+func TestReservationsSurviveKills(t *testing.T) {
+	reserveAndKill(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"))
 }
 
-func (s *killedSale) ask(t *testing.T, client *http.Client, url, strategy string, item int64, id string) reply {
+// reserveAndKill has clients take reservations to their ends through three replicas, and kills a
+// replica, the database or Redis, each so often, at a random moment. Every reservation must end once, as its
+// client was answered, and every unit be sold or back.
+func reserveAndKill(t *testing.T, database string, each int, subjects ...killed) {
 	t.Helper()
-	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, strategy, s.subject.group, item, s.subject.modifier), id)
-	if err != nil {
-		return reply{}
+	l, server, store := startToKill(t, database)
+	goods := int64(0)
+	for _, subject := range subjects {
+		t.Run(subject.String(), func(t *testing.T) {
+			again, ends, rounds := 0, make(map[string]int), each*len(subject.victims)
+			for round := range rounds {
+				goods++
+				r := &killedReservations{
+					killedSale: killedSale{
+						lab: l, redis: server, store: store, subject: subject, goods: goods, units: 120,
+						victim: subject.victims[round%len(subject.victims)],
+					},
+					wanted: make(map[string]string),
+				}
+				t.Run(fmt.Sprintf("%d-%s", round+1, r.victim), r.run)
+				again += r.again
+				for _, end := range r.wanted {
+					ends[end]++
+				}
+			}
+			t.Logf("%d kills: %v, and %d times a client without an answer asked again", rounds, ends, again)
+			if again == 0 {
+				t.Error("no kill came in the middle of anything")
+			}
+		})
 	}
-	order, _ := answer["order_id"].(string)
-	kind, _ := answer["type"].(string)
-	return reply{
-		order: order, problem: strings.TrimPrefix(kind, handler.TypePrefix),
-		replayed: response.Header.Get("Idempotency-Replayed") != "",
+}
+
+// killedReservations are those of one item, in the middle of which something is killed.
+type killedReservations struct {
+	killedSale
+
+	// wanted is how each reservation must have ended, by what its client was answered; empty
+	// where it was to expire.
+	wanted map[string]string
+}
+
+func (r *killedReservations) run(t *testing.T) {
+	if err := r.lab.cluster.Client().CreateGoods(t.Context(), r.goods, r.units); err != nil {
+		t.Fatal(err)
+	}
+	var clients sync.WaitGroup
+	for i := range 12 {
+		clients.Go(func() {
+			for n := range 10 {
+				time.Sleep(rand.N(80 * time.Millisecond)) // so that they are not over before the kill
+				if err := r.live(t.Context(), i, n); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(rand.N(300 * time.Millisecond))
+	if err := r.kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clients.Wait()
+	r.compare(t)
+}
+
+// live takes a reservation to its end, and notes which it must be.
+func (r *killedReservations) live(ctx context.Context, who, n int) error {
+	var held client.Reservation
+	p := r.subject.purchase(0, r.goods, fmt.Sprintf("%d-%d-%d", r.goods, who, n))
+	err := r.until(who+n, func(c client.Client) (err error) { held, err = c.Reserve(ctx, p, time.Second); return err })
+	if errors.Is(err, client.ErrSoldOut) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end, id := "", held.ReservationID
+	switch n % 3 {
+	case 0:
+		end = client.StepConfirmed
+		err = r.until(who+n, func(c client.Client) error { _, err := c.Confirm(ctx, id, "paid-"+id); return err })
+	case 1:
+		end = client.StepReleased
+		err = r.until(who+n, func(c client.Client) error { _, err := c.Release(ctx, id); return err })
+	}
+	if errors.Is(err, client.ErrReservationExpired) {
+		end, err = client.StepExpired, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted[id] = end
+	return err
+}
+
+// compare waits until nothing is held, and compares the ledger with what the clients know.
+func (r *killedReservations) compare(t *testing.T) {
+	t.Helper()
+	var audit client.Audit
+	if !labtest.Eventually(saleWithin, func() (done bool) {
+		var err error
+		audit, err = r.at(0).AuditInFull(t.Context(), r.goods)
+		return err == nil && audit.Held == 0 && audit.Pending != nil && *audit.Pending == 0
+	}) {
+		t.Fatalf("something stays held: %+v", audit)
+	}
+	steps, paid := make(map[string][]string), int64(0)
+	rows, err := readLedger(t.Context(), r.lab.database, r.goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		switch row.Kind {
+		case "restock": // the first units
+			continue
+		case client.StepConfirmed:
+			paid++
+		}
+		steps[row.Order] = append(steps[row.Order], row.Kind)
+	}
+	for id, end := range r.wanted {
+		if end == "" {
+			end = client.StepExpired
+		}
+		had, want := slices.Sorted(slices.Values(steps[id])), slices.Sorted(slices.Values([]string{client.StepHeld, end}))
+		if !slices.Equal(had, want) {
+			t.Errorf("reservation %s has had %v, want %v", id, had, want)
+		}
+	}
+	if !audit.Clean || audit.Sold != paid || audit.Stock != r.units-paid || len(steps) != len(r.wanted) {
+		t.Errorf("%d reservations of %d that were answered, %d are paid, and the audit is %+v", len(steps), len(r.wanted), paid, audit)
 	}
 }
