@@ -353,7 +353,7 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	url, b := openLive(t, "light", "--servers=local", "--redis-faults")
 	sell := func(strategy string, ttl int) {
 		t.Helper()
-		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 2000, "ttl_s": ttl, "replicas": 3})
+		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 3000, "ttl_s": ttl, "replicas": 3})
 		click(t, b, "#start")
 		b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling' && "+figure("n-sold")+" > 0")
 	}
@@ -372,7 +372,7 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 		click(t, b, machine(master, "right"))
 	}
 	b.Keep(t, "#faults", "live-spare")
-	sell("redis-setnx-owner", 3)
+	sell("redis-setnx-owner", 5)
 	click(t, b, machine("redis-replica", "lag"))
 	// The replica knows the holder of now. When two have sold, that one's lease has run out
 	// there, and the holder of then is unknown to it.

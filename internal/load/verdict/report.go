@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,3 +184,15 @@ func paint(color bool, v Verdict, words string) string {
 }
 
 func comma(n int64) string { return humanize.Comma(n) }
+
+// WriteJSON keeps what a run came to in a file, for programs to read.
+func WriteJSON(path string, v any) error {
+	content, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(content, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
