@@ -73,8 +73,8 @@ func sellsAtTheSameTime(t *testing.T, s shop, first, second string, goods int64)
 }
 
 // isElsewhere picks the pairs of which one at least keeps units, or a copy of the stock,
-// outside of the row. Of the locks, which all sell from the row in the same way, two stand for all: TestProve… has the
-// others, and the conformance suite has each of them meet units that are moved in the middle of a sale.
+// outside of the row. Of the locks, which all sell from the row in the same way, two stand for all. TestProve… has the
+// others.
 func isElsewhere(first, second string) bool {
 	elsewhere := []string{"sql-bucket", "sql-unit", "redis-get-set-locked", "redis-decr", "redis-list", "redis-stock"}
 	return (slices.Contains(elsewhere, first) || slices.Contains(elsewhere, second)) && standsForOthers(first) && standsForOthers(second)

@@ -35,6 +35,11 @@ type Bench struct {
 	Locks func(t *testing.T, needs []backend.Name) lock.Deps
 	// Only are the names of those that are tested; all where it is empty.
 	Only []string
+	// Brief are the names of those that share all but their lock with a strategy that is tested in full: what does
+	// not depend on the lock is left out of their tests.
+	Brief []string
+	// Alone leaves out what grouped and fenced purchases have beside others: it does not depend on the database.
+	Alone bool
 }
 
 // entries are the strategies to test. A name in Only that matches none fails the test.
@@ -80,7 +85,14 @@ func Run(t *testing.T, bench Bench) {
 			}()
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.others, s.tested = beside, &tested
+			if slices.Contains(bench.Brief, entry.Name) {
+				s.run(t, lockContents())
+				return
+			}
 			s.run(t, append(contents(), topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays}))
+			if bench.Alone {
+				return
+			}
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
 			t.Run("fenced", func(t *testing.T) { s.withFences(t).run(t, fencedContents()) })
 		})
@@ -154,6 +166,28 @@ func contents() []topic {
 		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
 		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
+	}
+}
+
+// lockContents lists what a strategy is held to whose lock alone is its own.
+func lockContents() []topic {
+	return []topic{
+		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
+		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
+		{"TakesARequestIDOnce", takesARequestIDOnce},
+		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails},
+		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
+		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
+		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother},
+		{"OnOneReplica", onOneReplica},
+		{"OnThreeReplicas", onThreeReplicas},
+		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
+		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
+		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
+		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
+		{"LimitsABuyer", limitsABuyer},
+		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
+		{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays},
 	}
 }
 

@@ -73,9 +73,9 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 	}
 }
 
-// TestConformance has a part of them on SQLite.
-func TestProveEveryStrategyOnSQLite(t *testing.T) {
-	strategytest.Run(t, benchOn(lab.Database(t, servers.SQLite)))
+// TestConformance has a part of them on SQLite, and of most locks what is their own.
+func TestProveEveryStrategyInFull(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { strategytest.Run(t, benchOn(d)) })
 }
 
 // redisOf connects to the nodes, as one replica does.

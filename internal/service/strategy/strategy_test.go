@@ -8,6 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/strategytest"
@@ -22,8 +23,9 @@ func TestConformance(t *testing.T) {
 		t.Parallel() // one waits for its disk, another for its turn
 		bench := benchOn(d)
 		if d.Driver == backend.SQLite {
-			bench.Only = onSQLite()
+			bench.Only, bench.Alone = onSQLite(), true
 		}
+		bench.Brief = otherLocks()
 		strategytest.Run(t, bench)
 	})
 }
@@ -35,8 +37,19 @@ func benchOn(d *servers.Database) strategytest.Bench {
 	}
 }
 
+// otherLocks are the locks but for one on another server and one in the database, which stand for all in what the lock
+// does not decide: TestProveEveryStrategyInFull has all of them.
+func otherLocks() (names []string) {
+	for _, l := range registry.Locks() {
+		if l.Name != "redis-reentrant" && l.Name != "sql-row-lock" {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
 // onSQLite are the strategies that sell on SQLite, too. Of those with a lock on another server
-// one that is renewed stands for all, since only the lock is different: TestProveEveryStrategyOnSQLite has all.
+// one that is renewed stands for all, since only the lock is different: TestProveEveryStrategyInFull has all.
 func onSQLite() (names []string) {
 	for _, e := range strategy.Registry() {
 		if len(e.Needs) == 0 || e.Family == strategy.Hot || e.Name == "redis-reentrant" {
