@@ -162,12 +162,32 @@ func overlay(t *testing.T, b bug, files map[string]string) string {
 	return "-overlay=" + folder + ".json"
 }
 
-// That the lines of each bug are there is seen at once. Its tests take long, and are for make prove.
+// That a bug can be planted, and that there are its tests, is seen at once. To run them takes long, and is
+// for make prove.
 func TestEveryBugCanBePlanted(t *testing.T) {
 	files := sources(t)
 	for _, b := range bugs(t) {
 		if _, err := b.plant(files); err != nil {
 			t.Error(err)
 		}
+		for _, test := range b.tests {
+			pkg, name, _ := strings.Cut(test, " ")
+			name, _, _ = strings.Cut(name, "/")
+			if !hasTest(t, pkg, name) {
+				t.Errorf("%s: %s has no %s", b.name, pkg, name)
+			}
+		}
 	}
+}
+
+func hasTest(t *testing.T, pkg, name string) bool {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(paths, func(path string) bool {
+		content, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(content), "\nfunc "+name+"(t *testing.T)")
+	})
 }
