@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -187,17 +185,6 @@ func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	}
 }
 
-// A class of readers is written to less often, and never much later than it happens.
-func TestManyReadersAreWrittenToLessOften(t *testing.T) {
-	for readers, want := range map[int64]time.Duration{
-		0: passEvery, 1: passEvery, few: passEvery, 2 * few: 2 * passEvery, 200: passLate, mostReaders: passLate,
-	} {
-		if got := passAfter(readers); got != want {
-			t.Errorf("%d readers are written to every %s, want %s", readers, got, want)
-		}
-	}
-}
-
 // What the page lists is of the sale that it shows, the buyer of most first, and is passed on
 // when there is something new.
 func TestBuyersAreListedByWhatTheyBought(t *testing.T) {
@@ -275,66 +262,6 @@ func TestAPressIsSentThoughTheTimeOfTheSaleIsOver(t *testing.T) {
 	if plan.Clients != 1 || plan.Requests != 1 || plan.Rate != 0 || plan.Duration != 0 {
 		t.Errorf("a press is %d requests of %d clients at %v/s within %s, want one of one, however late it is sent",
 			plan.Requests, plan.Clients, plan.Rate, plan.Duration)
-	}
-}
-
-// modulesOf are the dark modules of a code as it is drawn, without its border.
-func modulesOf(t *testing.T, picture string) (size int, dark map[[2]int]bool) {
-	t.Helper()
-	box := regexp.MustCompile(`viewBox="0 0 (\d+) (\d+)"`).FindStringSubmatch(picture)
-	if box == nil || box[1] != box[2] {
-		t.Fatalf("the picture is no square: %.200s", picture)
-	}
-	size, dark = number(t, box[1])-2*quiet, make(map[[2]int]bool)
-	for _, at := range regexp.MustCompile(`M(\d+) (\d+)h1v1h-1z`).FindAllStringSubmatch(picture, -1) {
-		dark[[2]int{number(t, at[1]) - quiet, number(t, at[2]) - quiet}] = true
-	}
-	return size, dark
-}
-
-func abs(n int) int { return max(n, -n) }
-
-func number(t *testing.T, s string) int {
-	t.Helper()
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// The code has its three finders upright, inside of a light border: mirrored, or without it, few phones
-// read it. Another text has another code.
-func TestTheCodeOfTheClassIsUpright(t *testing.T) {
-	const address = "http://192.168.1.20:8090/buy"
-	picture, err := qrCode(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, dark := modulesOf(t, picture)
-	finder := func(left, top int) bool {
-		for i := range 7 * 7 {
-			x, y := i%7, i/7
-			ring := max(abs(x-3), abs(y-3)) // around the middle; the second one is light
-			if dark[[2]int{left + x, top + y}] != (ring != 2) {
-				return false
-			}
-		}
-		return true
-	}
-	if !finder(0, 0) || !finder(size-7, 0) || !finder(0, size-7) || finder(size-7, size-7) {
-		t.Errorf("the finders are not at the upper left, upper right and lower left of %d modules", size)
-	}
-	if !dark[[2]int{8, size - 8}] { // a module that is dark in every code, and not in a mirrored one
-		t.Error("the dark module is not beside the lower left finder")
-	}
-	for at := range dark {
-		if at[0] < 0 || at[1] < 0 || at[0] >= size || at[1] >= size {
-			t.Fatalf("the module at %v is in the border", at)
-		}
-	}
-	if other, err := qrCode(address + "2"); err != nil || other == picture {
-		t.Errorf("another address has the same code (%v)", err)
 	}
 }
 

@@ -235,8 +235,12 @@ func (h *Handler) sees(w http.ResponseWriter, r *http.Request) {
 // code shows the code of a strategy.
 func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
 	found, err := listings(r.PathValue("strategy"))
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		http.NotFound(w, r)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	answer(w, http.StatusOK, found)

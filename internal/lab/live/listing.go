@@ -41,7 +41,7 @@ func SourceOf(name string) (string, error) {
 			return found, nil
 		}
 	}
-	return "", fmt.Errorf("no file has an entry of %s", name)
+	return "", fmt.Errorf("no file has an entry of %s: %w", name, fs.ErrNotExist)
 }
 
 // firstFile is the first file whose text is the one that is looked for, tests apart.
@@ -224,34 +224,30 @@ func begin(d ast.Decl) token.Pos {
 
 // function finds a function of a folder, a method as type.name.
 func function(folder, name string) (Listing, error) {
-	paths, err := fs.Glob(stockd.Sources, folder+"/*.go")
+	declared := declaration(name)
+	file, err := firstFile(folder+"/*.go", declared.MatchString)
+	if err != nil {
+		return Listing{}, fmt.Errorf("find %s: %w", name, err)
+	}
+	s, err := parse(file)
 	if err != nil {
 		return Listing{}, err
 	}
-	for _, p := range paths {
-		s, err := parse(p)
-		if err != nil {
-			return Listing{}, err
-		}
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && receiver(f)+f.Name.Name == name {
-				found := s.from(begin(f), f.End())
-				found.Text += "\n"
-				return found, nil
-			}
+	at := declared.FindStringIndex(s.text)
+	for _, d := range s.file.Decls {
+		if s.set.Position(d.Pos()).Offset == at[0] {
+			found := s.from(begin(d), d.End())
+			found.Text += "\n"
+			return found, nil
 		}
 	}
-	return Listing{}, fmt.Errorf("%s has no %s", folder, name)
+	return Listing{}, fmt.Errorf("find %s: %s does not declare it", name, file)
 }
 
-// receiver is the type that a method is of, with a dot, or empty.
-func receiver(f *ast.FuncDecl) string {
-	if f.Recv == nil {
-		return ""
+// declaration finds the line that declares a function.
+func declaration(name string) *regexp.Regexp {
+	if of, method, ok := strings.Cut(name, "."); ok {
+		return regexp.MustCompile(`(?m)^func \((\w+ )?\*?` + of + `\) ` + method + `\(`)
 	}
-	of := f.Recv.List[0].Type
-	if pointer, ok := of.(*ast.StarExpr); ok {
-		of = pointer.X
-	}
-	return fmt.Sprint(of) + "."
+	return regexp.MustCompile(`(?m)^func ` + name + `\(`)
 }

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"net/http/httptest"
@@ -78,57 +77,6 @@ func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) 
 	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'selling' && "+isLive)
 	if !browser.Evaluate[bool](t, b, "document.getElementById('story').hidden") {
 		t.Error("beside a sale the page tells what happened in an experiment")
-	}
-}
-
-func TestATableOfAServerStaysWhereItWasScrolledTo(t *testing.T) {
-	b, h, _ := openPage(t, 390)
-	row := []string{strings.Repeat("wide", 60)}
-	h.session.views.lenses = map[string]*lens{"database": {look: func(context.Context, int64) (View, error) {
-		return View{Tables: []Table{{Title: "row", Head: []string{"text"}, Rows: [][]string{row}}}}, nil
-	}}}
-	b.Until(t, patience, "(document.getElementById('sees').scrollIntoView(), Boolean(document.querySelector('#view td')))")
-	browser.Evaluate[bool](t, b, "(document.querySelector('#view .scroll').scrollLeft = 100, document.querySelector('#view .scroll').focus(), window.shown = document.querySelector('#view table'), true)")
-	b.Until(t, patience, "document.querySelector('#view table') !== shown")
-	if left := browser.Evaluate[float64](t, b, "document.querySelector('#view .scroll').scrollLeft"); left != 100 {
-		t.Errorf("when the server has answered again the table is scrolled by %v, want 100", left)
-	}
-	if !browser.Evaluate[bool](t, b, "document.activeElement === document.querySelector('#view .scroll')") {
-		t.Error("the table has lost the focus")
-	}
-}
-
-func TestTheFocusStaysOnAButtonThatIsDrawnAgain(t *testing.T) {
-	b, h, _ := openPage(t, 1300)
-	list := machines{{Name: "replica-1", Kind: "replica", Status: running}, {Name: "replica-2", Kind: "replica", Status: running}, {Name: "redis", Kind: "server", Status: running, Link: whole}}
-	h.session.hub.publish(list)
-	focus := func(name, action string) {
-		t.Helper()
-		b.Until(t, patience, fmt.Sprintf("(e => Boolean(e && (e.focus(), true)))(document.querySelector('[data-machine=%s][data-action=%s]'))", name, action))
-	}
-	focused := func(action string) string { return fmt.Sprintf("document.activeElement.dataset.action === %q", action) }
-	publish := func(change func(machines), drawn string) {
-		t.Helper()
-		list = slices.Clone(list)
-		change(list)
-		h.session.hub.publish(list)
-		b.Until(t, patience, "Boolean(document.querySelector('"+drawn+"'))")
-	}
-	focus("replica-1", "remove")
-	publish(func(l machines) { l[1].Status = paused }, "[data-machine=replica-2][data-action=resume]")
-	if !browser.Evaluate[bool](t, b, focused("remove")) {
-		t.Errorf("when another replica is paused the focus is on %s, want remove", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
-	}
-	focus("redis", "slow")
-	publish(func(l machines) { l[2].Link = slow }, "[data-machine=redis][data-action=fast]")
-	if !browser.Evaluate[bool](t, b, focused("fast")) {
-		t.Errorf("when a server is slowed the focus is on %s, want fast", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
-	}
-	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
-	focus("replica-1", "trap")
-	publish(func(l machines) { l[0].Status = paused }, "[data-machine=replica-1][data-action=resume]")
-	if !browser.Evaluate[bool](t, b, focused("resume")) {
-		t.Errorf("when a replica has stopped itself the focus is on %s, want resume", browser.Evaluate[string](t, b, "document.activeElement.dataset.action ?? 'none'"))
 	}
 }
 
@@ -248,32 +196,6 @@ func TestAStrategyIsSaidToRecordNoLockWhenItHasSold(t *testing.T) {
 	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('1')")
 	if got := browser.Evaluate[string](t, b, says); strings.Contains(got, "no lock") {
 		t.Errorf("beside a lease the page says %q", got)
-	}
-}
-
-func TestAnOpenTraceStaysAndIsTranslated(t *testing.T) {
-	b, h, _ := openPage(t, 1300)
-	hub := h.session.hub
-	hub.publish(machines{{Name: "replica-1", Kind: "replica", Status: running}})
-	publishSale(h, Selling, 1, Mode{Strategy: "mutex"})
-	leases := func(from, count int) (list []Lease) {
-		for i := range count {
-			start := at(float64(from+i) / 100)
-			list = append(list, Lease{ID: fmt.Sprint(from + i), Holder: "replica-1", Lock: "mutex", Asked: start, Granted: start + 1, Released: start + 5})
-		}
-		return list
-	}
-	hub.publish(recorded{Lanes{Until: at(0.1), Granted: 5}, leases(0, 5)})
-	b.Until(t, patience, "document.querySelectorAll('#lanes .hold').length > 0")
-	const press = "((box) => { for (const key of ['ArrowLeft', 'Enter']) box.dispatchEvent(new KeyboardEvent('keydown', {key})); return !document.getElementById('trace').hidden; })(document.getElementById('lanes'))"
-	b.Until(t, patience, press)
-	browser.Evaluate[bool](t, b, "(document.getElementById('language').click(), true)")
-	b.Until(t, 10*time.Second, "document.querySelector('#trace-body th').textContent === '步骤' && document.getElementById('lanes').textContent.includes('个在等')")
-	browser.Evaluate[bool](t, b, "(document.getElementById('freeze').click(), window.table = document.querySelector('#trace-body table'), true)")
-	hub.publish(recorded{Lanes{Until: at(8), Granted: 700}, leases(10, 700)}) // it is not among the newest any more
-	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('700')")
-	if !browser.Evaluate[bool](t, b, "document.querySelector('#trace-body table') === table") {
-		t.Error("a trace of which nothing new is known is drawn again")
 	}
 }
 
