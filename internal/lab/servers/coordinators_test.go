@@ -1,10 +1,7 @@
 package servers_test
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,13 +83,6 @@ func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
 func TestAnEtcdOfAnotherRunIsNotTakenForOurs(t *testing.T) {
 	if err := lab.Etcd(t).AsksFor(within(t, limit), "another"); err == nil || !strings.Contains(err.Error(), "another etcd answers") {
 		t.Errorf("it is taken for another member: %v", err)
-	}
-}
-
-func TestEtcdHasNoEmbeddedForm(t *testing.T) {
-	_, err := servers.StartEtcd(t.Context(), lab.Supervisor(), servers.Embedded)
-	if !errors.Is(err, servers.ErrNotFound) || err.Error() != "etcd has no embedded form; apt-get install etcd-server brings it" {
-		t.Errorf("an embedded etcd: %v", err)
 	}
 }
 
@@ -179,26 +169,11 @@ func TestZooKeeperGrantsTheSessionThatIsAskedFor(t *testing.T) {
 		}
 		defer conn.Close()
 		shown := fmt.Sprintf("to=%d,", granted.Milliseconds())
-		eventually(t, "a session of "+granted.String(), func() bool { return strings.Contains(fourLetters(t, z, "cons"), shown) })
+		eventually(t, "a session of "+granted.String(), func() bool {
+			sessions, err := z.Ask(t.Context(), "cons")
+			return err == nil && strings.Contains(sessions, shown)
+		})
 	}
-}
-
-// fourLetters sends a ZooKeeper one of the words that are no session's.
-func fourLetters(t *testing.T, z *servers.ZooKeeper, word string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", z.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close() //nolint:errcheck // the server ends it
-	if _, err := io.WriteString(conn, word); err != nil {
-		t.Fatal(err)
-	}
-	said, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(said)
 }
 
 func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
@@ -221,13 +196,6 @@ func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
 func TestAZooKeeperOfAnotherRunIsNotTakenForOurs(t *testing.T) {
 	if err := lab.ZooKeeper(t).AsksFor(within(t, limit), t.TempDir()); err == nil || !strings.Contains(err.Error(), "another ZooKeeper answers") {
 		t.Errorf("it is taken for that of another folder: %v", err)
-	}
-}
-
-func TestZooKeeperHasNoEmbeddedForm(t *testing.T) {
-	_, err := servers.StartZooKeeper(t.Context(), lab.Supervisor(), servers.Embedded)
-	if err == nil || !errors.Is(err, servers.ErrNotFound) || err.Error() != "zookeeper has no embedded form; apt-get install zookeeper brings a server" {
-		t.Errorf("the error is %v", err)
 	}
 }
 

@@ -1,12 +1,10 @@
 package servers_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -56,36 +54,6 @@ func TestChoices(t *testing.T) {
 		if c, err := servers.ParseChoice(text); err == nil || c != (servers.Choice{}) {
 			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)
 		}
-	}
-}
-
-func TestAWrongChoiceIsAnsweredWithTheRightOnes(t *testing.T) {
-	_, err := servers.ParseChoice("local,zookeeper=embedded")
-	if err == nil {
-		t.Fatal("it is taken for a choice")
-	}
-	for _, want := range []string{`"zookeeper=embedded"`, "database=sqlite|mariadb|mysql", "redis=embedded|local|none", "zookeeper=local|none", "etcd=local|none"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error lacks %q: %v", want, err)
-		}
-	}
-}
-
-func TestEmbeddedNeedsNothing(t *testing.T) {
-	t.Setenv("PATH", "")
-	d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Embedded})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.Name != "SQLite" || d.Version == "" || d.Started != servers.Embedded {
-		t.Errorf("it is %+v", d.Info)
-	}
-}
-
-func TestAServerThatIsNotThereIsNamedWithTheWayToGetIt(t *testing.T) {
-	_, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Embedded, Database: servers.MySQL})
-	if err == nil || !strings.Contains(err.Error(), "mysql") {
-		t.Errorf("error is %v, want one that names mysql", err)
 	}
 }
 
@@ -301,28 +269,5 @@ func TestLocalBackendsRunAtOnce(t *testing.T) {
 	}
 	if got := len(names(b.Env())); got != 9 {
 		t.Errorf("a replica gets %q", names(b.Env()))
-	}
-}
-
-// What runs in this process must not write between its lines. A process of its
-// own shows what is written past the testing package, too.
-func TestEmbeddedBackendsPrintNothing(t *testing.T) {
-	const inside = "STOCKDTEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		b, _ := startBackends(t, "embedded")
-		if err := errors.Join(b.Redis.Kill(t.Context()), b.Redis.Restart(t.Context())); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), inside+"=1")
-	var printed, complained bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &complained
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s%s", err, &printed, &complained)
-	}
-	if complained.Len() > 0 || !strings.HasPrefix(printed.String(), "PASS\n") {
-		t.Errorf("it printed:\n%s\nand complained:\n%s", &printed, &complained)
 	}
 }

@@ -1,7 +1,6 @@
 package servers_test
 
 import (
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -249,23 +248,5 @@ func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
 	defer restarted.Close() //nolint:errcheck // the test is over
 	if goods, err := restarted.Goods(t.Context(), 1); err != nil || goods.Stock != 5 || restarted.Cluster() != "Galera" {
 		t.Errorf("a node of %q has %+v (%v)", restarted.Cluster(), goods, err)
-	}
-}
-
-func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
-	t.Setenv("PATH", "")
-	t.Setenv("JAVA_HOME", "")
-	if _, err := servers.Find("redis-server"); err == nil {
-		t.Skip("there is a server in a folder where systems put them, which cannot be hidden")
-	}
-	_, pair := servers.StartRedisPair(t.Context(), lab.Supervisor())
-	_, masters := servers.StartRedlockWith(t.Context(), lab.Supervisor(), servers.RedlockOptions{})
-	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Supervisor())
-	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Supervisor())
-	_, nodes := servers.StartGalera(t.Context(), lab.Supervisor(), nil)
-	for _, err := range []error{pair, masters, zookeepers, etcds, nodes} {
-		if missing, ok := errors.AsType[*servers.MissingError](err); !ok || !strings.Contains(missing.How, "apt-get install") {
-			t.Errorf("the error is %v", err)
-		}
 	}
 }
