@@ -128,25 +128,6 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	soon(t, "another replica sells", func() bool { return sells(other, "mutex") })
 }
 
-func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
-	store, c, err := openEntries(t, strategy.Registry()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.LookAtSwitches(t.Context()); err == nil {
-		t.Error("a look without a database is no error")
-	}
-	if !rejected(c, "mutex", "it oversells") || !sells(c, "naive") {
-		t.Error("what was known is forgotten")
-	}
-}
-
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store, c, err := openEntries(t, strategy.Registry()...)

@@ -56,23 +56,6 @@ func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 	without.settles(t, 1, 5)
 }
 
-// One backend that holds units does not answer, and another one has returned its own: the
-// purchase is offered those.
-func TestUnitsThatAreBackAreSoldWhateverElseFails(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	with := openAll(t, d)
-	with.create(t, 1, 20)
-	with.sells(t, "redis-stock", 1, 1)
-	if _, err := with.inventory.Recall(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	with.sells(t, "redis-stock", 1, 1)
-	with.sells(t, "sql-bucket", 1, 1)
-	without := open(t, d, 1) // has no Redis
-	without.sells(t, "sql-conditional", 1, 5)
-	with.settles(t, 1, 8)
-}
-
 // slow is an allocator whose recalls begin when they are let.
 type slow struct {
 	strategy.Strategy

@@ -3,7 +3,6 @@ package hot_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,44 +120,6 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 	s.assertReach(t, 94, 0, true)
 	s.assertBuyers(t, b)
 	assertHas(t, b, "小明", 2)
-}
-
-// Recalls, and purchases from the row and through two replicas, in turns: every unit is
-// sold once.
-func TestUnitsAreRecalledDuringSales(t *testing.T) {
-	const units = 600
-	s := open(t, lab.Redis(t), units)
-	a, b := s.replica(t, "a"), s.replica(t, "b")
-	fromRow, recalls := int64(0), 0
-	done := make(chan struct{})
-	var other sync.WaitGroup
-	other.Go(func() {
-		for r := a; ; r = map[*hot.Stock]*hot.Stock{a: b, b: a}[r] {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			got, err := r.Recall(t.Context(), goods)
-			// On a busy machine a step may have no answer within its second: the next recall goes on.
-			if err != nil && !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Error(err)
-			}
-			if recalls++; got.Returned > 0 && s.sellFromRow(t, buy(1)) {
-				fromRow++
-			}
-		}
-	})
-	reported := crowd(t, a, b)
-	close(done)
-	other.Wait()
-	reported = append(reported, crowd(t, a, b)...)
-	settle(t, a)
-	s.assertInLedger(t, reported)
-	if audit := s.audit(t); !audit.Clean || audit.Sold != units || audit.Sold != int64(len(reported))+fromRow {
-		t.Errorf("%d orders were reported, and %d sold from the row, the audit is %+v", len(reported), fromRow, audit)
-	}
-	t.Logf("%d recalls, %d sold from the row", recalls, fromRow)
 }
 
 // What is pending may be in the hands of a dead consumer. It is claimed, and the rest of

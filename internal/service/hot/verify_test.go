@@ -3,7 +3,6 @@ package hot_test
 import (
 	"crypto/rand"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -138,34 +137,6 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 		writes.Disarm()
 	}
 	s.assertReach(t, 0, 0, true)
-}
-
-// Units are moved from the row into Redis for one of many purchases, which all fit: none of
-// the others is rejected because the row is empty by then.
-func TestNoPurchaseIsRejectedWhileUnitsMove(t *testing.T) {
-	const purchases = 24
-	s := open(t, lab.Redis(t), 3)
-	a, b := s.replica(t, "a"), s.replica(t, "b")
-	reported := orders(sell(t, a, buy(2)))
-	for range 8 {
-		s.addToRow(t, 2*purchases)
-		var mu sync.Mutex
-		var buyers sync.WaitGroup
-		for i := range purchases {
-			buyers.Go(func() {
-				o, err := deduct(t, []*hot.Stock{a, b}[i%2], buy(2)) // one is left in Redis
-				if err != nil || o.Rejected != nil {
-					t.Errorf("%v (%v)", o.Rejected, err)
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				reported = append(reported, o.Order)
-			})
-		}
-		buyers.Wait()
-	}
-	s.assertExact(t, a, reported)
 }
 
 // A purchase does not fit into the counter, and what it lacks moves between the answer of Redis and the look into the

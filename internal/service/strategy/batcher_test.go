@@ -236,19 +236,6 @@ func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestABatchOfACallerIsOneEntryOfTheQueue(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		q.buy("first", 1)
-		pair := q.call(q.t.Context(), stock.Purchase{RequestID: "a", Quantity: 1}, stock.Purchase{RequestID: "b", Quantity: 2})
-		single := q.buy("c", 3)
-		release()
-		q.assertBatches("first", "a b c")
-		q.assertSale(pair, "a", "b")
-		q.assertSale(single, "c")
-	})
-}
-
 func TestABatchKeepsItsBounds(t *testing.T) {
 	narrow := bounds
 	narrow.Batch, narrow.Units = 3, 10

@@ -126,8 +126,6 @@ func TestBucketsSellToExactlyZero(t *testing.T) {
 
 func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, bucketsOf) }
 
-func TestARestockIsSoldThroughBuckets(t *testing.T) { sellsRestocks(t, bucketsOf) }
-
 // losesNothingByAnotherNumber has replicas that are configured differently sell the same item, and
 // be replaced by others in the middle of the sale.
 func losesNothingByAnotherNumber(t *testing.T, of numbered) {
@@ -153,28 +151,6 @@ func losesNothingByAnotherNumber(t *testing.T, of numbered) {
 		}
 		s.crowd(t, 1, 5, 1)
 		s.wantSoldOut(t, 1, units)
-	})
-}
-
-// sellsRestocks restocks while a crowd buys.
-func sellsRestocks(t *testing.T, of numbered) {
-	t.Helper()
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openShop(t, d, of, 4, 4, 4)
-		const units, restocks, each = 40, 10, 13
-		s.create(t, 1, units)
-		var owner sync.WaitGroup
-		owner.Go(func() {
-			for range restocks {
-				if _, err := s.stores[0].Restock(t.Context(), 1, each, rand.Text()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		s.crowd(t, 1, 3, 1)
-		owner.Wait()
-		s.crowd(t, 1, 3, 1) // what came after the first crowd was gone
-		s.wantSoldOut(t, 1, units+restocks*each)
 	})
 }
 

@@ -68,8 +68,6 @@ func TestUnitRowsSellToExactlyZero(t *testing.T) {
 
 func TestAnotherSizeOfThePoolLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, unitRowsOf) }
 
-func TestARestockIsSoldThroughUnitRows(t *testing.T) { sellsRestocks(t, unitRowsOf) }
-
 // The pool has no more than its bound of the units, so that other strategies find the rest in the
 // row. It is filled before it is sold, and has half of what another strategy sells.
 func TestThePoolIsFilledFromTheRow(t *testing.T) {
