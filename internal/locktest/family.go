@@ -33,10 +33,16 @@ func Hold(t *testing.T, l lock.Locker, name string) lock.Lease {
 // HoldWithin takes a name that is free by then.
 func HoldWithin(t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
 	t.Helper()
-	return holdUnder(t.Context(), t, l, name, limit)
+	return holdUntil(t.Context(), t, l, name, limit)
 }
 
-func holdUnder(parent context.Context, t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
+// HoldUnder is Hold for the owner, or the listener, that a context names.
+func HoldUnder(ctx context.Context, t *testing.T, l lock.Locker, name string) lock.Lease {
+	t.Helper()
+	return holdUntil(ctx, t, l, name, patience)
+}
+
+func holdUntil(parent context.Context, t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()

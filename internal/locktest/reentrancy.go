@@ -12,7 +12,7 @@ import (
 func isReentrant(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
-	first := holdUnder(me, t, l, name, patience)
+	first := HoldUnder(me, t, l, name)
 	if !s.lock.Guarantees.Reentrant {
 		if isGranted(me, t, l, name, aWhile) {
 			t.Error("does not guarantee Reentrant, and granted its owner the name again")
@@ -20,7 +20,7 @@ func isReentrant(t *testing.T, s *subject) {
 		Release(t, first)
 		return
 	}
-	second, third := holdUnder(me, t, l, name, patience), holdUnder(me, t, l, name, patience)
+	second, third := HoldUnder(me, t, l, name), HoldUnder(me, t, l, name)
 	if first.Token() != second.Token() || first.Token() != third.Token() {
 		t.Errorf("one holder has the tokens %d, %d and %d", first.Token(), second.Token(), third.Token())
 	}
@@ -50,7 +50,7 @@ func isReentrant(t *testing.T, s *subject) {
 func holdsEachNameByItself(me context.Context, t *testing.T, s *subject, l lock.Locker) {
 	t.Helper()
 	beside := unique()
-	lease := holdUnder(me, t, l, beside, patience)
+	lease := HoldUnder(me, t, l, beside)
 	assertHeld(t, lease, s.replica(t), beside)
 	Release(t, lease)
 	s.assertClean(t, beside)
@@ -76,7 +76,7 @@ func countsNoEntryThatIsCancelled(me context.Context, t *testing.T, l lock.Locke
 func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 	t.Helper()
 	me := lock.WithOwner(t.Context(), unique())
-	leases := []lock.Lease{holdUnder(me, t, l, name, patience), holdUnder(me, t, l, name, patience)}
+	leases := []lock.Lease{HoldUnder(me, t, l, name), HoldUnder(me, t, l, name)}
 	broken := time.Now()
 	s.take(t, name)
 	for _, lease := range leases {
@@ -86,7 +86,7 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 		assertLost(t, lease)
 		assertReleaseLost(t, lease)
 	}
-	Release(t, holdUnder(me, t, l, name, patience))
+	Release(t, HoldUnder(me, t, l, name))
 	s.assertClean(t, name)
 }
 

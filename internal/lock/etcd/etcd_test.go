@@ -304,10 +304,7 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 			notes[who] = append(notes[who], n)
 		})
 	}
-	lease, err := l.Acquire(as("first"), t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := locktest.HoldUnder(as("first"), t, l, t.Name())
 	got := locktest.HoldLater(as("second"), other, t.Name())
 	keys := admin.await(t, t.Name(), 2, etcdLimit)
 	etcdAwaitInLine(t, other)

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -180,10 +181,7 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 // handoff measures the time from a release to the next one's grant.
 func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 	t.Helper()
-	lease, err := from.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := locktest.Hold(t, from, name)
 	granted := make(chan time.Time)
 	go func() {
 		next, err := to.Acquire(t.Context(), name)

@@ -177,10 +177,7 @@ func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
 		l := sqlLockOn(t, pool, d, "sql-insert-lock")
 		owned := lock.WithOwner(t.Context(), "me")
 		for range 2 {
-			lease, err := l.Acquire(owned, "gate")
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := locktest.HoldUnder(owned, t, l, "gate")
 			defer locktest.Release(t, lease)
 			host, err := os.Hostname()
 			if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2900-01-01' AND owner = 'me' AND host = ?`, host); n != 1 || err != nil {
@@ -202,10 +199,7 @@ func TestTheInsertLockCountsItsDepth(t *testing.T) {
 		owned := lock.WithOwner(t.Context(), "me")
 		leases := make([]lock.Lease, 0, 3)
 		for i, l := range []lock.Locker{here, there, here} {
-			lease, err := l.Acquire(owned, "gate")
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := locktest.HoldUnder(owned, t, l, "gate")
 			leases = append(leases, lease)
 			if n := depth(); n != i+1 || lease.Token() != leases[0].Token() {
 				t.Errorf("depth is %d and the token %d, want %d and %d", n, lease.Token(), i+1, leases[0].Token())
@@ -235,10 +229,7 @@ func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
 		l, other, look := sqlLock(t, through, "sql-insert-lock"), sqlLock(t, d, "sql-insert-lock"), sqlPool(t, d, 2)
 		owned := lock.WithOwner(t.Context(), "me")
 		for _, delivered := range []bool{true, false} {
-			first, err := l.Acquire(owned, "gate")
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := locktest.HoldUnder(owned, t, l, "gate")
 			labtest.Lose(cut, "depth = depth + 1", delivered)
 			if _, err := l.Acquire(owned, "gate"); !errors.Is(err, stock.ErrBackendUnavailable) {
 				t.Errorf("the answer is lost: %v, want the backend's failure", err)
@@ -258,17 +249,11 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 		pool := sqlPool(t, d, 4)
 		l := sqlLockOn(t, pool, d, "sql-insert-lock")
 		owned := lock.WithOwner(t.Context(), "me")
-		late, err := l.Acquire(owned, "gate")
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := locktest.HoldUnder(owned, t, l, "gate")
 		if _, err := pool.ExecContext(t.Context(), `DELETE FROM record_lock`); err != nil {
 			t.Fatal(err)
 		}
-		next, err := l.Acquire(owned, "gate")
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := locktest.HoldUnder(owned, t, l, "gate")
 		if err := late.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("the late one releases with %v, want %v", err, lock.ErrLost)
 		}

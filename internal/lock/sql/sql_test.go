@@ -333,10 +333,7 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 	} {
 		l := sqlLock(t, through, c.kind)
 		if c.statement == "depth = depth + 1" {
-			first, err := l.Acquire(owned, "again")
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := locktest.HoldUnder(owned, t, l, "again")
 			defer locktest.Release(t, first)
 		}
 		held := way.Arm(servers.Rule{Sent: c.statement, Do: servers.Hold})

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -186,10 +187,7 @@ func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
 				continue // its row is held by a transaction, for which a sweep has to wait
 			}
 			t.Run(kind, func(t *testing.T) {
-				lease, err := l.Acquire(t.Context(), "goods/1")
-				if err != nil {
-					t.Fatal(err)
-				}
+				lease := locktest.Hold(t, l, "goods/1")
 				if _, err := tokens.Sweep(t.Context(), all); err != nil {
 					t.Fatal(err)
 				}

@@ -526,10 +526,7 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
 		name, first, second := zkName(), new(locktest.Notes), new(locktest.Notes)
-		lease, err := zkAt(t, kind, server).Acquire(lock.WithNotes(t.Context(), first.Take), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := locktest.HoldUnder(lock.WithNotes(t.Context(), first.Take), t, zkAt(t, kind, server), name)
 		own := admin.nodes(t, kind, name)[0]
 		way := labtest.NewProxy(t, server)
 		request := zkWatching(zkGetData, own)
