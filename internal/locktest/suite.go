@@ -164,7 +164,11 @@ func (r *run) lock(t *testing.T, l Lock, kind string) {
 	s := &subject{lock: l, holds: r.holds, site: r.start(t, kind, false), direct: r.where != nil && r.where.direct}
 	s.state = l.State(s.site.clients)
 	s.own = func(t *testing.T) *site { return r.privates.own(t, kind) }
-	s.traces(t, unique()) // its connections belong to no topic
+	// Its connections belong to no topic, and its server may have started just now.
+	labtest.AwaitAnswer(t, kind, 3*patience, func() error {
+		_, err := s.state.Traces(within(t), unique())
+		return err
+	})
 	for _, topic := range r.topics {
 		if topic.of != nil && !topic.of(s) {
 			continue
