@@ -21,7 +21,6 @@ var (
 
 // Every link to something in the repository leads there, with its anchor.
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
-	seen := 0
 	for _, from := range files(t, ".md") {
 		text := span.ReplaceAllString(fence.ReplaceAllString(read(t, from), ""), "")
 		for _, found := range link.FindAllStringSubmatch(text, -1) {
@@ -33,12 +32,8 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 			if target.Scheme != "" {
 				continue
 			}
-			seen++
 			follow(t, from, target)
 		}
-	}
-	if seen == 0 {
-		t.Error("no link was seen")
 	}
 }
 

@@ -33,9 +33,6 @@ func TestRoutesThatAreNamedExist(t *testing.T) {
 			}
 		}
 	}
-	if len(routes) == 0 {
-		t.Error("no route is described")
-	}
 }
 
 // Every metric that a document, an alert or the dashboard names is in the table of docs/observation.md,
@@ -80,9 +77,6 @@ func TestProblemsThatAreNamedExist(t *testing.T) {
 				described[found[1]] = true
 			}
 		}
-	}
-	if len(described) == 0 {
-		t.Error("no problem is described")
 	}
 	for name, named := range described {
 		if !named {
