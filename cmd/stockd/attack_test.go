@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -142,52 +145,6 @@ func (r process) memory(t *testing.T) int64 {
 	return peak
 }
 
-func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
-	r := startReplica(t, "--limit-address-rate=0.001", "--limit-address-burst=3")
-	accepted := 0
-	for i := range 20 {
-		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
-		for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"} {
-			request.Header.Set(name, fmt.Sprintf("198.51.100.%d", i))
-		}
-		switch got := cmdtest.Do(request); {
-		case got.Status == http.StatusOK:
-			accepted++
-		case got.Kind != "rate-limited" || got.Header.Get("Retry-After") == "":
-			t.Errorf("answered with %d %s", got.Status, got.Text)
-		}
-	}
-	if accepted != 3 {
-		t.Errorf("%d purchases of 20 were accepted, want 3", accepted)
-	}
-}
-
-func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
-	// Each client is another one: after ten wrong tokens the next are not looked at.
-	r := startReplica(t, "--admin-pprof=true", "--http-trusted-proxies=127.0.0.1")
-	for i, c := range []struct{ method, path string }{
-		{http.MethodPost, "/goods"},
-		{http.MethodPost, "/goods/1/restock?quantity=5"},
-		{http.MethodGet, "/goods/1"},
-		{http.MethodGet, "/goods/1/audit"},
-		{http.MethodGet, "/goods/1/drift"},
-		{http.MethodGet, "/strategies"},
-		{http.MethodPut, "/strategies/naive?enabled=false&reason=mine"},
-		{http.MethodGet, "/debug/pprof/"},
-	} {
-		for _, token := range []string{"", "wrong", cmdtest.Token + "x", cmdtest.Token[:len(cmdtest.Token)-1], strings.ToUpper(cmdtest.Token), "' OR '1'='1"} {
-			request := r.owners(t, c.method, c.path, token)
-			request.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i))
-			if got := cmdtest.Do(request); got.Status != http.StatusUnauthorized || got.Kind != "unauthorized" {
-				t.Errorf("%s %s with token %q is answered with %d %s", c.method, c.path, token, got.Status, got.Text)
-			}
-		}
-	}
-	if goods, err := r.Goods(t.Context(), 1); err != nil || goods.Stock != 1000 {
-		t.Errorf("goods 1 are %+v, %v; want 1000 of them", goods, err)
-	}
-}
-
 // fragments are of languages that something behind a field might speak.
 func fragments() []string {
 	return []string{
@@ -196,39 +153,26 @@ func fragments() []string {
 	}
 }
 
-// Whatever stands in a field is a value: it is taken as one or rejected, and runs
-// nowhere.
+// Whatever stands in a field, of a buyer or of the admin, in a body, a header or a path, is a value: it is taken as
+// one or rejected, and runs nowhere.
 func TestFragmentsInEveryField(t *testing.T) {
 	r := startReplica(t)
 	sold := int64(0)
 	for _, fragment := range fragments() {
-		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of", "Idempotency-Key", "X-Request-ID"} {
-			got := r.buyWith(t, field, fragment)
-			switch {
-			case got.Status == http.StatusOK:
-				sold++
-			case got.Status < 400 || got.Status >= 500 || got.Header.Get("Content-Type") != "application/problem+json" || got.Header.Get("X-Content-Type-Options") != "nosniff":
-				t.Errorf("%q in %s is answered with %d %s", fragment, field, got.Status, got.Text)
-			}
-			if strings.Contains(got.Text, "<script>") || got.Header.Get("X-Injected") != "" || strings.Contains(got.Header.Get("X-Request-ID"), "<") {
-				t.Errorf("%q in %s is sent back as it is: %v %s", fragment, field, got.Header, got.Text)
+		text, path := url.QueryEscape(fragment), url.PathEscape(fragment)
+		var requests []*http.Request
+		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of"} {
+			form := url.Values{"goods_id": {"1"}}
+			form.Set(field, fragment)
+			requests = append(requests, cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+form.Encode()))
+		}
+		for _, header := range []string{"Idempotency-Key", "X-Request-ID"} {
+			if !strings.ContainsAny(fragment, "\r\n\x00\x01") { // HTTP itself has no room for it
+				request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
+				request.Header.Set(header, fragment)
+				requests = append(requests, request)
 			}
 		}
-	}
-	audit, err := r.AuditInFull(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if audit.Sold != sold || audit.Initial != 1000 || audit.Stock != 1000-sold || sold == 0 {
-		t.Errorf("%d were sold, and the audit is %+v", sold, audit)
-	}
-}
-
-// The same in what the owner sends, in a body and in a path.
-func TestFragmentsInEveryFieldOfTheOwner(t *testing.T) {
-	r := startReplica(t)
-	for _, fragment := range fragments() {
-		text, path := url.QueryEscape(fragment), url.PathEscape(fragment)
 		for _, c := range []struct{ method, target, form string }{
 			{http.MethodPost, "/goods", "goods_id=" + text + "&stock=1"},
 			{http.MethodPost, "/goods", "goods_id=2&stock=" + text},
@@ -242,37 +186,28 @@ func TestFragmentsInEveryFieldOfTheOwner(t *testing.T) {
 			request := r.owners(t, c.method, c.target, cmdtest.Token)
 			request.Body = io.NopCloser(strings.NewReader(c.form))
 			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			requests = append(requests, request)
+		}
+		for _, request := range requests {
 			got := cmdtest.Do(request)
-			if got.Status < 400 || got.Status >= 500 || got.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(got.Text, "<script>") {
-				t.Errorf("%s %s with %q is answered with %d %s", c.method, c.target, c.form, got.Status, got.Text)
+			what := fmt.Sprintf("%s %s %v", request.Method, request.URL, request.Header)
+			switch {
+			case got.Status == http.StatusOK && request.URL.Path == "/deduct":
+				sold++
+			case got.Status < 400 || got.Status >= 500 || got.Header.Get("X-Content-Type-Options") != "nosniff":
+				t.Errorf("%s is answered with %d %s", what, got.Status, got.Text)
+			}
+			if strings.Contains(got.Text, "<script>") || got.Header.Get("X-Injected") != "" || strings.Contains(got.Header.Get("X-Request-ID"), "<") {
+				t.Errorf("%s is sent back as it is: %v %s", what, got.Header, got.Text)
 			}
 		}
 	}
-	if audit, err := r.AuditInFull(t.Context(), 1); err != nil || audit.Initial != 1000 || audit.Stock != 1000 || !audit.Clean {
-		t.Errorf("the audit is %+v (%v), want 1000 units and no other", audit, err)
+	if audit, err := r.AuditInFull(t.Context(), 1); err != nil || audit.Sold != sold || audit.Initial != 1000 || audit.Stock != 1000-sold || sold == 0 {
+		t.Errorf("%d were sold, and the audit is %+v (%v)", sold, audit, err)
 	}
 	if _, err := r.Goods(t.Context(), 2); err == nil {
 		t.Error("goods 2 were created")
 	}
-}
-
-// buyWith buys one unit with something else in one field.
-func (r process) buyWith(t *testing.T, field, text string) cmdtest.Answer {
-	t.Helper()
-	values := url.Values{"goods_id": {"1"}}
-	header := field == "Idempotency-Key" || field == "X-Request-ID"
-	if !header {
-		values.Set(field, text)
-	}
-	request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+values.Encode())
-	if !header {
-		return cmdtest.Do(request)
-	}
-	if strings.ContainsAny(text, "\r\n\x00\x01") {
-		return cmdtest.Do(request) // HTTP itself has no room for it
-	}
-	request.Header.Set(field, text)
-	return cmdtest.Do(request)
 }
 
 // idle opens connections that then do nothing; each second one has asked before.
@@ -310,7 +245,7 @@ func (r process) holdsOff(t *testing.T, connections int, memory int64) {
 	}
 	took := r.memory(t) - before
 	t.Logf("%d idle connections took %d MiB", connections, took>>20)
-	if most := memory * raceShadow; took > most {
+	if most := memory * cmdtest.RaceShadow(); took > most {
 		t.Errorf("%d idle connections took %d MiB, want at most %d", connections, took>>20, most>>20)
 	}
 	r.Sells(t, "after idle connections")
@@ -318,4 +253,91 @@ func (r process) holdsOff(t *testing.T, connections int, memory int64) {
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	startReplica(t, impatient()...).holdsOff(t, 400, 8<<20)
+}
+
+// Idle connections use up the room of the public API alone, and only while they are open. One that is rejected is
+// reset: it is not left to wait.
+func TestConnectionsAreCapped(t *testing.T) {
+	const limit = 20
+	r := startReplica(t, fmt.Sprintf("--http-max-connections=%d", limit))
+	serves := func(conn net.Conn) bool {
+		t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a connection is neither served nor rejected")
+		}
+		if err != nil {
+			return false
+		}
+		response.Body.Close() //nolint:errcheck // only its status was wanted
+		return response.StatusCode == http.StatusOK
+	}
+	open := func() (net.Conn, bool) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
+		if err != nil {
+			return nil, false
+		}
+		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: shop\r\n\r\n") // it may be reset already
+		return conn, serves(conn)
+	}
+	first, _ := open()
+	for i := 1; i < limit; i++ {
+		if _, served := open(); !served {
+			t.Fatalf("connection %d is not served", i+1)
+		}
+	}
+	for range 5 {
+		if _, served := open(); served {
+			t.Error("a connection beyond the limit is served")
+		}
+	}
+	if want := `stockd_connections_rejected_total{by="connections",listener="public"} 5` + "\n"; !strings.Contains(r.scrape(t, http.StatusOK, cmdtest.Token), want) {
+		t.Errorf("the metrics lack %s", want)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Await(t, "room", 5*time.Second, func() bool {
+		_, served := open()
+		return served
+	})
+}
+
+// overwrite replaces the content of a file.
+func overwrite(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tokens are replaced in their file, and the replica goes on.
+func TestTokensAreReplacedWithoutARestart(t *testing.T) {
+	const alices, bobs = "0123456789abcdef-alice", "0123456789abcdef-bob"
+	file := filepath.Join(t.TempDir(), "tokens")
+	overwrite(t, file, "alice "+alices+"\n")
+	r := startReplica(t, "--admin-tokens-file="+file)
+	status := func(token string) int { return cmdtest.Do(r.owners(t, http.MethodDelete, "/nowhere", token)).Status }
+	if got := status(alices); got != http.StatusNotFound {
+		t.Fatalf("alice is answered with %d", got)
+	}
+	overwrite(t, file, "# alice has left\nbob "+bobs+"\n")
+	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.Log.Contains("admin tokens reloaded") })
+	if got := status(bobs); got != http.StatusNotFound {
+		t.Errorf("bob is answered with %d", got)
+	}
+	if got := status(alices); got != http.StatusUnauthorized {
+		t.Errorf("alice, who has left, is answered with %d", got)
+	}
+	overwrite(t, file, "bob\n")
+	cmdtest.Await(t, "a warning", 10*time.Second, func() bool { return r.Log.Contains(file + ":1") })
+	if got := status(bobs); got != http.StatusNotFound {
+		t.Errorf("with a broken file bob is answered with %d", got)
+	}
+	if !r.Log.Contains("token=bob") || r.Log.Contains(bobs) {
+		t.Error("the log lacks bob, or has the token of bob")
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -56,6 +57,12 @@ for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d 
 // one shell. An answer of 400 or above fails it, unless the block names the status.
 func TestDocumentedExamplesRun(t *testing.T) {
 	needNamespace(t)
+	stocklab := filepath.Join(t.TempDir(), "stocklab") // it is no part of this test binary
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", stocklab, "./cmd/stocklab")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build stocklab: %v\n%s", err, out)
+	}
 	used := make([]bool, len(notRun))
 	for path, begin := range documented() {
 		text, err := os.ReadFile(filepath.Join(repository, path))
@@ -74,7 +81,7 @@ func TestDocumentedExamplesRun(t *testing.T) {
 		}
 		t.Run(path, func(t *testing.T) {
 			t.Parallel() // each has a network of its own
-			runExamples(t, path, examples)
+			runExamples(t, document{path, examples, t.TempDir(), stocklab})
 		})
 	}
 	for i, known := range notRun {
@@ -130,17 +137,17 @@ type document struct {
 	path     string
 	examples []example
 	// folder has the outputs, and what the shell finds on its PATH.
-	folder string
+	folder   string
+	stocklab string
 }
 
-func runExamples(t *testing.T, path string, examples []example) {
-	d := document{path: path, examples: examples, folder: t.TempDir()}
+func runExamples(t *testing.T, d document) {
 	work := t.TempDir()
 	d.install(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	shell := "sh"
-	if slices.ContainsFunc(examples, func(e example) bool { return e.language == "bash" }) {
+	if slices.ContainsFunc(d.examples, func(e example) bool { return e.language == "bash" }) {
 		shell = "bash"
 	}
 	session := inNamespace(exec.CommandContext(ctx, shell, filepath.Join(d.folder, "session")))
@@ -154,8 +161,8 @@ func runExamples(t *testing.T, path string, examples []example) {
 		}
 	}
 	done := d.check(t)
-	if err != nil || done != len(examples) {
-		t.Errorf("%s: %d of %d examples ran: %v", path, done, len(examples), err)
+	if err != nil || done != len(d.examples) {
+		t.Errorf("%s: %d of %d examples ran: %v", d.path, done, len(d.examples), err)
 	}
 }
 
@@ -180,27 +187,16 @@ case "$1 $2 $3 $4" in
 esac
 `
 	for name, content := range map[string]string{
-		"go":      fmt.Sprintf(stand, self, compiler, d.stocklab(t)),
-		"stockd":  fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self),
-		".curlrc": "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
-		"session": d.session(t),
+		"go":       fmt.Sprintf(stand, self, compiler, d.stocklab),
+		"stockd":   fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self),
+		"stocklab": fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", d.stocklab),
+		".curlrc":  "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
+		"session":  d.session(t),
 	} {
 		if err := os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// stocklab is built once: it is no part of this test binary.
-func (d document) stocklab(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(d.folder, "stocklab")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/stocklab")
-	build.Dir = repository
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build stocklab: %v\n%s", err, out)
-	}
-	return path
 }
 
 func (d document) session(t *testing.T) string {
@@ -291,4 +287,189 @@ func (d document) read(t *testing.T, i int, kind string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// example is a fenced block of a document that is executed: sh, bash or go.
+type example struct {
+	line     int // of its fence
+	language string
+	text     string
+	// shown is the output of the block as the document shows it, in a json, http or text
+	// block after it, or in an unmarked one next to it; format is "" where there is none.
+	format, shown string
+}
+
+var (
+	block   = regexp.MustCompile("(?ms)^```([^\n]*)\n(.*?)^```[ \t]*$")
+	section = regexp.MustCompile(`(?m)^#+ `)
+	// command is how a line begins that a reader would paste into a shell.
+	command = regexp.MustCompile(`(?m)^(?: {4})?(?:\$ |[A-Z_]+=\S+ |(?:bin/|\./)?(?:stockd|curl|docker|go|make|export|redis-cli|mysql) [a-z'"$-])`)
+)
+
+// readExamples lists the examples of a document. A block that looks like one and does
+// not say so is an error, and so is an output without its command.
+func readExamples(text string) (list []example, err error) {
+	end := 0
+	for _, at := range block.FindAllStringSubmatchIndex(text, -1) {
+		line := 1 + strings.Count(text[:at[0]], "\n")
+		language, content, between := text[at[2]:at[3]], text[at[4]:at[5]], text[end:at[0]]
+		end = at[1]
+		if found := command.FindString(between); strings.HasPrefix(found, "    ") {
+			err = errors.Join(err, fmt.Errorf("before line %d: %q is a command in an indented block: fence it as sh", line, found))
+		}
+		if language == "" && len(list) > 0 && strings.TrimSpace(between) == "" {
+			language = "text"
+		}
+		switch language {
+		case "sh", "bash", "go":
+			list = append(list, example{line: line, language: language, text: content})
+		case "json", "http", "text":
+			last := len(list) - 1
+			if last < 0 || list[last].format != "" || section.MatchString(between) {
+				err = errors.Join(err, fmt.Errorf("line %d: no example before this output", line))
+				continue
+			}
+			list[last].format, list[last].shown = language, content
+		default:
+			if command.MatchString(content) {
+				err = errors.Join(err, fmt.Errorf("line %d: the block has a command: mark it as sh", line))
+			}
+		}
+	}
+	return list, err
+}
+
+// differs are the JSON fields whose values no two runs share.
+var differs = []string{"order_id", "request_id", "instance", "replica", "created_at", "wait_ms", "hold_ms", "token", "version"}
+
+// shapes are what differs in any text: ids, times, durations, versions.
+var shapes = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{20,}\b`), "<id>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?`), "<time>"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(ns|µs|ms|s|m)\b`), "<duration>"},
+	{regexp.MustCompile(`\bv?\d+\.\d+\.\d+\S*`), "<version>"},
+}
+
+// compare returns how an output differs from what the document shows, where … stands
+// for anything.
+func compare(format, shown, got string) error {
+	switch format {
+	case "json":
+		return compareJSON(shown, got)
+	case "http":
+		return compareHTTP(shown, strings.ReplaceAll(got, "\r\n", "\n"))
+	default:
+		return compareText(shown, got)
+	}
+}
+
+func compareText(shown, got string) error {
+	for _, s := range shapes {
+		shown, got = s.pattern.ReplaceAllString(shown, s.name), s.pattern.ReplaceAllString(got, s.name)
+	}
+	shown, got = strings.TrimSpace(shown), strings.TrimSpace(got)
+	want := strings.ReplaceAll(regexp.QuoteMeta(shown), "…", "(?s:.*)")
+	if !regexp.MustCompile("^" + want + "$").MatchString(got) {
+		return fmt.Errorf("the document shows\n%s\nand the output is\n%s", shown, got)
+	}
+	return nil
+}
+
+// compareHTTP finds each line of the head that is shown, in any order, and compares the body.
+func compareHTTP(shown, got string) error {
+	head, body, _ := strings.Cut(shown, "\n\n")
+	gotHead, gotBody, _ := strings.Cut(got, "\n\n")
+	for line := range strings.Lines(strings.TrimSpace(head)) {
+		same := func(other string) bool { return compareText(line, other) == nil }
+		if !slices.ContainsFunc(strings.Split(gotHead, "\n"), same) {
+			return fmt.Errorf("the document shows %q, which the answer lacks:\n%s", strings.TrimSpace(line), gotHead)
+		}
+	}
+	if strings.TrimSpace(body) == "" {
+		return nil
+	}
+	return compareJSON(body, gotBody)
+}
+
+// compareJSON compares the values that follow each other in both texts.
+func compareJSON(shown, got string) error {
+	want, err := normal(shown)
+	if err != nil {
+		return fmt.Errorf("read what the document shows: %w", err)
+	}
+	have, err := normal(got)
+	if err != nil {
+		return fmt.Errorf("read the output %q: %w", got, err)
+	}
+	return compareText(want, have)
+}
+
+// normal writes JSON in one way, without what differs.
+func normal(text string) (string, error) {
+	var out strings.Builder
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	for {
+		var value any
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return out.String(), nil
+		case err != nil:
+			return "", err
+		}
+		line, err := json.MarshalIndent(masked(value), "", "  ")
+		if err != nil {
+			return "", err
+		}
+		out.Write(append(line, '\n'))
+	}
+}
+
+// masked has the name of a field in the place of a value that differs. One that is empty stays.
+func masked(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if slices.Contains(differs, name) && fmt.Sprint(inner) != "" {
+				v[name] = name
+			} else {
+				v[name] = masked(inner)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = masked(v[i])
+		}
+	}
+	return value
+}
+
+func TestShownOutputsAreCompared(t *testing.T) {
+	const order = `{"order_id": "2", "remaining": 98}`
+	for _, c := range []struct {
+		format, shown, got string
+		same               bool
+	}{
+		{"json", order, `{"order_id": "17", "remaining": 98}`, true},
+		{"json", order, `{"order_id": "17", "remaining": 97}`, false},
+		{"json", order, `{"order_id": "", "remaining": 98}`, false},
+		{"json", order, `{"remaining": 98}`, false},
+		{"json", `{}`, `{"remaining": 98}`, false},
+		{"json", `{"a": [1, "…"]}`, `{"a": [1, "x"]}`, true},
+		{"json", `{"a": [1]}`, `{"a": [1, 2]}`, false},
+		{"json", `{"a": 1} {"a": 2}`, `{"a": 1}`, false},
+		{"json", `{"a": {"b": 1}}`, `{"a": 1}`, false},
+		{"text", "sold 3 in 12ms\n…", "sold 3 in 1.5s\nmore\nlines", true},
+		{"text", "sold 3", "sold 4", false},
+		{"http", "HTTP/1.1 200 OK\nA: …\n\n{}", "HTTP/1.1 200 OK\r\nB: 2\r\nA: 1\r\n\r\n{}", true},
+		{"http", "HTTP/1.1 200 OK\nA: …\n\n{}", "HTTP/1.1 200 OK\r\nB: 2\r\n\r\n{}", false},
+		{"http", "HTTP/1.1 200 OK\n\n{}", "HTTP/1.1 200 OK\r\n\r\n{\"a\": 1}", false},
+	} {
+		if err := compare(c.format, c.shown, c.got); (err == nil) != c.same {
+			t.Errorf("%s: %q shown and %q printed: %v", c.format, c.shown, c.got, err)
+		}
+	}
 }

@@ -1,8 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,13 +17,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 const production = "../../configs/production.yaml"
@@ -28,41 +43,6 @@ func believing(flags ...string) []string {
 		"--config", production, "--http-drain-delay=0s", "--buyer-from=request", "--buyer-required=false",
 		"--limit-user-rate=0", "--limit-address-rate=0",
 	}, flags...)
-}
-
-// What production.md says line by line is what the file sets, and nothing else.
-func TestProductionIsAsItsDocumentSays(t *testing.T) {
-	content, err := os.ReadFile(production)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tree map[string]map[string]any
-	if err := yaml.Unmarshal(content, &tree); err != nil {
-		t.Fatal(err)
-	}
-	set, said := make(map[string]bool), make(map[string]bool)
-	for section, keys := range tree {
-		for key, value := range keys {
-			set[fmt.Sprintf("%s.%s: %v", section, key, value)] = true
-		}
-	}
-	page, err := os.ReadFile("../../docs/production.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(page), "## The file, line by line\n")
-	table, _, _ = strings.Cut(table, "\nSet these, too:")
-	pair := regexp.MustCompile("`([a-z_]+[.][a-z_]+: [^`]+)`")
-	for line := range strings.Lines(table) {
-		if cells := strings.Split(line, "|"); len(cells) > 2 {
-			for _, found := range pair.FindAllStringSubmatch(cells[1], -1) {
-				said[found[1]] = true
-			}
-		}
-	}
-	if len(set) == 0 || !maps.Equal(set, said) {
-		t.Errorf("the file sets %v, and the page says %v", set, said)
-	}
 }
 
 // The file for a shop rejects what may oversell, and says so: also where requests may
@@ -130,18 +110,8 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 	}
 }
 
-// The Docker image listens on every address: there no request may ask for naive, as
-// here. What deduct.choose=auto is there, TestWhoMayChooseAStrategy tells.
-func TestNaiveCannotBeChosenWhereChoiceIsOff(t *testing.T) {
-	r := startReplica(t, "--deduct-choose=false")
-	if got := r.Buy(t, "goods_id=1&strategy=naive"); got.Status != http.StatusForbidden || got.Kind != "choice-refused" {
-		t.Errorf("naive is answered with %d %s", got.Status, got.Text)
-	}
-	r.Sells(t, "without a choice")
-}
-
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
-	const dsn, believed = "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd", "--buyer-from=request"
+	const dsn = "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd"
 	broken := filepath.Join(t.TempDir(), "keys.json")
 	if err := os.WriteFile(broken, []byte(`{"keys": []}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -152,14 +122,10 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		want  []string
 	}{
 		{"no token", []string{dsn}, []string{"production.yaml:", "admin.token"}},
+		{"a weak token", []string{dsn, "--admin-token=aaaaaaaaaaaaaaaa"}, []string{"admin.token", "different characters"}},
 		{"no database", []string{"--admin-token=" + cmdtest.Token}, []string{"database.dsn"}},
 		{"no keys of buyers", []string{dsn, "--admin-token=" + cmdtest.Token}, []string{"production.yaml:", "buyer.from", "buyer.jwks_file"}},
 		{"keys that are none", []string{dsn, "--admin-token=" + cmdtest.Token, "--buyer-jwks-file=" + broken}, []string{"buyer.jwks_file " + broken, "read keys"}},
-		{"a default that is rejected", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
-		{"a default without its backend", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=redis-lua"}, []string{"deduct.strategy", "redis-lua", "redis is not configured"}},
-		{"a fence without a lock", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},
-		{"a choice that is none", []string{dsn, "--admin-token=" + cmdtest.Token, "--deduct-choose=maybe"}, []string{"deduct.choose", "auto or true or false"}},
-		{"a name that is none", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--strategies-deny=hope"}, []string{"strategies.deny", `"hope"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, _, errOut := stockd(append([]string{"serve", "--config", production}, c.flags...)...)
@@ -167,5 +133,394 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 				t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Usage, c.want)
 			}
 		})
+	}
+}
+
+// signer signs tokens of buyers, and writes the file with its key.
+type signer struct {
+	kid     string
+	public  ed25519.PublicKey
+	private ed25519.PrivateKey
+}
+
+func newSigner(t *testing.T, kid string) signer {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{kid, public, private}
+}
+
+// writeKeys replaces the file.
+func (s signer) writeKeys(t *testing.T, path string) {
+	t.Helper()
+	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.public, KeyID: s.kid}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s signer) token(t *testing.T, sub string) string {
+	t.Helper()
+	key := jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: s.private, KeyID: s.kid}}
+	signs, err := jose.NewSigner(key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A shop's buyers are who its tokens say, through the client of this repository, and the
+// keys are replaced while it sells.
+func TestProductionSellsToVerifiedBuyers(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	first, second := newSigner(t, "first"), newSigner(t, "second")
+	first.writeKeys(t, keys)
+	r := startReplica(t, "--config", production, "--http-drain-delay=0s", "--buyer-jwks-file="+keys)
+	anonymous := client.Client{URL: r.URL}
+	mine, other := anonymous, anonymous
+	mine.BuyerToken, other.BuyerToken = first.token(t, "u-1"), first.token(t, "u-2")
+	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
+	sale, err := mine.Deduct(t.Context(), purchase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if order, err := mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); err != nil || order.OrderID != sale.OrderID {
+		t.Errorf("the buyer finds %+v (%v), want order %s", order, err, sale.OrderID)
+	}
+	if order, err := other.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); !errors.Is(err, client.ErrUnknownOrder) {
+		t.Errorf("another buyer finds %+v (%v)", order, err)
+	}
+	if _, err := anonymous.Deduct(t.Context(), purchase); !errors.Is(err, client.ErrUnauthorized) {
+		t.Errorf("without a token the answer is %v", err)
+	}
+	second.writeKeys(t, keys)
+	mine.BuyerToken = second.token(t, "u-1")
+	cmdtest.Await(t, "the new key", 10*time.Second, func() bool {
+		again, err := mine.Deduct(t.Context(), purchase)
+		return err == nil && again.OrderID == sale.OrderID && again.Replayed
+	})
+	if _, err := other.Deduct(t.Context(), purchase); !errors.Is(err, client.ErrUnauthorized) {
+		t.Errorf("a token by the earlier key is answered with %v", err)
+	}
+}
+
+// container is what a manifest of the chart starts.
+type container struct {
+	Name string
+	Args []string
+	Env  []struct{ Name, Value string }
+}
+
+// with replaces in its arguments and variables what is another here than in a cluster.
+func (c container) with(here *strings.Replacer) (args, env []string) {
+	for _, arg := range c.Args {
+		args = append(args, here.Replace(arg))
+	}
+	for _, variable := range c.Env {
+		if variable.Value != "" { // another one has the name of its pod
+			env = append(env, variable.Name+"="+here.Replace(variable.Value))
+		}
+	}
+	return args, env
+}
+
+// chartContainers are those of the manifests that the chart makes for a shop, by their names.
+func chartContainers(t *testing.T) map[string]container {
+	t.Helper()
+	content, err := os.ReadFile("../../deploy/helm/testdata/shop.golden.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pod struct {
+		InitContainers []container `yaml:"initContainers"`
+		Containers     []container
+	}
+	all := make(map[string]container)
+	for manifests := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var manifest struct {
+			Spec struct {
+				pod      `yaml:",inline"`
+				Template struct{ Spec pod }
+			}
+		}
+		err := manifests.Decode(&manifest)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, template := manifest.Spec.pod, manifest.Spec.Template.Spec
+		for _, c := range slices.Concat(of.InitContainers, of.Containers, template.Containers) {
+			all[c.Name] = c
+		}
+	}
+}
+
+// What the manifests of the chart start does what it is there for: the migration, a replica on the
+// migrated schema as a user that may not change it, and the sale of helm test.
+func TestWhatTheChartStartsSells(t *testing.T) {
+	cmdtest.NeedDatabase(t, servers.MariaDB)
+	d, err := servers.StartDatabase(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	own, shop, secrets := seller(t, d), newSigner(t, "shop"), t.TempDir()
+	shop.writeKeys(t, filepath.Join(secrets, "buyer-keys.json"))
+	for file, secret := range map[string]string{
+		"admin-token": cmdtest.Token, "database-password": own.Password, "owner-password": d.Password, "test-buyer.jwt": shop.token(t, "helm-test"),
+	} {
+		if err := os.WriteFile(filepath.Join(secrets, file), []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := chartContainers(t)
+	here := strings.NewReplacer("/run/secrets/stockd", secrets, "/etc/stockd/stockd.yaml", production,
+		"shop@tcp(db:3306)/shop", own.DSN, "owner@tcp(db:3306)/shop", d.DSN)
+	runChartCommand(t, all["migrate"], here)
+
+	args, env := all["stockd"].with(here)
+	// The test's own token is in a variable, and so is its kind of database.
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "STOCKD_ADMIN_TOKEN_FILE=") })
+	r := startReplicaWith(t, append(env, "STOCKD_DATABASE_DRIVER=mysql"), append(args[1:], "--http-drain-delay=0s")...)
+
+	here = strings.NewReplacer("/run/secrets/stockd", secrets, "http://shop-stockd-admin:8081", r.AdminURL, "http://shop-stockd:80", r.URL)
+	for range 2 { // helm test may be run again
+		runChartCommand(t, all["stock"], here)
+		runChartCommand(t, all["buy"], here)
+	}
+	if audit, err := labtest.Open(t, d, "auditor").Audit(t.Context(), 999_999_999); err != nil || audit.Sold != 2 || audit.Stock != 8 || !audit.Clean {
+		t.Errorf("the audit is %+v, %v; want 2 of 10 sold", audit, err)
+	}
+}
+
+// runChartCommand runs what a container runs, to its end.
+func runChartCommand(t *testing.T, c container, here *strings.Replacer) {
+	t.Helper()
+	args, env := c.with(here)
+	if len(args) == 0 {
+		t.Fatal("the chart does not have it")
+	}
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	if status, out, errOut := stockd(args...); status != cli.OK {
+		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
+	}
+}
+
+// documentedGrants are what docs/production.md has the user of a replica granted: in its
+// database, and on the procedure.
+func documentedGrants(t *testing.T) (rows, procedure string) {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	onRows := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
+	onProcedure := regexp.MustCompile(`GRANT (EXECUTE) ON PROCEDURE shop\.stockd_sell TO shop@`).FindSubmatch(content)
+	if onRows == nil || onProcedure == nil {
+		t.Fatal("docs/production.md grants nothing")
+	}
+	return string(onRows[1]), string(onProcedure[1])
+}
+
+// openAs connects to a database as the user of its DSN, or of another one.
+func openAs(t *testing.T, d *servers.Database) (*sql.DB, *mysql.Config) {
+	t.Helper()
+	db, c := labtest.Connect(t, d)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, c
+}
+
+// seller is the database for a user that has the documented rights and no other.
+func seller(t *testing.T, d *servers.Database) *servers.Database {
+	t.Helper()
+	db, c := openAs(t, d)
+	s := *d
+	s.Password = rand.Text()
+	rows, _ := documentedGrants(t)
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
+		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", rows, c.DBName),
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.User = "seller"
+	s.DSN = c.FormatDSN()
+	return &s
+}
+
+// procedure needs a fifth right.
+const procedure = "sql-procedure"
+
+// Every strategy sells as the user that docs/production.md describes, and the admin API
+// works; what changes the schema is denied.
+func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
+	cmdtest.NeedLockServers(t)
+	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(kind, func(t *testing.T) {
+			cmdtest.NeedDatabase(t, kind)
+			r, all, own := startSeller(t, kind)
+			list, err := r.Strategies(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range list {
+				if s.Name == procedure {
+					continue
+				}
+				if !s.Available {
+					t.Errorf("%s is not available: %s", s.Name, s.Note)
+					continue
+				}
+				r.sellsThrough(t, int64(i+1), s.Name)
+			}
+			r.administers(t)
+			deniesTheSchema(t, own)
+			if strings.Contains(r.Log.Text(), "denied") {
+				t.Error("the log tells of a right that is missing")
+			}
+			r.sellsByProcedureOnceGranted(t, all)
+		})
+	}
+}
+
+// startSeller starts a replica on a database whose schema another user has made.
+func startSeller(t *testing.T, kind string) (r process, all, own *servers.Database) {
+	t.Helper()
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	own = seller(t, backends.Database)
+	findsNoSchema(t, own)
+	labtest.Open(t, backends.Database, "migration")
+	r = startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"}))
+	return r, backends.Database, own
+}
+
+// findsNoSchema looks for the schema of a new database, as a user that may not make it.
+func findsNoSchema(t *testing.T, own *servers.Database) {
+	t.Helper()
+	store, err := own.Open(t.Context(), "seller", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // it has only read
+	list, err := store.Migrations(t.Context())
+	if err != nil || len(list) == 0 || !list[0].AppliedAt.IsZero() {
+		t.Errorf("of a new database the seller finds the migrations %+v (%v)", list, err)
+	}
+}
+
+// sellsByProcedureOnceGranted buys by the procedure without its right, and with it.
+func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
+	t.Helper()
+	const before, after = 1001, 1002
+	if err := r.CreateLimited(t.Context(), before, 100, 50); err != nil {
+		t.Fatal(err)
+	}
+	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
+	if got := cmdtest.Do(request); got.Status != http.StatusServiceUnavailable {
+		t.Errorf("without its right %s is answered with %d %s", procedure, got.Status, got.Text)
+	}
+	db, c := openAs(t, all)
+	_, right := documentedGrants(t)
+	statement := fmt.Sprintf("GRANT %s ON PROCEDURE %s.stockd_sell TO 'seller'@'127.0.0.1'", right, c.DBName)
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+	r.sellsThrough(t, after, procedure)
+}
+
+// sellsThrough buys an item in each mode of a strategy.
+func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
+	t.Helper()
+	if err := r.CreateLimited(t.Context(), item, 100, 50); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"", "&group=true", "&fence=true"} {
+		request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
+		request.Header.Set("Idempotency-Key", rand.Text())
+		got := cmdtest.Do(request)
+		if unfit := mode != "" && got.Status == http.StatusBadRequest; got.Status != http.StatusOK && !unfit {
+			t.Errorf("%s%s is answered with %d %s", strategy, mode, got.Status, got.Text)
+		}
+	}
+	if _, err := r.Recall(t.Context(), item); err != nil {
+		t.Errorf("%s: recall: %v", strategy, err)
+	}
+	if _, err := r.Audit(t.Context(), item); err != nil { // until the ledger has all
+		t.Errorf("%s: the audit: %v", strategy, err)
+	}
+	if audit, err := r.AuditInFull(t.Context(), item); err != nil || !audit.Clean || audit.Orders == 0 {
+		t.Errorf("%s: the full audit is %+v (%v)", strategy, audit, err)
+	}
+}
+
+// administers does what only the admin does.
+func (r process) administers(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)); err != nil {
+		t.Error(err)
+	}
+	for _, query := range []string{"enabled=false&reason=tested", "enabled=true"} {
+		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, cmdtest.Token)
+		if got := cmdtest.Do(request); got.Status != http.StatusOK {
+			t.Errorf("a switch is answered with %d %s", got.Status, got.Text)
+		}
+	}
+}
+
+// deniesTheSchema tries what a replica that was taken over would.
+func deniesTheSchema(t *testing.T, own *servers.Database) {
+	t.Helper()
+	db, _ := openAs(t, own)
+	for _, statement := range []string{
+		"DROP TABLE tb_stock_ledger",
+		"TRUNCATE TABLE tb_stock_ledger",
+		"ALTER TABLE tb_goods_stock ADD COLUMN x INT",
+		"CREATE TABLE x (id INT)",
+		"CREATE VIEW x AS SELECT 1",
+		"CREATE PROCEDURE x() SELECT 1",
+		"DROP PROCEDURE stockd_sell",
+		"GRANT SELECT ON stockd.* TO 'seller'@'127.0.0.1'",
+		"CREATE USER 'other'@'127.0.0.1'",
+		"SET GLOBAL max_connections = 10",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		if denied, ok := errors.AsType[*mysql.MySQLError](err); !ok || !slices.Contains([]uint16{1044, 1142, 1227, 1370}, denied.Number) {
+			t.Errorf("%s: %v, want it denied", statement, err)
+		}
 	}
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +21,9 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // What a newcomer does without a demo: serve, create, buy, bench.
@@ -139,17 +146,214 @@ func listening(t *testing.T, log io.Reader) (public, admin string) {
 	return public, admin
 }
 
-// A replica that cannot have both of its listeners serves on none.
-func TestNobodyIsServedByAReplicaThatCannotStart(t *testing.T) {
-	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+// Every secret is set and every backend is down: whatever fails, and however it says
+// so, says nothing of a secret.
+func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
+	secrets := map[string]string{"admin": cmdtest.Token}
+	keys := []string{"redis-password", "redlock-password", "zookeeper-auth", "etcd-password", "database-password"}
+	flags := slices.Grow([]string{
+		"--log-level=debug", "--log-format=json", "--lock-wait=300ms", "--redis-timeout=100ms", "--trace-sample=1",
+		"--trace-endpoint=http://127.0.0.1:1", "--redis-addresses=127.0.0.1:1", "--redis-username=stockd",
+		"--redlock-addresses=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--zookeeper-addresses=127.0.0.1:1",
+		"--etcd-endpoints=http://127.0.0.1:1", "--etcd-username=stockd",
+	}, len(keys))
+	folder := t.TempDir()
+	for _, key := range keys {
+		secrets[key] = "stockd:secret-of-" + key
+		path := filepath.Join(folder, key)
+		if err := os.WriteFile(path, []byte(secrets[key]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags = append(flags, "--"+key+"-file="+path)
+	}
+	r := startReplica(t, flags...)
+	known, err := r.Strategies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close() //nolint:errcheck // the test is over
-	t.Setenv("STOCKD_ADMIN_TOKEN", cmdtest.Token)
-	status, _, errOut := stockd("serve", "--http-listen=127.0.0.1:0", "--admin-listen="+taken.Addr().String(),
-		"--database-dsn", filepath.Join(t.TempDir(), "s.db"))
-	if status != cli.Failure || !strings.Contains(errOut, "admin.listen: ") || strings.Contains(errOut, "msg=listening") {
-		t.Errorf("exit status %d, %q; want %d without a listener that was served", status, errOut, cli.Failure)
+	const bought = "bought-by-name-"
+	for _, s := range known {
+		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+s.Name)
+		request.Header.Set("X-Request-ID", bought+s.Name)
+		cmdtest.Do(request)
+	}
+	for _, token := range []string{cmdtest.Token, "a-wrong-token-of-a-stranger"} {
+		request := cmdtest.Ask(t, http.MethodPost, r.AdminURL+"/goods?goods_id=none")
+		request.Header.Set("Authorization", "Bearer "+token)
+		cmdtest.Do(request)
+	}
+	secrets["wrong token"] = "a-wrong-token-of-a-stranger"
+	r.Terminate(t)
+	r.Exit(t)
+
+	log := r.Log.Text()
+	for name, secret := range secrets {
+		if strings.Contains(log, strings.TrimPrefix(secret, "stockd:")) {
+			t.Errorf("the log tells the secret %s", name)
+		}
+	}
+	lines := make(map[string]int)
+	failures := 0
+	for line := range strings.Lines(log) {
+		var said struct {
+			Message string `json:"msg"`
+			Request string `json:"request_id"`
+			Trace   string `json:"trace_id"`
+			Path    string `json:"path"`
+		}
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			t.Errorf("a line is no JSON: %s", line)
+		}
+		if said.Path != "" && (said.Request == "" || said.Trace == "") {
+			t.Errorf("a line of a request does not tell which: %s", line)
+		}
+		if said.Message == "request failed" {
+			failures++
+		}
+		lines[said.Request]++
+	}
+	for _, s := range known {
+		if lines[bought+s.Name] == 0 {
+			t.Errorf("the log does not name the purchase by %s", s.Name)
+		}
+	}
+	if failures < 10 {
+		t.Errorf("only %d requests failed, and every backend was down", failures)
+	}
+}
+
+// A replica that answers, and is not ready, is not healthy.
+func TestHealthIsReadiness(t *testing.T) {
+	for status, want := range map[int]int{http.StatusOK: cli.OK, http.StatusServiceUnavailable: cli.Failure, http.StatusNoContent: cli.Failure} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path != "/readyz" {
+				t.Errorf("asked for %s %s", r.Method, r.URL)
+			}
+			w.WriteHeader(status)
+		}))
+		if got, _, errOut := stockd("healthcheck", "--http-listen", strings.TrimPrefix(s.URL, "http://")); got != want {
+			t.Errorf("%d: exit status %d (%s), want %d", status, got, errOut, want)
+		}
+		s.Close()
+	}
+	for listen, want := range map[string]string{":8080": "localhost:8080", "0.0.0.0:1": "localhost:1", "[::]:1": "localhost:1", "10.0.0.1:1": "10.0.0.1:1", "shop:1": "shop:1"} {
+		if got := nearby(listen); got != want {
+			t.Errorf("%s is asked at %s, want %s", listen, got, want)
+		}
+	}
+}
+
+// A replica that does not answer is not healthy: the check of a container gets its answer in time.
+func TestAReplicaThatDoesNotAnswerIsNotHealthy(t *testing.T) {
+	t.Parallel() // it waits
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*readyWithin)
+	defer cancel()
+	if err := askReady(ctx, s.URL+"/readyz"); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("it is asked until %v, want no longer than %s", err, readyWithin)
+	}
+}
+
+// Each row is what an item has at each look, and what becomes of the run.
+func TestASupplyRestocksWhatIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		restock    bool
+		stock      []int64 // of the item
+		more       []bool
+		restocked  int64
+		goneAndSay string
+	}{
+		"gone":                       {false, []int64{0}, []bool{false}, 0, "a; the stock was gone after 2ms, and the run ended; --restock adds units"},
+		"some came back":             {false, []int64{3, 0}, []bool{true, false}, 0, "a; the stock was gone after 2ms, and the run ended; --restock adds units"},
+		"what is left is not sold":   {false, []int64{3, 3}, []bool{true, false}, 0, "a; the stock was gone after 2ms, and the run ended; --restock adds units"},
+		"restocked":                  {true, []int64{0, 0}, []bool{true, true}, 2 * unitsPerRestock, "a; restocked with 200000 units"},
+		"restocked when it was gone": {true, []int64{3, 0}, []bool{true, true}, unitsPerRestock, "a; restocked with 100000 units"},
+	} {
+		looks, restocks := 0, int64(0)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.URL.Path == "/goods/7/restock" {
+				restocks++
+			}
+			fmt.Fprintf(w, `{"goods_id": 7, "stock": %d}`, c.stock[min(looks, len(c.stock)-1)]) //nolint:errcheck // the client notices
+		}))
+		of := supply{client: client.Client{URL: s.URL, AdminURL: s.URL}, goodsID: 7, restock: c.restock}
+		for _, want := range c.more {
+			if more, err := of.soldOut(t.Context()); err != nil || more != want {
+				t.Errorf("%s: at look %d more %v (%v), want %v", name, looks+1, more, err, want)
+			}
+			looks++
+		}
+		if note := of.note([]string{"", "a"}, 2*time.Millisecond+time.Microsecond); of.restocked != c.restocked || restocks != c.restocked/unitsPerRestock || note != c.goneAndSay {
+			t.Errorf("%s: restocked with %d in %d requests, %q; want %d, %q", name, of.restocked, restocks, note, c.restocked, c.goneAndSay)
+		}
+		s.Close()
+	}
+}
+
+// Each user buys as much as the limit allows, and no run has the users of another one.
+func TestUsersOfABenchHaveTheirLimit(t *testing.T) {
+	if buyers(load.Plan{}, 0) != nil || buyers(load.Plan{BuyerToken: "t"}, 2) != nil {
+		t.Error("there are users where there is no limit, or a token names the buyer")
+	}
+	next, other, bought := buyers(load.Plan{}, 2), buyers(load.Plan{}, 2), make(map[string]int)
+	for range 100 {
+		bought[next()]++
+	}
+	for user, n := range bought {
+		if n != 2 || len(user) > 64 {
+			t.Errorf("%s buys %d times, want 2", user, n)
+		}
+	}
+	if len(bought) != 50 || bought[other()] != 0 {
+		t.Errorf("%d users buy 100 units, want 50 that are this run's", len(bought))
+	}
+}
+
+func TestWhatABenchExpectsOfAStrategy(t *testing.T) {
+	within, across := client.Strategy{Claims: client.Claims{ExclusiveInProcess: true}}, client.Strategy{Claims: client.Claims{ExclusiveAcrossReplicas: true}}
+	for _, c := range []struct {
+		s    client.Strategy
+		run  verdict.Run
+		want bool
+	}{
+		{within, verdict.Run{Replicas: 1}, true},
+		{within, verdict.Run{Replicas: 2}, false},
+		{within, verdict.Run{Replicas: 2, Group: true}, false},
+		{across, verdict.Run{Replicas: 2}, true},
+		{client.Strategy{}, verdict.Run{Replicas: 1}, false},
+		{client.Strategy{}, verdict.Run{Replicas: 1, Group: true}, true},
+		{within, verdict.Run{}, true},
+	} {
+		if got := exclusive(c.s, c.run); got != c.want {
+			t.Errorf("%+v on %d replicas, grouped %v: %v, want %v", c.s.Claims, c.run.Replicas, c.run.Group, got, c.want)
+		}
+	}
+	known := []client.Strategy{{Name: "a"}, {Name: "b"}}
+	if list, err := pick(known, "b", "", "a"); err != nil || len(list) != 2 || list[0].Name != "b" {
+		t.Errorf("picked %+v (%v)", list, err)
+	}
+	if _, err := pick(known, "a", "c"); err == nil || err.Error() != `"c" is not a strategy; there are a, b` {
+		t.Errorf("an unknown one: %v", err)
+	}
+}
+
+// A bench of which nothing came says what most of its requests got.
+func TestABenchOfWhichNothingCame(t *testing.T) {
+	n := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintf(w, `{"type": "urn:stockd:problem:%s"}`, []string{"busy", "internal", "busy"}[n%3]) //nolint:errcheck // the client notices
+	}))
+	defer s.Close()
+	_, err := runLoad(t.Context(), load.Plan{URL: s.URL, GoodsID: 1, Clients: 1, Requests: 6, Timeout: time.Second})
+	if err == nil || err.Error() != "none of 6 requests was sold: 4 × busy" {
+		t.Errorf("%v, want what most of them got", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := runLoad(ctx, load.Plan{URL: s.URL, GoodsID: 1, Clients: 1, Requests: 6, Timeout: time.Second}); err != nil || r.Sent != 0 {
+		t.Errorf("where none was sent: %+v, %v", r, err)
 	}
 }

@@ -25,7 +25,7 @@ func attacked(t *testing.T, plan hostile.Plan) {
 		t.Fatal(err)
 	}
 	plan.Binary, plan.Config, plan.Tokens, plan.Connections, plan.Addresses = os.Args[0], config, true, 200, 20
-	plan.Memory, plan.Progress = 128<<20*raceShadow, func(words string) { t.Log(words) }
+	plan.Memory, plan.Progress = 128<<20*cmdtest.RaceShadow(), func(words string) { t.Log(words) }
 	r, err := hostile.Run(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)

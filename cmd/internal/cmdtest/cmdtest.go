@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -170,4 +171,14 @@ func ReadReport(t *testing.T, path string) (r Report) {
 type Report struct {
 	Servers map[string]servers.Info `json:"servers"`
 	Runs    []verdict.Run           `json:"runs"`
+}
+
+// RaceShadow is how many times the memory that it takes otherwise a test binary takes: the race detector
+// remembers who touched what.
+func RaceShadow() int64 {
+	info, _ := debug.ReadBuildInfo()
+	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return 6
+	}
+	return 1
 }

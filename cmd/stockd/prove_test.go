@@ -63,3 +63,8 @@ func does(do func()) func(context.Context) error {
 		return nil
 	}
 }
+
+func TestProveFiveThousandIdleConnections(t *testing.T) {
+	r := startReplica(t, "--http-read-timeout=10s", "--http-idle-timeout=10s")
+	r.holdsOff(t, 5000, 128<<20)
+}
