@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 
+	"cmp"
+	"runtime/debug"
+
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -33,3 +36,17 @@ func (t identified) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 func (t identified) WithGroup(name string) slog.Handler { return identified{t.Handler.WithGroup(name)} }
+
+// Commit is what the go command wrote into a program: the commit it was built from,
+// with "and changes" where that is not all, or "unknown".
+func Commit(info *debug.BuildInfo) string {
+	facts := make(map[string]string)
+	for _, s := range info.Settings {
+		facts[s.Key] = s.Value
+	}
+	commit := cmp.Or(facts["vcs.revision"], "unknown")
+	if facts["vcs.modified"] == "true" {
+		commit += " and changes"
+	}
+	return commit
+}

@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"runtime/debug"
+
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -108,9 +111,9 @@ func (r ran) scrape(t *testing.T) string {
 }
 
 func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
-	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=weak but long enough",
+	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=abababababababab",
 		"STOCKD_REDIS_ADDRESSES=127.0.0.1:1", "STOCKD_REDLOCK_ADDRESSES=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "STOCKD_REDIS_MAX_OPEN=7")
-	r.Token = "weak but long enough"
+	r.Token = "abababababababab"
 	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +133,9 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+	if !r.log.Contains("insecure configuration") {
+		t.Errorf("the log does not name the weak token:\n%s", r.log.Text())
 	}
 	if err := r.stop(); err != nil {
 		t.Errorf("it ends with %v", err)
@@ -454,5 +460,44 @@ func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	}
 	if changes := strings.Count(out.Text(), `msg="schema changed"`); changes != len(list) || !out.Contains("migration="+list[0].File) {
 		t.Errorf("the log has %d of %d changes:\n%s", changes, len(list), out.Text())
+	}
+}
+
+func TestGarbageIsCollectedAsTheOperatorSays(t *testing.T) {
+	for gogc, want := range map[string]int{"": garbagePercent, "50": 50} {
+		before := debug.SetGCPercent(50) // as Go does for GOGC=50
+		t.Setenv("GOGC", gogc)
+		prepareProcess()
+		if got := debug.SetGCPercent(before); got != want {
+			t.Errorf("with GOGC=%q a collection is made at %d percent, not at %d", gogc, got, want)
+		}
+	}
+}
+
+// A replica with explicit leases says of each lock whether it renews, and has a lease end
+// while its holder works.
+func TestExplicitLeasesAreNotRenewed(t *testing.T) {
+	r := startInnards(t, []string{"STOCKD_LOCK_RENEW=false", "STOCKD_LOCK_TTL=500ms"})
+	renews := map[string]bool{
+		"sql-insert-lock": false, "redis-reentrant": false, "redis-get-set-locked": false, "redlock": false, // no watchdog
+		"zk-sequential": true, "etcd": true, "sql-row-lock": true, // a session
+		"redis-lua": false, // never
+	}
+	for _, d := range r.catalogue.Describe(t.Context()) {
+		if want, ok := renews[d.Name]; ok && d.Guarantees.Renews != want {
+			t.Errorf("%s is listed with renews %t, want %t", d.Name, d.Guarantees.Renews, want)
+		}
+	}
+	lease, err := sqllock.InsertLock().New(r.locks).Acquire(t.Context(), "goods/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the lease does not end")
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
 	}
 }

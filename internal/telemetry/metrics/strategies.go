@@ -116,3 +116,34 @@ func (o *observer) TriedInVain()          { o.lock().inVain.Inc() }
 func (o *observer) RaceLost()             { o.races().Inc() }
 func (o *observer) Fenced()               { o.lock().fenced.Inc() }
 func (o *observer) Batched(purchases int) { o.batches().Observe(float64(purchases)) }
+
+// redisStock makes the metrics of orders that are accepted before the ledger has them.
+func (m *Metrics) redisStock() {
+	m.written = m.counter("stockd_redis_stock_orders_written_total", "Accepted orders that this replica wrote into the ledger.")
+	m.putAside = m.counter("stockd_redis_stock_orders_put_aside_total", "Accepted orders that were dead-lettered because the ledger can never have them.")
+	m.drift = m.gauge("stockd_redis_stock_drift_units", "Units by which the counters in Redis differ from the database, as of the last comparison.")
+	m.repaired = m.counter("stockd_redis_stock_repairs_total", "Counters in Redis that had drifted and were rebuilt.")
+}
+
+func (o *observer) Written(orders int)   { o.metrics.written.Add(float64(orders)) }
+func (o *observer) DeadLettered()        { o.metrics.putAside.Inc() }
+func (o *observer) Compared(units int64) { o.metrics.drift.Set(float64(units)) }
+func (o *observer) Repaired()            { o.metrics.repaired.Inc() }
+
+// reservations makes the metrics of what this replica has done with reservations. The series
+// of all states start at 0.
+func (m *Metrics) reservations() {
+	m.ended = m.counters("stockd_reservations_ended_total", "Reservations that were confirmed, released or expired.", "state")
+	m.paidLate = m.counter("stockd_reservations_paid_late_total", "Confirmations that were rejected because they came after the expiry.")
+	for _, state := range []stock.State{stock.Confirmed, stock.Released, stock.Expired} {
+		m.ReservationsEnded(state, 0)
+	}
+}
+
+// ReservationsEnded counts reservations that have ended in a state.
+func (m *Metrics) ReservationsEnded(state stock.State, reservations int) {
+	m.ended.WithLabelValues(string(state)).Add(float64(reservations))
+}
+
+// PaidLate counts a confirmation that came after the expiry.
+func (m *Metrics) PaidLate() { m.paidLate.Inc() }
