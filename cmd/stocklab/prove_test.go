@@ -163,7 +163,7 @@ func TestProveAHostileTenMinutes(t *testing.T) {
 	cmdtest.NeedLockServers(t)
 	attacked(t, hostile.Plan{
 		Servers: servers.Choice{Mode: servers.Local}, Timed: true,
-		Seed: rand.Uint64N(1_000_000), Baseline: time.Minute, Duration: 10 * time.Minute, Rate: 400.0 / raceShadow, HonestRate: 30,
+		Seed: rand.Uint64N(1_000_000), Baseline: time.Minute, Duration: 10 * time.Minute, Rate: 400.0 / float64(cmdtest.RaceShadow()), HonestRate: 30,
 	})
 }
 
