@@ -1,9 +1,7 @@
 // Package planted keeps bugs that a person could make, a patch each, and proves that tests notice
-// them: a suite is worth what it catches. Before its patch, a file in the folder bugs says
-//
-//	Bug: what is wrong
-//	Test: ./internal/stock TestThatTurnsRed (a line for each)
-//	Needs: mariadb (where the tests are skipped without it)
+// them: a suite is worth what it catches. Before its patch, a file in the folder bugs says behind
+// "Bug:" what is wrong, behind "Test:" a package and the test that turns red, in a line for each, and
+// behind "Needs:" the server without which these tests are skipped.
 //
 // The lines of a patch are looked for in its file first, and then in all others, at first with the
 // lines around them and then without: they may move, and their file may have another name. Where
@@ -26,7 +24,7 @@ import (
 
 const root = "../.."
 
-// bug is one file of bugs.
+// A bug is one file of the folder bugs.
 type bug struct {
 	name, needs string
 	tests       []string // a package and the name of a test, as in the file
