@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -313,7 +314,7 @@ func (d *document) write(path, language, name string) error {
 
 func (d *document) execute(b *strings.Builder, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
-		"file": file, "page": chinesePage, "base": filepath.Base, "kind": kind, "state": state, "command": command, "figures": figures,
+		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "command": command, "figures": figures,
 		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
 	}).ParseFS(templates, language)
 	if err != nil {

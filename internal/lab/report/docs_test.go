@@ -80,8 +80,8 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 		`What the registry says now \| and not then.`, "✗ not reproduced", "8 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
 	wants(t, "the page", text(t, filepath.Join(folder, "07-short-expiry.md")), "what is changed by hand is lost", "stocklab lab run short-expiry",
 		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
-		"The code: [`redis-setnx-ttl`](../../internal/redis-setnx-ttl.go).", "![naive, Who held the lock", "](07-short-expiry.svg)",
-		"✗ [wrong.go](../../internal/wrong.go)", "✓ [right.go](../../internal/right.go)", "[简体中文](zh/01-10.md#short-expiry)", "curl -X POST")
+		"The code: [`redis-setnx-ttl`](../../internal).", "![naive, Who held the lock", "](07-short-expiry.svg)",
+		"✗ [wrong.go](../../internal)", "✓ [right.go](../../internal)", "[简体中文](zh/01-10.md#short-expiry)", "curl -X POST")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "07-*.svg")); err != nil || len(drawn) != 1 {
 		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
 	}
@@ -108,7 +108,7 @@ func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 	folder := t.TempDir()
 	docs(t, folder, run, registered(r))
 	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## short-expiry\n\n**7. 过期时间比业务短**（[English，附数据](../07-short-expiry.md)）",
-		"### naive（失败）\n\n1. 做：short-expiry/naive", "](../07-short-expiry.svg)", "对策：", "已复现", "✓ [right.go](../../../internal/right.go)")
+		"### naive（失败）\n\n1. 做：short-expiry/naive", "](../07-short-expiry.svg)", "对策：", "已复现", "✓ [right.go](../../../internal)")
 	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](01-10.md#short-expiry)", "未运行")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "zh", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
