@@ -475,3 +475,51 @@ func TestVisitorsOfGrafanaOnlyLook(t *testing.T) {
 		}
 	}
 }
+
+// What watches finds what it reads: Prometheus its rules and the replicas, Grafana its Prometheus and the dashboard.
+func TestWhatWatchesFindsWhatItReads(t *testing.T) {
+	services := read(t).Services
+	decode := func(file string, into any) {
+		t.Helper()
+		if err := yaml.Unmarshal([]byte(readText(t, file)), into); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	shared := func(a, b string) bool {
+		return slices.ContainsFunc(services[a].Networks, func(n string) bool { return slices.Contains(services[b].Networks, n) })
+	}
+
+	prometheus, grafana := services["prometheus"].files(), services["grafana"].files()
+	var scrapes struct {
+		Rules  []string `yaml:"rule_files"`
+		Scrape []struct {
+			DNS []struct{ Names []string } `yaml:"dns_sd_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	decode(prometheus["/etc/prometheus/prometheus.yml"], &scrapes)
+	for _, rules := range scrapes.Rules {
+		if prometheus["/etc/prometheus/"+rules] == "" {
+			t.Errorf("Prometheus does not have %s", rules)
+		}
+	}
+	if len(scrapes.Rules) != 1 || len(scrapes.Scrape) != 1 || !slices.Equal(scrapes.Scrape[0].DNS[0].Names, []string{"stockd"}) || !shared("prometheus", "stockd") {
+		t.Errorf("Prometheus reads %+v from %v, want the replicas", scrapes, services["prometheus"].Networks)
+	}
+
+	var sources struct{ Datasources []struct{ Type, URL string } }
+	decode(grafana["/etc/grafana/provisioning/datasources/stockd.yml"], &sources)
+	if len(sources.Datasources) != 1 || sources.Datasources[0].Type != "prometheus" || sources.Datasources[0].URL != "http://prometheus:9090" || !shared("grafana", "prometheus") {
+		t.Errorf("Grafana reads %+v, want the Prometheus that is there", sources)
+	}
+	var dashboards struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	decode(grafana["/etc/grafana/provisioning/dashboards/stockd.yml"], &dashboards)
+	home := services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if len(dashboards.Providers) != 1 || filepath.Dir(home) != dashboards.Providers[0].Options.Path || grafana[home] != "./deploy/stockd.dashboard.json" {
+		t.Errorf("Grafana shows %+v and first %s, which is %q", dashboards, home, grafana[home])
+	}
+	if got := services["stockd"].Environment["STOCKD_TRACE_ENDPOINT"]; got != "${TRACE_ENDPOINT:-}" || !shared("jaeger", "stockd") {
+		t.Errorf("replicas send traces to %s, and Jaeger is on %v", got, services["jaeger"].Networks)
+	}
+}

@@ -286,3 +286,14 @@ func TestTheCodeIsOfTheAddressOfTheClass(t *testing.T) {
 		t.Errorf("status %d, type %q, %d bytes, want the code with %d (%v)", answer.StatusCode, answer.Header.Get("Content-Type"), text.Len(), len(want), err)
 	}
 }
+
+// A class of readers is written to less often, and never much later than it happens.
+func TestManyReadersAreWrittenToLessOften(t *testing.T) {
+	for readers, want := range map[int64]time.Duration{
+		0: passEvery, 1: passEvery, few: passEvery, 2 * few: 2 * passEvery, 200: passLate, mostReaders: passLate,
+	} {
+		if got := passAfter(readers); got != want {
+			t.Errorf("%d readers are written to every %s, want %s", readers, got, want)
+		}
+	}
+}

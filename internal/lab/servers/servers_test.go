@@ -1,10 +1,12 @@
 package servers_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -269,5 +271,28 @@ func TestLocalBackendsRunAtOnce(t *testing.T) {
 	}
 	if got := len(names(b.Env())); got != 9 {
 		t.Errorf("a replica gets %q", names(b.Env()))
+	}
+}
+
+// What runs in this process must not write between its lines. A process of its
+// own shows what is written past the testing package, too.
+func TestEmbeddedBackendsPrintNothing(t *testing.T) {
+	const inside = "STOCKDTEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		b, _ := startBackends(t, "embedded")
+		if err := errors.Join(b.Redis.Kill(t.Context()), b.Redis.Restart(t.Context())); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	var printed, complained bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &complained
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, &printed, &complained)
+	}
+	if complained.Len() > 0 || !strings.HasPrefix(printed.String(), "PASS\n") {
+		t.Errorf("it printed:\n%s\nand complained:\n%s", &printed, &complained)
 	}
 }
