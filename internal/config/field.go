@@ -85,9 +85,10 @@ func fields(c *Config) []field { return sections(c).fields() }
 
 // Keys are all keys, also those that follow from a rule.
 func Keys() []string {
-	var keys []string
-	for _, f := range fields(new(Config)) {
-		keys = append(keys, f.key)
+	list := fields(new(Config))
+	keys := make([]string, len(list))
+	for i, f := range list {
+		keys[i] = f.key
 	}
 	return keys
 }
@@ -126,32 +127,34 @@ func (f field) set(text string) error {
 	case *[]string:
 		*target = splitList(text)
 	case *int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("must be a whole number, not %q", text)
-		}
-		*target = n
+		return parse(target, text, "a whole number", strconv.Atoi)
 	case *float64:
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("must be a number, not %q", text)
-		}
-		*target = n
+		return parse(target, text, "a number", func(text string) (float64, error) { return strconv.ParseFloat(text, 64) })
 	case *bool:
-		if text != "true" && text != "false" {
-			return fmt.Errorf("must be true or false, not %q", text)
-		}
-		*target = text == "true"
+		return parse(target, text, "true or false", trueOrFalse)
 	case *time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("must be a duration such as 5s or 250ms, not %q", text)
-		}
-		*target = d
+		return parse(target, text, "a duration such as 5s or 250ms", time.ParseDuration)
 	default:
 		panic(fmt.Sprintf("config: no way to set a %s", f.value.Type()))
 	}
 	return nil
+}
+
+func parse[T any](target *T, text, allowed string, read func(string) (T, error)) error {
+	value, err := read(text)
+	if err != nil {
+		return fmt.Errorf("must be %s, not %q", allowed, text)
+	}
+	*target = value
+	return nil
+}
+
+// trueOrFalse takes neither 1 nor T.
+func trueOrFalse(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, strconv.ErrSyntax
+	}
+	return text == "true", nil
 }
 
 // check compares the value with the tags oneof, min, max and off of its field.
@@ -263,9 +266,9 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Secrets are all secrets, by their keys.
-func (c *Config) Secrets() map[string]Secret {
+func (c Config) Secrets() map[string]Secret {
 	all := make(map[string]Secret)
-	for _, f := range fields(c) {
+	for _, f := range fields(&c) {
 		if secret := f.secret(); secret != nil {
 			all[f.key] = *secret
 		}

@@ -92,7 +92,7 @@ func show(t *testing.T, w *strings.Builder, c *config.Loaded) {
 	if err := c.Print(w); err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := json.Marshal(c)
+	encoded, err := json.Marshal(c) //nolint:musttag // whatever a reader makes of it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func show(t *testing.T, w *strings.Builder, c *config.Loaded) {
 		slog.New(handler).Info("configuration", "all", c.Config, "pointer", c, "secrets", c.Secrets(), "admin", c.Admin, "token", c.Admin.Token)
 	}
 	w.Write(log.Bytes())
-	for _, verb := range strings.Fields("%v %+v %#v %s %q %d %x %X %t") {
-		fmt.Fprintf(w, verb+verb+verb, c.Config, c, c.Secrets()) //nolint:govet // every verb there is
+	for verb := range strings.FieldsSeq("%v %+v %#v %s %q %d %x %X %t") {
+		fmt.Fprintf(w, verb+verb+verb, c.Config, c, c.Secrets())
 	}
 	func() {
 		defer func() { fmt.Fprint(w, recover()) }()

@@ -72,9 +72,10 @@ func compare(t *testing.T, path, kind string, named map[string]bool, exist []str
 
 // Every strategy and every lock is described where its reader looks for it.
 func TestEveryStrategyAndLockIsDescribed(t *testing.T) {
-	locks := make([]string, 0)
-	for _, entry := range registry.Locks() {
-		locks = append(locks, entry.Name)
+	entries := registry.Locks()
+	locks := make([]string, len(entries))
+	for i, entry := range entries {
+		locks[i] = entry.Name
 	}
 	for path, names := range map[string][]string{"docs/strategies.md": registered(), "docs/locks.md": locks} {
 		text := read(t, path)

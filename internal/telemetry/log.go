@@ -1,10 +1,9 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-
-	"cmp"
 	"runtime/debug"
 
 	"go.opentelemetry.io/otel/trace"

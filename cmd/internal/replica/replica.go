@@ -118,10 +118,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	}
 	open.add("lock clients", locks.Close)
 	open.add("first ping", quietly(pingAll(ctx, locks.Clients, log)))
-	deps, options := strategyDeps(c, watch, store, locks), handlerOptions(ctx, c, watch)
-	if o.Strategies != nil {
-		deps = o.Strategies(c, deps)
-	}
+	deps, options := strategyDeps(c, watch, store, locks, o), handlerOptions(ctx, c, watch)
 	deps.Failpoints, options.Routes, err = openFailpoints(ctx, c, log, open, o)
 	if err != nil {
 		return err
@@ -250,8 +247,8 @@ func optimisticRetry() strategy.Retry {
 }
 
 // strategyDeps are what the strategies of a replica are made of.
-func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps) strategy.Deps {
-	return strategy.Deps{
+func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps, o Options) strategy.Deps {
+	deps := strategy.Deps{
 		Store:      store,
 		LockWait:   c.Lock.Wait,
 		Lock:       locks,
@@ -264,6 +261,10 @@ func strategyDeps(c config.Config, watch observation, store *repo.Store, locks l
 		Observe:    watch.metrics.Strategy,
 		Log:        watch.log,
 	}
+	if o.Strategies != nil {
+		deps = o.Strategies(c, deps)
+	}
+	return deps
 }
 
 // handlerOptions are what the routes need, but for what they serve.

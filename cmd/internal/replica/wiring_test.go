@@ -39,7 +39,7 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 		Group: config.Group{Queue: 20}, Bucket: config.Bucket{Count: 21}, GetSet: config.GetSet{Lock: "l"},
 	}
 	watch := observed(t, c)
-	deps := strategyDeps(c, watch, nil, lock.Deps{TTL: time.Hour})
+	deps := strategyDeps(c, watch, nil, lock.Deps{TTL: time.Hour}, Options{})
 	if deps.Observe == nil || deps.Observe("mutex") == nil {
 		t.Error("the strategies have no observer")
 	}

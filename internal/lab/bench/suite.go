@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"regexp"
 	"slices"
@@ -128,18 +129,26 @@ func durability(ctx context.Context, b *servers.Backends) (map[string]string, er
 	if err != nil {
 		return nil, err
 	}
-	var list []string
-	rows, err := bare.db.QueryContext(ctx, durabilityVariables)
-	if err == nil {
-		for rows.Next() {
-			var name, value string
-			err = errors.Join(err, rows.Scan(&name, &value))
-			list = append(list, name+"="+value)
-		}
-		err = errors.Join(err, rows.Err(), rows.Close())
-	}
-	kept["database"] = strings.Join(slices.Sorted(slices.Values(list)), ", ")
+	kept["database"], err = durabilityOf(ctx, bare.db)
 	return kept, errors.Join(err, bare.close())
+}
+
+func durabilityOf(ctx context.Context, db *sql.DB) (string, error) {
+	rows, err := db.QueryContext(ctx, durabilityVariables)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close() //nolint:errcheck // Err has what failed
+	var list []string
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return "", err
+		}
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", "), rows.Err()
 }
 
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN

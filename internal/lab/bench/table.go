@@ -107,11 +107,12 @@ func Median(samples []float64) float64 {
 
 // Table writes the figures for people, each table with its title, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
-	var parts []string
 	for _, t := range r.tables() {
-		parts = append(parts, t.Render())
+		if _, err := fmt.Fprintln(w, t.Render()); err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprintln(w, strings.Join(append(parts, r.notes()...), "\n"))
+	_, err := fmt.Fprintln(w, strings.Join(r.notes(), "\n"))
 	return err
 }
 
@@ -186,7 +187,7 @@ func (r *Result) usualTable() table.Writer {
 	sizes := slices.DeleteFunc(r.sizes(), func(n int) bool {
 		return !slices.ContainsFunc(r.Subjects, func(f Figure) bool { return f.Strategy != "" && f.Clients == usual && f.Replicas == n })
 	})
-	header := []any{"64 clients, sales/s"}
+	header := append(make([]any, 0, 1+3*len(sizes)), "64 clients, sales/s")
 	for _, n := range sizes {
 		where := count(n, "replica")
 		if n > 1 {
@@ -196,7 +197,7 @@ func (r *Result) usualTable() table.Writer {
 	}
 	t := newTable("Strategies that never oversell", header...)
 	for _, name := range r.strategies() {
-		row := table.Row{name}
+		row := append(make(table.Row, 0, 1+3*len(sizes)), name)
 		for _, n := range sizes {
 			alone := r.find(Setting{Strategy: name, Clients: usual, Replicas: n})
 			grouped := r.find(Setting{Strategy: name, Group: true, Clients: usual, Replicas: n})
@@ -299,7 +300,7 @@ func (s Setting) strategy() string {
 // crowdTable has the medians by all numbers of clients but the usual.
 func (r *Result) crowdTable() table.Writer {
 	crowds := r.crowds()
-	header := []any{"", "replicas"}
+	header := append(make([]any, 0, len(crowds)+3), "", "replicas")
 	for _, clients := range crowds {
 		header = append(header, comma(float64(clients)))
 	}

@@ -55,7 +55,7 @@ func (f *Finding) add(facts ...Fact) {
 }
 
 // Chinese is the sentence of a finding in Chinese, or empty where a fact of it has no words in this version.
-func (f Finding) Chinese() string {
+func (f *Finding) Chinese() string {
 	says := make([]string, 0, len(f.Facts))
 	all := words()
 	for _, fact := range f.Facts {
@@ -99,6 +99,8 @@ func (t template) fill(args []string) string {
 func places() *regexp.Regexp { return regexp.MustCompile(`\{\d[^}]*\}`) }
 
 // words are the templates of every code.
+//
+//nolint:funlen // a table
 func words() map[string]struct{ english, chinese template } {
 	return map[string]struct{ english, chinese template }{
 		// what was expected

@@ -126,7 +126,8 @@ func insertions(holds func(*history.History) bool) checker.Check {
 		for _, name := range []string{Inserted, Duplicates, Deadlocks} {
 			numbers[name] = h.Figures[name]
 		}
-		facts := []checker.Fact{checker.Say("insertions", h.Figures[Inserted], h.Figures[Duplicates], h.Figures[Deadlocks])}
+		facts := make([]checker.Fact, 0, 1+len(h.Marks))
+		facts = append(facts, checker.Say("insertions", h.Figures[Inserted], h.Figures[Duplicates], h.Figures[Deadlocks]))
 		for _, m := range h.Marks {
 			facts = append(facts, checker.Say("server-says", strconv.Quote(m.What)))
 		}

@@ -219,20 +219,29 @@ func removeOurs(folder string) error {
 	return nil
 }
 
-// arrange takes the failure and the remedy that are shown first from the parts of an experiment.
-func (d *document) arrange(e scenario.Result, runFolder string) error {
-	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
-	d.Wrong, d.Right = d.code.Experiment(e.Name)
-	histories := make([]*history.History, len(e.Parts))
+// historiesOf reads what the parts of an experiment have recorded; a part without a record has nil.
+func historiesOf(e scenario.Result, runFolder string) ([]*history.History, error) {
+	list := make([]*history.History, len(e.Parts))
 	for i, p := range e.Parts {
 		if p.History == "" {
 			continue
 		}
 		h, err := history.Read(filepath.Join(runFolder, p.History))
 		if err != nil {
-			return fmt.Errorf("write docs: %w", err)
+			return nil, fmt.Errorf("write docs: %w", err)
 		}
-		histories[i] = h
+		list[i] = h
+	}
+	return list, nil
+}
+
+// arrange takes the failure and the remedy that are shown first from the parts of an experiment.
+func (d *document) arrange(e scenario.Result, runFolder string) error {
+	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
+	d.Wrong, d.Right = d.code.Experiment(e.Name)
+	histories, err := historiesOf(e, runFolder)
+	if err != nil {
+		return err
 	}
 	chosen := map[bool]int{false: -1, true: -1} // by whether it is a remedy
 	for i, p := range e.Parts {

@@ -105,6 +105,9 @@ func LocalDatabases() []Program {
 		}
 		if strings.Contains(string(version), "MariaDB") {
 			p.Kind = MariaDB
+			if _, err := installer(); err != nil {
+				continue // it cannot make its tables
+			}
 		}
 		if !slices.ContainsFunc(found, func(f Program) bool { return f.Kind == p.Kind }) {
 			found = append(found, p)
@@ -112,6 +115,9 @@ func LocalDatabases() []Program {
 	}
 	return found
 }
+
+// installer makes the tables of a MariaDB.
+func installer() (string, error) { return Find("mariadb-install-db", "mysql_install_db") }
 
 func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (*Database, error) {
 	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: rand.Text(), security: security}
@@ -145,7 +151,7 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 		Args: append(p.commonArguments(folder), "--initialize-insecure"),
 	}
 	if p.Kind == MariaDB {
-		script, err := Find("mariadb-install-db", "mysql_install_db")
+		script, err := installer()
 		if err != nil {
 			return fmt.Errorf("initialize %s: %w", p.Kind, err)
 		}

@@ -4,15 +4,14 @@
 package metrics
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"context"
-	"log/slog"
-	"strings"
 
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
