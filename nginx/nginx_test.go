@@ -1,6 +1,7 @@
 package nginx_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -22,8 +23,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"bufio"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/labtest"

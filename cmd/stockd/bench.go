@@ -3,20 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"crypto/rand"
-	"slices"
-	"strconv"
-	"sync/atomic"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/load"

@@ -5,16 +5,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
-
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/spf13/cobra"
-
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/replica"

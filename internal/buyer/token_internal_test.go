@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
