@@ -36,7 +36,7 @@ func needs(key string) []string {
 	}[key]
 }
 
-// Whatever is done with a secret, and whatever is wrong with it or beside it, nobody sees it.
+// Whatever is done with a secret, and whatever is wrong with it or beside it, it is never shown.
 func TestNoSecretIsShown(t *testing.T) {
 	const hidden = "h1dden"
 	long := "shop:" + hidden + strings.Repeat("0123456789abcdef", 3)
