@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,33 +29,46 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 	if o.TLS != nil {
 		c.TLS = o.TLS.Clone() // the driver writes into it
 	}
+	if err := requireText(o.DSN, c); err != nil {
+		return nil, fmt.Errorf("read DSN: %w", err)
+	}
+	connector, err := mysql.NewConnector(driverOptions(c, o))
+	if err != nil {
+		return nil, fmt.Errorf("read DSN: %w", err)
+	}
+	session := sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), own: map[string]string{
+		"innodb_lock_wait_timeout": strconv.Itoa(wholeSeconds(o.LockWait)),
+	}}
+	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
+		session.own["wait_timeout"] = strconv.Itoa(wholeSeconds(o.Silence))
+	}
+	waiting := session
+	waiting.limit = longestChange
+	return &SQL{
+		DB: o.openDB(session), Dialect: string(MySQL),
+		lockSchema: func(ctx context.Context) (unlock func() error, err error) {
+			return lockSchemaBy(ctx, sql.OpenDB(waiting))
+		},
+		settings: func(ctx context.Context) ([]SettingState, error) { return settingsBy(ctx, sql.OpenDB(connector)) },
+	}, nil
+}
+
+// driverOptions sets what a DSN may say otherwise of how statements are sent and answers are read.
+func driverOptions(c *mysql.Config, o SQLOptions) *mysql.Config {
 	c.InterpolateParams = true // one round trip a statement, not two
 	c.ClientFoundRows = true   // rows matched, not rows that look different
 	c.ParseTime = true
 	c.Loc = time.UTC
 	c.Timeout = o.ConnectTimeout
-	c.RejectReadOnly = true       // a demoted primary is left, not asked again
+	c.ReadTimeout, c.WriteTimeout = 0, 0 // contexts have the deadlines
+	c.RejectReadOnly = true              // a demoted primary is left, not asked again
+	c.CheckConnLiveness = true
+	c.MultiStatements, c.ColumnsWithAlias, c.AllowAllFiles = false, false, false
+	c.MaxAllowedPacket = mysql.NewConfig().MaxAllowedPacket
 	c.Logger = &mysql.NopLogger{} // what it would log reaches us as an error
 	c.ConnectionAttributes = "program_name:" + program
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		return nil, fmt.Errorf("read DSN: %w", err)
-	}
-	setup := []string{
-		// InnoDB's default is REPEATABLE READ. This keeps gap locks away, and
-		// MariaDB's snapshot isolation, which answers error 1020.
-		`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
-		fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d, time_zone = '+00:00',
-			sql_mode = 'STRICT_ALL_TABLES'`, wholeSeconds(o.LockWait)),
-	}
-	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
-		setup = append(setup, fmt.Sprintf(`SET SESSION wait_timeout = %d`, wholeSeconds(o.Silence)))
-	}
-	pool := o.openDB(sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), setup: setup})
-	lock := func(ctx context.Context) (unlock func() error, err error) {
-		return lockSchemaBy(ctx, sql.OpenDB(connector))
-	}
-	return &SQL{DB: pool, Dialect: string(MySQL), lockSchema: lock}, nil
+	_ = c.Apply(mysql.TimeTruncate(0)) // never fails
+	return c
 }
 
 // longestChange is longer than a change of the schema may take.
@@ -96,14 +110,12 @@ func wholeSeconds(d time.Duration) int {
 	return int(max(1, math.Ceil(d.Seconds())))
 }
 
-// sessionConnector sets up the session of each new connection. The isolation level cannot be
-// set in a DSN that MySQL and MariaDB both understand: they name the variable
-// differently, but share the statement.
+// sessionConnector sets up the session of each new connection, as Settings says.
 type sessionConnector struct {
 	driver.Connector
 	timeout time.Duration
-	limit   time.Duration // of a statement whose context has no deadline
-	setup   []string
+	limit   time.Duration     // of a statement whose context has no deadline
+	own     map[string]string // values of settings that are the caller's
 }
 
 // Connect opens a connection and sets it up within the timeout, also where
@@ -143,10 +155,6 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 }
 
 const (
-	// isNode has a row where other servers take writes of the same database: the server is a node of Galera,
-	// or of Group Replication with several primaries. Only a server that can be one has the variable.
-	isNode = `SHOW SESSION VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
-		OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`
 	// galeraReads and groupReads have each transaction wait for what other nodes have committed before it.
 	// Without that a holder of a lock in Redis, ZooKeeper or etcd reads a row from before the last holder's
 	// sale, and writes over it.
@@ -174,30 +182,30 @@ func requireMember(ctx context.Context, conn mysqlConn) error {
 	return err
 }
 
-// setUp reports also whether the server is a node, where nothing may be prepared: on MariaDB 10.11 with Galera, a
+// setUp reports also whether the server is a node, one of a cluster of which several take writes: of Galera, or of Group
+// Replication with several primaries. Nothing may be prepared there: on MariaDB 10.11 with Galera, a
 // transaction that a node aborts for the sake of another one goes on after the preparation of a SELECT, and
 // what it did before is lost.
 func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool, err error) {
-	setup, inGroup := slices.Clip(c.setup), false
-	rows, err := conn.QueryContext(ctx, isNode, nil)
+	found, err := readSettings(ctx, conn)
 	if err != nil {
 		return false, err
 	}
-	if row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil {
-		node = true
-		reads := groupReads
-		if inGroup = fmt.Sprintf("%s", row[0]) != "wsrep_on"; !inGroup {
-			reads = galeraReads
-		}
-		setup = append(setup, reads)
-	}
-	if err := rows.Close(); err != nil {
+	if err := checkSettings(found); err != nil {
 		return false, err
 	}
-	if inGroup {
+	var setup []string
+	if list := assignments(found, c.own); len(list) > 0 {
+		setup = append(setup, `SET SESSION `+strings.Join(list, `, `))
+	}
+	if found[groupMode] == "OFF" {
 		if err := requireMember(ctx, conn); err != nil {
 			return false, err
 		}
+		setup, node = append(setup, groupReads), true
+	}
+	if found[galeraNode] == "ON" {
+		setup, node = append(setup, galeraReads), true
 	}
 	for _, statement := range setup {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {

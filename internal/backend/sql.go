@@ -52,6 +52,7 @@ type SQL struct {
 	TxTimeout time.Duration
 
 	lockSchema func(context.Context) (unlock func() error, err error)
+	settings   func(context.Context) ([]SettingState, error)
 }
 
 // LockSchema waits until this process alone may change the schema, up to a minute, on a

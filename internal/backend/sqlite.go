@@ -32,7 +32,8 @@ func openSQLite(o SQLOptions) (*SQL, error) {
 		return nil, err
 	}
 	lock := func(ctx context.Context) (unlock func() error, err error) { return lockSchemaOf(ctx, o.DSN) }
-	return &SQL{DB: o.openDB(connector), Dialect: SQLite, lockSchema: lock}, nil
+	none := func(context.Context) ([]SettingState, error) { return nil, nil }
+	return &SQL{DB: o.openDB(connector), Dialect: SQLite, lockSchema: lock, settings: none}, nil
 }
 
 // createPrivate makes a file that its owner alone may read. SQLite gives its -wal and -shm
