@@ -30,15 +30,36 @@ func (s Subject) in(round int) bool { return s.Rounds == 0 || round < s.Rounds }
 
 // Sample is one measurement. What is no load has only a value.
 type Sample struct {
-	Value float64
-	// Busy is the share of the requests that were rejected for load.
-	Busy float64
-	// The latency of all requests, in milliseconds.
-	P50, P90, P95, P99, Fastest, Slowest float64
-	// Kilobytes are of the answers, in 1,024 bytes a second.
-	Kilobytes float64
-	// Costs are the processor time of each sale; nil where it is not known.
-	Costs Costs
+	Value float64 `json:"-"`
+	// Busy is the share of the requests that were rejected for load, 0 to 1, P50 to Slowest the latency of all of
+	// them, Kilobytes those of their answers, in 1,024 bytes a second.
+	Busy      float64 `json:"busy,omitempty"`
+	P50       float64 `json:"p50_ms,omitempty"`
+	P90       float64 `json:"p90_ms,omitempty"`
+	P95       float64 `json:"p95_ms,omitempty"`
+	P99       float64 `json:"p99_ms,omitempty"`
+	Fastest   float64 `json:"min_ms,omitempty"`
+	Slowest   float64 `json:"max_ms,omitempty"`
+	Kilobytes float64 `json:"kb_per_second,omitempty"`
+	// Costs are the processor time of a sale in each program, in µs; nil where it is not known.
+	Costs Costs `json:"processor_us,omitempty"`
+}
+
+func (s *Sample) columns() []*float64 {
+	return []*float64{&s.Value, &s.Busy, &s.P50, &s.P90, &s.P95, &s.P99, &s.Fastest, &s.Slowest, &s.Kilobytes}
+}
+
+// medianOf has the median of each column of at least one sample, each by itself.
+func medianOf(samples []*Sample) (m Sample) {
+	for i, column := range m.columns() {
+		values := make([]float64, len(samples))
+		for j, s := range samples {
+			values[j] = *s.columns()[i]
+		}
+		*column = Median(values)
+	}
+	m.Costs = medians(samples)
+	return m
 }
 
 // errNotMeasured tells that a subject cannot be measured here: the run goes on.
@@ -215,24 +236,12 @@ func (s Suite) result(samples map[string][]*Sample) *Result {
 }
 
 func (subject Subject) figure(samples []*Sample) Figure {
-	of := func(part func(*Sample) float64) []float64 {
-		values := make([]float64, len(samples))
-		for i, sample := range samples {
-			values[i] = part(sample)
-		}
-		return values
+	values := make([]float64, len(samples))
+	for i, sample := range samples {
+		values[i] = sample.Value
 	}
-	f := figure(subject.Name, subject.Unit, of(func(s *Sample) float64 { return s.Value }))
-	f.Setting = subject.Setting
-	f.Busy = Median(of(func(s *Sample) float64 { return s.Busy }))
-	f.P50 = Median(of(func(s *Sample) float64 { return s.P50 }))
-	f.P90 = Median(of(func(s *Sample) float64 { return s.P90 }))
-	f.P95 = Median(of(func(s *Sample) float64 { return s.P95 }))
-	f.P99 = Median(of(func(s *Sample) float64 { return s.P99 }))
-	f.Fastest = Median(of(func(s *Sample) float64 { return s.Fastest }))
-	f.Slowest = Median(of(func(s *Sample) float64 { return s.Slowest }))
-	f.Kilobytes = Median(of(func(s *Sample) float64 { return s.Kilobytes }))
-	f.Costs = medians(samples)
+	f := figure(subject.Name, subject.Unit, values)
+	f.Setting, f.Sample = subject.Setting, medianOf(samples)
 	if subject.AtMost > 0 {
 		f.Aim, f.Reached = fmt.Sprintf("at most %g", subject.AtMost), f.Max <= subject.AtMost
 	}

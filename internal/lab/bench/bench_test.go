@@ -171,7 +171,7 @@ func TestAFigureHasTheMediansOfItsSamples(t *testing.T) {
 	got := Subject{Name: "s", Unit: "/s", Setting: Setting{Strategy: "mutex", Clients: 8}}.figure(samples)
 	want := figure("s", "/s", []float64{3, 1, 2})
 	want.Setting = Setting{Strategy: "mutex", Clients: 8}
-	want.Median, want.Busy, want.P50, want.P90, want.P95, want.P99, want.Fastest, want.Slowest, want.Kilobytes = 2, -2, 20, -40, 60, 80, -100, 120, 140
+	want.Median, want.Value, want.Busy, want.P50, want.P90, want.P95, want.P99, want.Fastest, want.Slowest, want.Kilobytes = 2, 2, -2, 20, -40, 60, 80, -100, 120, 140
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -82,14 +82,11 @@ func medians(samples []*Sample) Costs {
 		return nil
 	}
 	for program := range all {
-		of := func(part func(Cost) float64) float64 {
-			values := make([]float64, len(samples))
-			for i, sample := range samples {
-				values[i] = part(sample.Costs[program])
-			}
-			return Median(values)
+		user, system := make([]float64, len(samples)), make([]float64, len(samples))
+		for i, sample := range samples {
+			user[i], system[i] = sample.Costs[program].User, sample.Costs[program].System
 		}
-		all[program] = Cost{of(func(c Cost) float64 { return c.User }), of(func(c Cost) float64 { return c.System })}
+		all[program] = Cost{Median(user), Median(system)}
 	}
 	return all
 }

@@ -18,7 +18,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 )
@@ -84,17 +83,13 @@ func (c *contest) measure(ctx context.Context, each time.Duration) (_ Sample, er
 
 // handoff is the contests, and what they run on.
 type handoff struct {
-	backends *servers.Backends
+	*bench
 	contests map[string]*contest // by the lock's name
-	closers  []func() error
 }
 
-func (h *handoff) close() error {
-	var errs []error
-	for _, c := range slices.Backward(h.closers) {
-		errs = append(errs, c())
-	}
-	return errors.Join(errs...)
+// later closes what a library has connected, at the end.
+func (h *handoff) later(do func() error) {
+	h.bench.later(func(context.Context) error { return do() })
 }
 
 // join adds the contests to a suite: each lock that is made on a library's
@@ -157,7 +152,7 @@ func (h *handoff) ours(name string) ([]hold, error) {
 		}
 		locker := entry.New(lock.Deps{Clients: clients, TTL: handoffTTL, Retry: handoffRetry})
 		if closer, ok := locker.(io.Closer); ok {
-			h.closers = append(h.closers, closer.Close)
+			h.later(closer.Close)
 		}
 		return locker, nil
 	}, func(locker lock.Locker) (hold, error) {
@@ -203,7 +198,7 @@ func (h *handoff) clients() (*backend.Clients, error) {
 		}),
 		Etcd: etcd,
 	}
-	h.closers = append(h.closers, clients.Close)
+	h.later(clients.Close)
 	return clients, nil
 }
 
@@ -236,7 +231,7 @@ func (h *handoff) plainRedsync() ([]hold, error) {
 	const endless = 1 << 20 // its default of 32 tries is no wait limit
 	return holdsOn(func() (*redsync.Redsync, error) {
 		client := h.redis()
-		h.closers = append(h.closers, client.Close)
+		h.later(client.Close)
 		return redsync.New(goredis.NewPool(client)), nil
 	}, func(pool *redsync.Redsync) (hold, error) {
 		mutex := pool.NewMutex(plainName("redsync"), redsync.WithExpiry(handoffTTL), redsync.WithTries(endless))
@@ -253,7 +248,7 @@ func (h *handoff) plainEtcd() ([]hold, error) {
 	return holdsOn(func() (*clientv3.Client, error) {
 		client, err := h.backends.Etcd.Open()
 		if err == nil {
-			h.closers = append(h.closers, client.Close)
+			h.later(client.Close)
 		}
 		return client, err
 	}, func(client *clientv3.Client) (hold, error) {
@@ -261,7 +256,7 @@ func (h *handoff) plainEtcd() ([]hold, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.closers = append(h.closers, session.Close)
+		h.later(session.Close)
 		mutex := concurrency.NewMutex(session, plainName("etcd"))
 		return timed(mutex.Lock, mutex.Unlock), nil
 	})
@@ -272,7 +267,7 @@ func (h *handoff) plainZooKeeper() ([]hold, error) {
 	return holdsOn(func() (*zk.Conn, error) {
 		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
 		if err == nil {
-			h.closers = append(h.closers, func() error { conn.Close(); return nil })
+			h.later(func() error { conn.Close(); return nil })
 		}
 		return conn, err
 	}, func(conn *zk.Conn) (hold, error) {

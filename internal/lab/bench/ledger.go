@@ -109,20 +109,8 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
 	s = &stage{bench: l.bench, replicas: 1}
 	s.items.Store(goodsOfLedger) // each sale has an item of its own
-	s.served, err = cluster.Start(ctx, l.supervisor, cluster.Options{
-		Binary: l.options.Binary, Replicas: 1, Env: d.Env(), Balancer: servers.Embedded,
-	})
+	s.served, err = s.start(ctx, cluster.Options{Replicas: 1, Env: d.Env()})
 	return s, err
-}
-
-func (l *large) close(ctx context.Context) error {
-	var errs []error
-	for _, s := range []*stage{l.full, l.empty} {
-		if s != nil {
-			errs = append(errs, s.close(ctx))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (l *large) suite() (s Suite) {

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -162,10 +159,9 @@ func (s *stage) auditAfter(ctx context.Context, how Setting, used func() map[str
 
 // pending says how many orders of all items the ledger does not have yet; wrong is nil where it has every one.
 func (s *stage) pending(ctx context.Context) (wrong, err error) {
-	c := s.served.Client()
-	n, err := metric(ctx, c.AdminURL, c.Token, "stockd_redis_stock_pending_orders")
-	if err == nil && n != "0" {
-		wrong = fmt.Errorf("%s orders are pending in the ledger", n)
+	n, err := s.served.Client().Metric(ctx, "stockd_redis_stock_pending_orders")
+	if err == nil && n != 0 {
+		wrong = fmt.Errorf("%g orders are pending in the ledger", n)
 	}
 	return wrong, err
 }
@@ -260,30 +256,4 @@ func inconsistency(orders, answered, unknown int64) error {
 		return fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", orders, answered, unknown)
 	}
 	return nil
-}
-
-// metric is one of the figures that a server has for Prometheus. Where there is a token, it is sent.
-func metric(ctx context.Context, endpoint, token, name string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/metrics", http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close() //nolint:errcheck // it has been read
-	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(metrics)) {
-		if n, ok := strings.CutPrefix(line, name+" "); ok {
-			return strings.TrimSpace(n), nil
-		}
-	}
-	return "", fmt.Errorf("the metrics of %s have no %s", endpoint, name)
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -25,6 +24,7 @@ type bench struct {
 	end        time.Time    // of the run
 	items      atomic.Int64 // each measurement sells its own item
 	result     *Result
+	closers    []func(context.Context) error // of the part
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
@@ -44,7 +44,7 @@ type stage struct {
 
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
+	if s.served, err = s.start(ctx, cluster.Options{Replicas: s.replicas, Env: s.backends.Env()}); err != nil {
 		return err
 	}
 	if s.replicas > 1 {
@@ -58,29 +58,8 @@ func (s *stage) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.baseline, err = s.start(ctx, "baseline", nil)
+	s.baseline, err = s.start(ctx, cluster.Options{Command: "baseline", Replicas: s.replicas})
 	return err
-}
-
-func (s *stage) start(ctx context.Context, command string, env []string) (*cluster.Cluster, error) {
-	balancer := s.options.Servers.Mode
-	if s.replicas == 1 {
-		balancer = servers.Embedded // it is not asked
-	}
-	return cluster.Start(ctx, s.supervisor, cluster.Options{
-		Binary: s.options.Binary, Command: command, Replicas: s.replicas, Env: env, Balancer: balancer,
-		Embedded: s.backends.Database.Started == servers.Embedded,
-	})
-}
-
-func (s *stage) close(ctx context.Context) error {
-	var errs []error
-	for _, c := range []*cluster.Cluster{s.served, s.baseline} {
-		if c != nil {
-			errs = append(errs, c.Close(ctx))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (s *stage) suite() Suite {
@@ -171,27 +150,12 @@ func count(n int, what string) string {
 // memory of a replica that has only its database: a shop that needs no lock.
 type lockStage struct {
 	*bench
-	served  *cluster.Cluster
-	handoff *handoff
+	served *cluster.Cluster
 }
 
 func (s *lockStage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say("starting 1 replica without locks")
-	s.handoff = &handoff{backends: s.backends, contests: make(map[string]*contest)}
-	s.served, err = cluster.Start(ctx, s.supervisor, cluster.Options{
-		Binary: s.options.Binary, Replicas: 1, Env: s.backends.Database.Env(), Balancer: servers.Embedded,
-		Embedded: s.backends.Database.Started == servers.Embedded,
-	})
-	return err
-}
-
-func (s *lockStage) close(ctx context.Context) (err error) {
-	if s.handoff != nil {
-		err = s.handoff.close()
-	}
-	if s.served != nil {
-		err = errors.Join(err, s.served.Close(ctx))
-	}
+	s.served, err = s.start(ctx, cluster.Options{Replicas: 1, Env: s.backends.Database.Env()})
 	return err
 }
 
@@ -201,10 +165,7 @@ func (s *lockStage) suite() Suite {
 	suite := Suite{Subjects: []Subject{{
 		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: s.memory,
 	}}}
-	if s.handoff == nil { // only to be counted
-		s.handoff = &handoff{backends: s.backends, contests: make(map[string]*contest)}
-	}
-	s.handoff.join(&suite)
+	(&handoff{bench: s.bench, contests: make(map[string]*contest)}).join(&suite)
 	return suite
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -154,12 +155,11 @@ func durabilityOf(ctx context.Context, db *sql.DB) (string, error) {
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN
 	('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'innodb_doublewrite', 'innodb_buffer_pool_size')`
 
-// part of a run has servers of its own.
+// part of a run has servers of its own, which end with it.
 type part interface {
 	open(ctx context.Context) error
 	// suite may be asked for once the first part is open.
 	suite() Suite
-	close(ctx context.Context) error
 	// share is the part's share of the time that is left, 0 to 1.
 	share() float64
 }
@@ -179,6 +179,30 @@ func (b *bench) parts() []part {
 	return list
 }
 
+// later has something closed when the part is over, the last one first.
+func (b *bench) later(do func(context.Context) error) { b.closers = append(b.closers, do) }
+
+func (b *bench) close(ctx context.Context) (err error) {
+	for _, do := range slices.Backward(b.closers) {
+		err = errors.Join(err, do(ctx))
+	}
+	b.closers = nil
+	return err
+}
+
+// start starts replicas of a part.
+func (b *bench) start(ctx context.Context, o cluster.Options) (*cluster.Cluster, error) {
+	o.Binary, o.Embedded = b.options.Binary, b.backends.Database.Started == servers.Embedded
+	if o.Balancer = b.options.Servers.Mode; o.Replicas == 1 {
+		o.Balancer = servers.Embedded // it is not asked
+	}
+	c, err := cluster.Start(ctx, b.supervisor, o)
+	if err == nil {
+		b.later(c.Close)
+	}
+	return c, err
+}
+
 func (b *bench) note(words string) { b.result.Notes = append(b.result.Notes, words) }
 
 // run measures one part after the other. How much there is to measure is known when the first is open.
@@ -192,7 +216,7 @@ func (b *bench) run(ctx context.Context, parts []part) error {
 }
 
 func (b *bench) measure(ctx context.Context, p part, all []part, first bool) (err error) {
-	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, b.close(context.WithoutCancel(ctx))) }()
 	if err := p.open(ctx); err != nil {
 		return err
 	}

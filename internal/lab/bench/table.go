@@ -30,7 +30,7 @@ type Setting struct {
 	Zipf  bool `json:"zipf,omitempty"`
 }
 
-// Figure is a median with its spread.
+// Figure is a median with its spread. Its Sample has the medians of the rest.
 type Figure struct {
 	Name string `json:"name"`
 	Setting
@@ -38,19 +38,7 @@ type Figure struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	// Busy is the share of the requests that were rejected for load,
-	// 0 to 1, P50 to Slowest the latency of all of them, Kilobytes those of their
-	// answers; medians, too.
-	Busy      float64 `json:"busy,omitempty"`
-	P50       float64 `json:"p50_ms,omitempty"`
-	P90       float64 `json:"p90_ms,omitempty"`
-	P95       float64 `json:"p95_ms,omitempty"`
-	P99       float64 `json:"p99_ms,omitempty"`
-	Fastest   float64 `json:"min_ms,omitempty"`
-	Slowest   float64 `json:"max_ms,omitempty"`
-	Kilobytes float64 `json:"kb_per_second,omitempty"`
-	// Costs are the processor time of a sale in each program, in µs; medians, too.
-	Costs Costs `json:"processor_us,omitempty"`
+	Sample
 	// Aim is the target in words, Reached whether the median does; where it is "at most", all
 	// Samples must. Topic groups figures with one target.
 	Aim     string    `json:"aim,omitempty"`

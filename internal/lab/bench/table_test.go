@@ -148,9 +148,9 @@ func TestAnEmptyTableIsLeftOut(t *testing.T) {
 
 // A baseline whose costs are not known is not divided by.
 func TestTheCostOfASaleIsComparedWithAKnownBaseline(t *testing.T) {
-	sale := Figure{Setting: Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, Costs: Costs{"stockd": {User: 200}}}
+	sale := Figure{Setting: Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, Sample: Sample{Costs: Costs{"stockd": {User: 200}}}}
 	for beside, baseline := range map[string]Costs{"": nil, "4.0": {"stockd": {User: 50}}} {
-		r := Result{Subjects: []Figure{{Setting: Setting{Clients: usual, Replicas: 1}, Costs: baseline}, sale}}
+		r := Result{Subjects: []Figure{{Setting: Setting{Clients: usual, Replicas: 1}, Sample: Sample{Costs: baseline}}, sale}}
 		if got := r.costTable().RenderTSV(); !strings.Contains(got, "mutex\t1\t200\t"+beside+"\t200") {
 			t.Errorf("beside %v the table has no %q:\n%s", baseline, beside, got)
 		}

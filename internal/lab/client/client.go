@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -203,6 +204,25 @@ func (c Client) ClearFaults(ctx context.Context) error {
 	return c.call(ctx, http.MethodDelete, c.AdminURL+"/lab/faults", nil, http.StatusNoContent, nil)
 }
 
+// Metric is one of the figures that a server has for Prometheus, beside its admin API.
+func (c Client) Metric(ctx context.Context, name string) (value float64, err error) {
+	var text string
+	if err := c.call(ctx, http.MethodGet, c.AdminURL+"/metrics", nil, http.StatusOK, &text); err != nil {
+		return 0, err
+	}
+	return Counter(text, name+" ")
+}
+
+// Counter is the number on the line of a text that begins so.
+func Counter(text, begin string) (value float64, err error) {
+	for line := range strings.Lines(text) {
+		if number, found := strings.CutPrefix(line, begin); found {
+			return strconv.ParseFloat(strings.TrimSpace(number), 64)
+		}
+	}
+	return 0, fmt.Errorf("no line begins with %q", begin)
+}
+
 func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
 	_, err := c.send(ctx, method, url, body, want, into)
 	return err
@@ -223,7 +243,11 @@ func (c Client) send(ctx context.Context, method, url string, body any, want int
 	case err == nil && response.StatusCode != want:
 		return nil, fmt.Errorf("%s %s: %s: %s", method, url, response.Status, bytes.TrimSpace(answer))
 	case err == nil && into != nil:
-		err = json.Unmarshal(answer, into)
+		if text, ok := into.(*string); ok {
+			*text = string(answer)
+		} else {
+			err = json.Unmarshal(answer, into)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, url, err)

@@ -29,6 +29,7 @@ type Contender struct {
 	// Now is the clock of locks that write times; nil: time.Now.
 	Now func() time.Time
 
+	try     *Try
 	clients *backend.Clients
 	record  *failpoint.Registry
 	lockers map[string]lock.Locker
@@ -43,29 +44,24 @@ const (
 	contenderPool    = 8
 )
 
-// Contend makes a contender with connections to what a lock needs. It ends with
-// the environment.
-func (s *Environment) Contend(name string, needs ...Need) (*Contender, error) {
-	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: s.History, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
+// Contend makes a contender with connections to what a lock needs. It ends with the try.
+func (x *Try) Contend(name string, needs ...Need) *Contender {
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: x.History, Log: slog.New(slog.DiscardHandler)})
+	x.Must(err)
 	c := &Contender{
 		Name: name, TTL: contenderTTL, Retry: contenderRetry, Timeout: contenderTimeout,
-		clients: &backend.Clients{}, record: record, lockers: make(map[string]lock.Locker),
+		try: x, clients: &backend.Clients{}, record: record, lockers: make(map[string]lock.Locker),
 	}
-	s.Later(c.close)
+	x.Later(c.close)
 	for _, need := range needs {
-		if err := c.Connect(s, need); err != nil {
-			return nil, fmt.Errorf("connect %s to %s: %w", name, need, err)
-		}
+		c.Connect(need)
 	}
-	return c, nil
+	return c
 }
 
 // Connect has the contender go to a backend of the run.
-func (c *Contender) Connect(s *Environment, need Need) (err error) {
-	b := s.Backends
+func (c *Contender) Connect(need Need) {
+	b, err := c.try.Backends, error(nil)
 	switch need {
 	case MySQL:
 		c.clients.DB, c.clients.Dialect, err = b.Database.Pool(contenderPool, contenderTimeout)
@@ -78,15 +74,16 @@ func (c *Contender) Connect(s *Environment, need Need) (err error) {
 	case ZooKeeper:
 		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
 	case Etcd:
-		err = c.UseEtcd(b.Etcd.Endpoint)
+		c.UseEtcd(b.Etcd.Endpoint)
 	}
-	return err
+	c.try.Must(err)
 }
 
 // UseEtcd has the contender go to this server.
-func (c *Contender) UseEtcd(endpoint string) (err error) {
+func (c *Contender) UseEtcd(endpoint string) {
+	var err error
 	c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: contenderTimeout})
-	return err
+	c.try.Must(err)
 }
 
 // UseRedis has the contender go to this server.
@@ -118,45 +115,46 @@ func (c *Contender) UseZooKeeper(address string, session time.Duration) {
 }
 
 // Locker is a lock of the registry, or one of the sources.
-func (c *Contender) Locker(kind string) (lock.Locker, error) {
+func (c *Contender) Locker(kind string) lock.Locker {
 	if c.lockers[kind] != nil {
-		return c.lockers[kind], nil
+		return c.lockers[kind]
 	}
 	all := append(registry.Locks(), sourcelock.Registry()...)
 	at := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
 	if at < 0 {
-		return nil, fmt.Errorf("%q is not a lock", kind)
+		c.try.Must(fmt.Errorf("%q is not a lock", kind))
 	}
-	locker := all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry, Now: c.Now})
-	c.lockers[kind] = c.Record(kind, locker)
-	return c.lockers[kind], nil
+	c.lockers[kind] = c.Record(kind, all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry, Now: c.Now}))
+	return c.lockers[kind]
+}
+
+// Unrecorded is a lock whose leases are not written down.
+func (c *Contender) Unrecorded(kind string) lock.Locker {
+	if recorded, ok := c.Locker(kind).(interface{ Unwrap() lock.Locker }); ok {
+		return recorded.Unwrap()
+	}
+	return c.Locker(kind)
 }
 
 // Warm has a lock of the registry taken once under a name of its own, so that
 // no measurement includes the cost of connecting. It is not recorded.
-func (c *Contender) Warm(ctx context.Context, kind string) error {
-	recorded, err := c.Locker(kind)
-	if err != nil {
-		return err
-	}
-	l := recorded
-	if r, ok := recorded.(interface{ Unwrap() lock.Locker }); ok {
-		l = r.Unwrap()
-	}
-	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+func (c *Contender) Warm(kind string) {
+	ctx, cancel := context.WithTimeout(c.try, warmWithin)
 	defer cancel()
-	lease, err := l.Acquire(ctx, "lab/warm/"+c.Name)
+	lease, err := c.Unrecorded(kind).Acquire(ctx, "lab/warm/"+c.Name)
 	if err != nil {
-		return fmt.Errorf("warm up %s: %w", c.Name, err)
+		err = fmt.Errorf("warm up %s: %w", c.Name, err)
+	} else {
+		err = lease.Release(ctx)
 	}
-	return lease.Release(ctx)
+	c.try.Must(err)
 }
 
 // warmWithin bounds the first connection on a machine that is busy.
 const warmWithin = 20 * time.Second
 
 // Record has the leases of any lock written down as this contender's, and closes
-// it with the environment where it is an io.Closer.
+// it with the try where it is an io.Closer.
 func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
 	if closer, ok := locker.(io.Closer); ok {
 		c.closers = append(c.closers, closer.Close)

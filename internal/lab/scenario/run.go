@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +75,9 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 // On makes the experiments on servers that run, as Run does: the results are those that came to
 // an end. It does not call the plan's End.
 func On(ctx context.Context, k *servers.Supervisor, backends *servers.Backends, p Plan) (results []Result, err error) {
-	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
+	if p.Folder == "" {
+		p.Folder = filepath.Join(k.Folder(), "lab")
+	}
 	run := &run{plan: p, provisioner: &provisioner{supervisor: k, backends: backends, plan: p}}
 	defer func() { err = errors.Join(err, run.provisioner.end(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
@@ -287,7 +288,7 @@ type Attempt struct {
 	Files []string
 }
 
-func (w Watch) try(s *Environment, file string) (over func()) {
+func (w Watch) try(s *Try, file string) (over func()) {
 	if w.Try == nil {
 		return func() {}
 	}

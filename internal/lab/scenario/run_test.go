@@ -39,9 +39,9 @@ func (silent) End()                      {}
 // measured writes a figure, which grows with each try.
 func measured() Step {
 	value := 0.0
-	return func(_ context.Context, s *Environment) error {
+	return func(x *Try) {
 		value++
-		return s.Figure("measured", value)
+		x.Figure("measured", value)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestAFailureByChanceIsTriedUntilItIsSeenAndEveryTryCounts(t *testing.T) {
 
 func TestTriesAreBounded(t *testing.T) {
 	var items []int64
-	sells := func(_ context.Context, s *Environment) error { items = append(items, s.Item); return nil }
+	sells := func(x *Try) { items = append(items, x.Item) }
 	r, err := made(t, Part{Name: "one", Steps: []Step{sells, measured()}, Check: reaches(10), Tries: 4})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
 		t.Errorf("%v, %+v", err, r)
@@ -104,16 +104,16 @@ func TestARemedyMustHoldInEachOfItsRounds(t *testing.T) {
 // The picture of a contradiction is of the try whose history the result has.
 func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
 	try := 0
-	sells := func(_ context.Context, s *Environment) error {
+	sells := func(x *Try) {
 		try++
-		err := s.History.Add(history.Line{Audit: &history.Audit{Audit: stock.Audit{GoodsID: 1, Initial: 10}}})
+		x.Add(history.Line{Audit: &history.Audit{Audit: stock.Audit{GoodsID: 1, Initial: 10}}})
 		for i := range 2 { // in the first try both sales find ten units
-			at := s.Start.Add(time.Duration(i) * time.Second)
-			err = errors.Join(err, s.History.Add(history.Line{Request: &history.Request{
+			at := x.Start.Add(time.Duration(i) * time.Second)
+			x.Add(history.Line{Request: &history.Request{
 				Start: at, End: at.Add(time.Millisecond), GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: int64(9 - i*(try-1)),
-			}}))
+			}})
 		}
-		return errors.Join(err, s.Figure("measured", float64(try)))
+		x.Figure("measured", float64(try))
 	}
 	for tries, drawn := range map[int]bool{1: true, 2: false} {
 		try = 0
@@ -193,14 +193,12 @@ func TestAResultDescribesItsExperiment(t *testing.T) {
 // What the purchases contradict is drawn beside the history, where the part has orders.
 func TestAnswersThatNoOrderExplainsAreDrawn(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
-	contradicts := func(_ context.Context, s *Environment) error {
+	contradicts := func(x *Try) {
 		for client := range 2 {
 			sale := history.Request{Start: at(client), End: at(client + 5), Client: client, GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: 9}
-			if err := s.History.Add(history.Line{Request: &sale}); err != nil {
-				return err
-			}
+			x.Add(history.Line{Request: &sale})
 		}
-		return s.History.Add(history.Line{Audit: &history.Audit{At: at(9), Audit: stock.NewAudit(1, 9, 10, 2, 2)}})
+		x.Add(history.Line{Audit: &history.Audit{At: at(9), Audit: stock.NewAudit(1, 9, 10, 2, 2)}})
 	}
 	for orders, want := range map[bool]string{true: "07-made-up/one-1-order.html", false: ""} {
 		plan := Plan{Folder: t.TempDir(), Progress: silent{}}
@@ -245,8 +243,9 @@ func TestWhatIsMissingIsNotRunAndSaysWhy(t *testing.T) {
 }
 
 func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
-	lacking := func(context.Context, *Environment) ([]string, error) {
-		return nil, &servers.MissingError{What: "a clock", How: "a shop has them"}
+	lacking := func(x *Try) []string {
+		x.Must(&servers.MissingError{What: "a clock", How: "a shop has them"})
+		return nil
 	}
 	r, err := made(t, Part{Name: "one", Stage: Stage{Servers: lacking}, Steps: []Step{measured()}, Check: reaches(1)})
 	if err != nil || r.Verdict != NotRun || r.Reason != "one: needs a clock; a shop has them" {
@@ -273,18 +272,34 @@ func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
 	broken := errors.New("the server is gone")
 	r, err := made(t, Part{
 		Name: "one", Check: reaches(0), Tries: 3,
-		Steps: []Step{func(context.Context, *Environment) error { return broken }},
+		Steps: []Step{func(x *Try) { x.Must(broken) }, func(*Try) { t.Error("a step follows one that failed") }},
 	})
 	if !errors.Is(err, broken) || r.Verdict != NotRun || r.Tries != 1 {
 		t.Errorf("%v, %+v", err, r)
 	}
 }
 
+// One of several that go on at the same time ends the others, and the first failure is that of the try.
+func TestTheFirstFailureEndsWhatGoesOnBesideIt(t *testing.T) {
+	broken, ended := errors.New("broken"), false
+	_, err := made(t, Part{Name: "one", Check: reaches(0), Steps: []Step{func(x *Try) {
+		x.Together(func() { x.Must(broken) }, func() {
+			<-x.Done()
+			ended = true
+			x.Must(errors.New("because of that"))
+		})
+		t.Error("what follows is done")
+	}}})
+	if !errors.Is(err, broken) || strings.Contains(err.Error(), "because") || !ended {
+		t.Errorf("it ends with %v, and the other has ended: %t", err, ended)
+	}
+}
+
 func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
 	ended := 0
-	_, err := made(t, Part{Name: "one", Check: reaches(0), Steps: []Step{func(_ context.Context, s *Environment) error {
-		s.Later(func() error { ended++; return nil })
-		return errors.New("no")
+	_, err := made(t, Part{Name: "one", Check: reaches(0), Steps: []Step{func(x *Try) {
+		x.Later(func() error { ended++; return nil })
+		x.Must(errors.New("no"))
 	}}})
 	if err == nil || ended != 1 {
 		t.Errorf("%v, ended %d times", err, ended)
@@ -354,7 +369,7 @@ func (d *diary) Done(r Result) {
 
 // step notes that it is made.
 func (d *diary) step(err error) Step {
-	return func(context.Context, *Environment) error { d.notef("step"); return err }
+	return func(x *Try) { d.notef("step"); x.Must(err) }
 }
 
 func (d *diary) watch() Watch {
@@ -412,11 +427,10 @@ func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
 		}
 		part := Part{Name: "part", Steps: []Step{measured()}, Check: reaches(0)}
 		second := part
-		second.Steps = []Step{func(ctx context.Context, _ *Environment) error {
+		second.Steps = []Step{func(*Try) {
 			if d.notef("step"); c.last == "step" {
 				cancel(ends)
 			}
-			return context.Cause(ctx)
 		}}
 		r, err := Run(ctx, Plan{
 			Servers: servers.Choice{Mode: servers.Embedded, Redis: servers.None}, Progress: d, Folder: t.TempDir(),

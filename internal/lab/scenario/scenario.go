@@ -4,7 +4,6 @@
 package scenario
 
 import (
-	"context"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -59,8 +58,8 @@ type Stage struct {
 	Needs []Need
 	// Servers starts servers of this part's own, or puts proxies before those that
 	// are there, and returns the STOCKD_… variables that lead the replicas to them.
-	// It keeps in the environment what the steps need of them. Nil: there are none.
-	Servers func(ctx context.Context, s *Environment) (env []string, err error)
+	// It keeps in the try what the steps need of them. Nil: there are none.
+	Servers func(x *Try) (env []string)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
 	// Nodes of a Galera cluster take the writes of the replicas, each of a replica in turn; 0: the
@@ -87,8 +86,8 @@ const (
 	Etcd      Need = "etcd"
 )
 
-// Step is one action on an environment.
-type Step func(ctx context.Context, s *Environment) error
+// Step is one thing that is done in a try. Where it fails, it ends the try as it would end a test: see Must.
+type Step func(x *Try)
 
 // Picture names a picture of the report.
 type Picture string

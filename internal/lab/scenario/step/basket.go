@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/pause"
 )
 
 // Basket is how an order of several items takes their locks.
@@ -62,17 +59,17 @@ func (b Basket) take(ctx context.Context, l lock.Locker, names []string) (giveBa
 }
 
 // order holds the locks of a basket for a moment, and reports whether it got them in time.
-func (b Basket) order(ctx context.Context, l lock.Locker, names []string, within time.Duration) (bought bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, within)
+func (b Basket) order(x *scenario.Try, l lock.Locker, names []string, within time.Duration) (bought bool) {
+	limited, cancel := context.WithTimeout(x, within)
 	defer cancel()
 	giveBack, err := b.take(limited, l, names)
-	if errors.Is(err, lock.ErrNotAcquired) && ctx.Err() == nil {
-		return false, nil // that is in the history
+	if errors.Is(err, lock.ErrNotAcquired) && x.Err() == nil {
+		return false // that is in the history
 	}
-	if err != nil {
-		return false, err
-	}
-	return true, errors.Join(pause.For(ctx, basketWork), giveBack(context.WithoutCancel(ctx)))
+	x.Must(err)
+	wait(x, basketWork)
+	x.Must(giveBack(context.WithoutCancel(x)))
+	return true
 }
 
 // The figures of baskets, and for how long an order holds its locks.
@@ -84,7 +81,7 @@ const (
 )
 
 // nameOf is the name of one of several items.
-func nameOf(s *scenario.Environment, item int) string { return fmt.Sprintf("%s/%d", name(s), item) }
+func nameOf(x *scenario.Try, item int) string { return fmt.Sprintf("%s/%d", name(x), item) }
 
 // meeting is a lock whose first grant waits for that of the other contender, or for meets.
 type meeting struct {
@@ -113,89 +110,55 @@ func (m meeting) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 // OrderCrosswise has two contenders order the same two items, the one in the one order and the
 // other in the other, each within a time.
 func OrderCrosswise(b Basket, kind string, need scenario.Need, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
-		bought := make([]bool, 2)
-		both, ctx := errgroup.WithContext(ctx)
-		for i := range bought {
-			_, locker, err := contend(s, fmt.Sprintf("basket-%d", i+1), kind, []scenario.Need{need})
-			if err != nil {
-				return errors.Join(err, both.Wait())
+		var bought atomic.Int64
+		x.Each(len(granted), func(i int) {
+			locker := meeting{x.Contend(fmt.Sprintf("basket-%d", i+1), need).Locker(kind), granted[i], granted[1-i], new(sync.Once)}
+			if b.order(x, locker, []string{nameOf(x, i), nameOf(x, 1-i)}, within) {
+				bought.Add(1)
 			}
-			locker = meeting{locker, granted[i], granted[1-i], new(sync.Once)}
-			both.Go(func() (err error) {
-				bought[i], err = b.order(ctx, locker, []string{nameOf(s, i), nameOf(s, 1-i)}, within)
-				return err
-			})
-		}
-		err := both.Wait()
-		n := len(slices.DeleteFunc(bought, func(ok bool) bool { return !ok }))
-		return errors.Join(err, s.Figure(BasketsBought, float64(n)))
+		})
+		x.Figure(BasketsBought, float64(bought.Load()))
 	}
 }
 
 // OrderMany has contenders order two of four items each, in any order, again and again.
 func OrderMany(b Basket, kind string, need scenario.Need, contenders int, lasts, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		lockers, err := (Contest{Lock: kind, Needs: []scenario.Need{need}, Contenders: contenders}).lockers(ctx, s)
-		if err != nil {
-			return err
-		}
-		var mu sync.Mutex
-		bought, late := 0.0, 0.0
+	return func(x *scenario.Try) {
+		lockers := Contest{Lock: kind, Needs: []scenario.Need{need}, Contenders: contenders}.lockers(x)
+		var bought, late atomic.Int64
 		began := time.Now()
-		all, ctx := errgroup.WithContext(ctx)
-		for _, locker := range lockers {
-			all.Go(func() error {
-				for time.Since(began) < lasts {
-					items := rand.Perm(4)
-					ok, err := b.order(ctx, locker, []string{nameOf(s, items[0]), nameOf(s, items[1])}, within)
-					if err != nil {
-						return err
-					}
-					mu.Lock()
-					if ok {
-						bought++
-					} else {
-						late++
-					}
-					mu.Unlock()
+		x.Each(len(lockers), func(i int) {
+			for time.Since(began) < lasts {
+				items := rand.Perm(4)
+				if b.order(x, lockers[i], []string{nameOf(x, items[0]), nameOf(x, items[1])}, within) {
+					bought.Add(1)
+				} else {
+					late.Add(1)
 				}
-				return nil
-			})
-		}
-		if err := all.Wait(); err != nil {
-			return err
-		}
-		return figures(s, map[string]float64{BasketsPerS: bought / time.Since(began).Seconds(), BasketsTimedOut: late})
+			}
+		})
+		x.Figures(map[string]float64{BasketsPerS: float64(bought.Load()) / time.Since(began).Seconds(), BasketsTimedOut: float64(late.Load())})
 	}
 }
 
 // OrderWhatIsTaken has a basket fail at its second item, which another contender holds, and then
 // a next contender ask for the first item alone.
 func OrderWhatIsTaken(b Basket, kind string, need scenario.Need, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		lockers := make(map[string]lock.Locker)
-		for _, who := range []string{"holder", "basket", "next"} {
-			var err error
-			if _, lockers[who], err = contend(s, who, kind, []scenario.Need{need}); err != nil {
-				return err
-			}
-		}
-		held, err := takeWithin(ctx, lockers["holder"], nameOf(s, 1), patience)
-		if err != nil {
-			return err
-		}
-		defer held.Release(context.WithoutCancel(ctx)) //nolint:errcheck // that is in the history
-		limited, cancel := context.WithTimeout(ctx, within)
+	return func(x *scenario.Try) {
+		holder, basket, next := x.Contend("holder", need).Locker(kind), x.Contend("basket", need).Locker(kind), x.Contend("next", need).Locker(kind)
+		held := mustTake(x, holder, nameOf(x, 1))
+		defer held.Release(context.WithoutCancel(x)) //nolint:errcheck // that is in the history
+		limited, cancel := context.WithTimeout(x, within)
 		defer cancel()
-		giveBack, err := b.take(limited, lockers["basket"], []string{nameOf(s, 0), nameOf(s, 1)})
+		giveBack, err := b.take(limited, basket, []string{nameOf(x, 0), nameOf(x, 1)})
 		if giveBack != nil {
-			defer giveBack(context.WithoutCancel(ctx)) //nolint:errcheck // the same
+			defer giveBack(context.WithoutCancel(x)) //nolint:errcheck // the same
 		}
 		if !errors.Is(err, lock.ErrNotAcquired) {
-			return fmt.Errorf("the basket was to find its second item taken: %w", errors.Join(err, ctx.Err()))
+			x.Must(fmt.Errorf("the basket was to find its second item taken: %w", errors.Join(err, x.Err())))
 		}
-		return hold(ctx, lockers["next"], nameOf(s, 0), 2*within, basketWork)
+		hold(x, next, nameOf(x, 0), 2*within, basketWork)
 	}
 }

@@ -5,17 +5,12 @@ package step
 import (
 	"cmp"
 	"context"
-	"errors"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // Sale is a crowd that buys units one by one, each client the next one when it
@@ -37,38 +32,29 @@ type Sale struct {
 	// Timeout is how long a client waits for an answer; 20 s where it is 0.
 	Timeout time.Duration
 	// At is where else they go, instead of Replica: a proxy.
-	At func(s *scenario.Environment) string
+	At func(x *scenario.Try) string
 }
 
 // patience is longer than any limit of a replica.
 const patience = 20 * time.Second
 
-// Sell has the crowd buy, and waits for all answers.
+// Sell has the crowd buy, and waits for all answers: those of a paused replica not beyond the end of the try.
 func Sell(sale Sale) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		writing := &recorder{history: s.History, sale: sale, item: s.Item}
+	return func(x *scenario.Try) {
 		plan := load.Plan{
-			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Item,
+			URL: sale.url(x), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: x.Item,
 			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
-			Timeout: cmp.Or(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
+			Timeout: cmp.Or(sale.Timeout, patience), Key: sale.keys(),
+			Observe: func(a load.Answer) { x.Fail(x.History.Add(sale.line(a, x.Item))) },
 		}
-		if err := untilEnd(ctx, func() error { _, err := load.Run(ctx, plan); return err }); err != nil {
-			return err
+		done := make(chan error, 1)
+		go func() { _, err := load.Run(x, plan); done <- err }()
+		select {
+		case err := <-done:
+			x.Must(err)
+		case <-x.Done():
 		}
-		return writing.err()
-	}
-}
-
-// untilEnd runs do, which cannot be cancelled, and abandons it when ctx ends: the
-// answer of a paused replica may take long.
-func untilEnd(ctx context.Context, do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	select {
-	case err := <-done:
-		return errors.Join(err, context.Cause(ctx))
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		x.Must(context.Cause(x))
 	}
 }
 
@@ -86,11 +72,11 @@ func BuyBehind(sale Sale, between ...scenario.Step) scenario.Step {
 	return Meanwhile(Buy(first), InOrder(Reached(1), InOrder(between...), Buy(second)))
 }
 
-func (sale Sale) url(s *scenario.Environment) string {
+func (sale Sale) url(x *scenario.Try) string {
 	if sale.At != nil {
-		return sale.At(s)
+		return sale.At(x)
 	}
-	return s.URL(sale.Replica)
+	return x.URL(sale.Replica)
 }
 
 func (sale Sale) keys() func(int) string {
@@ -100,104 +86,60 @@ func (sale Sale) keys() func(int) string {
 	return func(int) string { return sale.Key }
 }
 
-// recorder writes answers into the history. It remembers the first failure: the
-// senders cannot do anything about it.
-type recorder struct {
-	history *history.Writer
-	sale    Sale
-	item    int64
-	failed  atomic.Pointer[error]
-}
-
-func (r *recorder) answer(a load.Answer) {
-	line := history.Line{Request: &history.Request{
-		Start: a.Start, End: a.End, Client: r.sale.First + a.Client, Strategy: r.sale.Strategy, GoodsID: r.item,
-		Quantity: 1, Key: a.Key, Outcome: outcomeOf(a.Kind), Problem: a.Problem, Order: a.Order,
+// line is an answer as the history has it.
+func (sale Sale) line(a load.Answer, item int64) history.Line {
+	return history.Line{Request: &history.Request{
+		Start: a.Start, End: a.End, Client: sale.First + a.Client, Strategy: sale.Strategy, GoodsID: item,
+		Quantity: 1, Key: a.Key, Outcome: outcomes()[a.Kind], Problem: a.Problem, Order: a.Order,
 		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
 	}}
-	if err := r.history.Add(line); err != nil {
-		r.failed.CompareAndSwap(nil, &err)
-	}
 }
 
-func (r *recorder) err() error {
-	if failed := r.failed.Load(); failed != nil {
-		return errors.Join(*failed)
-	}
-	return nil
-}
-
-func outcomeOf(k load.Kind) history.Outcome {
-	switch k {
-	case load.Sold:
-		return history.Sold
-	case load.Rejected:
-		return history.Rejected
-	case load.Failed:
-		return history.Failed
-	case load.Unknown:
-	}
-	return history.Unknown
+func outcomes() map[load.Kind]history.Outcome {
+	return map[load.Kind]history.Outcome{load.Sold: history.Sold, load.Rejected: history.Rejected, load.Failed: history.Failed, load.Unknown: history.Unknown}
 }
 
 // Stock creates the item of the try with so many units.
 func Stock(units int64) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		return s.Client().CreateGoods(ctx, s.Item, units)
-	}
+	return func(x *scenario.Try) { x.Must(x.Client().CreateGoods(x, x.Item, units)) }
 }
 
 // Audit writes the audit of the item into the history.
 func Audit() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		audit, err := s.Client().Audit(ctx, s.Item)
-		if err != nil {
-			return err
-		}
-		return s.History.Add(history.Line{Audit: &history.Audit{At: time.Now(), Audit: audit}})
+	return func(x *scenario.Try) {
+		audit, err := x.Client().Audit(x, x.Item)
+		x.Must(err)
+		x.Add(history.Line{Audit: &history.Audit{At: time.Now(), Audit: audit}})
 	}
 }
 
 // Watching samples the stock and the sales of the item periodically while
 // the steps are done.
 func Watching(every time.Duration, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		watched, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- watch(watched, s, every) }()
-		err := InOrder(steps...)(ctx, s)
-		stop()
-		if watchErr := <-done; err == nil {
-			err = watchErr
-		}
-		return err
+	return func(x *scenario.Try) {
+		beside(x, func(during context.Context) {
+			audit, err := x.Client().AuditNow(during, x.Item)
+			if during.Err() != nil {
+				return
+			}
+			x.Must(err)
+			x.Add(history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: x.Item, Stock: audit.Stock, Sold: audit.Sold}})
+			_ = pause.For(during, every) // what ends it ends the watch
+		}, steps...)
 	}
 }
 
-func watch(ctx context.Context, s *scenario.Environment, every time.Duration) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		audit, err := s.Client().AuditNow(ctx, s.Item)
-		if ctx.Err() != nil {
-			return nil
+// beside does something again and again while the steps are done.
+func beside(x *scenario.Try, again func(during context.Context), steps ...scenario.Step) {
+	during, stop := context.WithCancel(x)
+	x.Together(func() {
+		defer stop()
+		InOrder(steps...)(x)
+	}, func() {
+		for during.Err() == nil {
+			again(during)
 		}
-		if err != nil {
-			return err
-		}
-		if err := s.History.Add(sampleOf(s.Item, audit)); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func sampleOf(item int64, a stock.Audit) history.Line {
-	return history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: item, Stock: a.Stock, Sold: a.Sold}}
+	})
 }
 
 // LongestRead is the figure of ReadAnother.
@@ -209,53 +151,41 @@ const elsewhere = 1 << 40
 // ReadAnother reads an idle item so many times, a tenth of a second apart, and
 // records the duration of the longest read.
 func ReadAnother(times int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		var longest time.Duration
 		for range times {
 			began := time.Now()
-			if _, err := s.Client().Goods(ctx, s.Item+elsewhere); err != nil {
-				return err
-			}
+			_, err := x.Client().Goods(x, x.Item+elsewhere)
+			x.Must(err)
 			longest = max(longest, time.Since(began))
-			if err := Wait(100*time.Millisecond)(ctx, s); err != nil {
-				return err
-			}
+			wait(x, 100*time.Millisecond)
 		}
-		return s.Figure(LongestRead, float64(longest.Microseconds())/1000)
+		x.Figure(LongestRead, float64(longest.Microseconds())/1000)
 	}
 }
 
 // StockAnother creates the idle item.
 func StockAnother() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		return s.Client().CreateGoods(ctx, s.Item+elsewhere, 1)
-	}
+	return func(x *scenario.Try) { x.Must(x.Client().CreateGoods(x, x.Item+elsewhere, 1)) }
 }
 
 // InOrder does one step after the other.
 func InOrder(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		for _, step := range steps {
-			if err := step(ctx, s); err != nil {
-				return err
-			}
+			step(x)
 		}
-		return nil
 	}
 }
 
 // Meanwhile does all of them at the same time, and waits for the last one.
 func Meanwhile(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		group, ctx := errgroup.WithContext(ctx)
-		for _, step := range steps {
-			group.Go(func() error { return step(ctx, s) })
-		}
-		return group.Wait()
-	}
+	return func(x *scenario.Try) { x.Each(len(steps), func(i int) { steps[i](x) }) }
 }
 
 // Wait lets time pass.
 func Wait(d time.Duration) scenario.Step {
-	return func(ctx context.Context, _ *scenario.Environment) error { return pause.For(ctx, d) }
+	return func(x *scenario.Try) { wait(x, d) }
 }
+
+func wait(x *scenario.Try, d time.Duration) { x.Must(pause.For(x, d)) }

@@ -61,68 +61,41 @@ const (
 
 // Enter connects the members.
 func (c *Cast) Enter(names ...string) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		c.members = make(map[string]*member)
 		c.clock.Store(int64(castClock))
 		for _, who := range names {
-			if err := c.enter(s, who); err != nil {
-				return fmt.Errorf("%s: %w", who, err)
-			}
+			c.members[who] = new(member)
+			c.enter(x, who, c.members[who])
 		}
-		return nil
 	}
 }
 
-func (c *Cast) enter(s *scenario.Environment, who string) (err error) {
-	m := new(member)
-	c.members[who] = m
+func (c *Cast) enter(x *scenario.Try, who string, m *member) {
 	if c.Need == scenario.ZooKeeper {
-		if m.proxy, err = proxied(s, zooKeeper(s).Address); err == nil {
-			m.locker, err = queuer(s, who, c.Lock, m.proxy.Address, cmp.Or(c.TTL, lateSession))
-		}
-		return err
+		m.proxy = proxied(x, zooKeeper(x).Address)
+		m.locker = queuer(x, who, c.Lock, m.proxy.Address, cmp.Or(c.TTL, lateSession))
+		return
 	}
-	one, err := s.Contend(who)
-	if err != nil {
-		return err
-	}
+	one := x.Contend(who)
 	one.TTL = cmp.Or(c.TTL, time.Second)
 	one.Now = func() time.Time { return time.Unix(0, c.clock.Load()).Add(c.Ahead[who]) }
 	switch c.Need {
 	case scenario.Redis:
-		if m.proxy, err = proxied(s, s.Backends.Redis.Address); err != nil {
-			return err
-		}
-		one.UseRedis(backend.RedisOptions{Addresses: []string{m.proxy.Address}, Password: s.Backends.Redis.Password, Timeout: castTimeout})
+		m.proxy = proxied(x, x.Backends.Redis.Address)
+		one.UseRedis(backend.RedisOptions{Addresses: []string{m.proxy.Address}, Password: x.Backends.Redis.Password, Timeout: castTimeout})
 	case scenario.Redlock:
-		if m.links, err = links(s, masters(s)); err != nil {
-			return err
-		}
+		m.links = links(x, masters(x))
 		m.proxy, one.Timeout = m.links[0], castTimeout
-		one.UseMasters(addresses(m.links), masters(s).Nodes[0].Password)
+		one.UseMasters(addresses(m.links), masters(x).Nodes[0].Password)
 	case scenario.Etcd:
-		scheme, address, _ := strings.Cut(s.Backends.Etcd.Endpoint, "//")
-		if m.proxy, err = proxied(s, address); err != nil {
-			return err
-		}
-		if err := one.UseEtcd(scheme + "//" + m.proxy.Address); err != nil {
-			return err
-		}
+		scheme, address, _ := strings.Cut(x.Backends.Etcd.Endpoint, "//")
+		m.proxy = proxied(x, address)
+		one.UseEtcd(scheme + "//" + m.proxy.Address)
 	default:
-		if err := one.Connect(s, c.Need); err != nil {
-			return err
-		}
+		one.Connect(c.Need)
 	}
-	m.locker, err = one.Locker(cmp.Or(c.Locks[who], c.Lock))
-	return err
-}
-
-func proxied(s *scenario.Environment, target string) (*servers.Proxy, error) {
-	p, err := servers.NewProxy(target)
-	if err == nil {
-		s.Later(func() error { p.Close(); return nil })
-	}
-	return p, err
+	m.locker = one.Locker(cmp.Or(c.Locks[who], c.Lock))
 }
 
 // Ask has a member ask for the name for no longer than within, and goes on when it has
@@ -147,36 +120,28 @@ func (c *Cast) Queue(who string, within time.Duration) scenario.Step {
 	if c.Need == scenario.Etcd {
 		latest = latestKey
 	}
-	return func(ctx context.Context, s *scenario.Environment) error {
-		node, err := latest(ctx, s)
-		if err != nil {
-			return err
-		}
-		return c.AskHeldUp(who, within, servers.Rule{Sent: node, Do: servers.HoldReply, For: time.Millisecond})(ctx, s)
+	return func(x *scenario.Try) {
+		c.AskHeldUp(who, within, servers.Rule{Sent: latest(x), Do: servers.HoldReply, For: time.Millisecond})(x)
 	}
 }
 
 func (c *Cast) holdUp(who string, rule servers.Rule) scenario.Step {
-	return func(context.Context, *scenario.Environment) error {
-		m := c.members[who]
-		m.rule = m.proxy.Arm(rule)
-		return nil
-	}
+	return func(*scenario.Try) { c.members[who].rule = c.members[who].proxy.Arm(rule) }
 }
 
 // met waits until a member has met its rule, or has been answered without it.
 func (c *Cast) met(who string) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		m := c.members[who]
 		select {
 		case <-m.rule.Reached():
-			return s.Mark(who, fmt.Sprintf("%s: %s", m.rule.Do, visible(m.rule.Sent)))
+			x.Mark(who, fmt.Sprintf("%s: %s", m.rule.Do, visible(m.rule.Sent)))
 		case <-m.answered:
-			return m.failure()
+			x.Must(m.failure())
 		case <-time.After(reachedWithin):
-			return fmt.Errorf("%s did not send %q within %s", who, m.rule.Sent, reachedWithin)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+			x.Must(fmt.Errorf("%s did not send %q within %s", who, m.rule.Sent, reachedWithin))
+		case <-x.Done():
+			x.Must(context.Cause(x))
 		}
 	}
 }
@@ -191,8 +156,8 @@ func (m *member) failure() error {
 }
 
 func (c *Cast) begin(who string, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		m, answered := c.members[who], make(chan struct{})
+	return func(x *scenario.Try) {
+		m, answered, ctx := c.members[who], make(chan struct{}), context.Context(x)
 		m.answered = answered
 		if owner, ok := c.Owners[who]; ok {
 			ctx = lock.WithOwner(ctx, owner)
@@ -200,95 +165,83 @@ func (c *Cast) begin(who string, within time.Duration) scenario.Step {
 		ctx, m.leave = context.WithTimeout(ctx, within)
 		go func() {
 			defer close(answered)
-			m.lease, m.failed = m.locker.Acquire(ctx, name(s))
+			m.lease, m.failed = m.locker.Acquire(ctx, name(x))
 		}()
-		s.Later(func() error { m.leave(); <-answered; return nil })
-		return nil
+		x.Later(func() error { m.leave(); <-answered; return nil })
 	}
 }
 
 // Pass lets go what is held up of a member.
 func (c *Cast) Pass(who string) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error { return pass(s, who, c.members[who].rule) }
+	return func(x *scenario.Try) { pass(x, who, c.members[who].rule) }
 }
 
 // PassUntil is Pass that waits for the next request of the member with these bytes, or for
 // its answer: it has read the reply by then.
 func (c *Cast) PassUntil(who, sent string) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		held := c.members[who].rule
-		return InOrder(
-			c.holdUp(who, servers.Rule{Sent: sent, Do: servers.Hold, For: time.Millisecond}),
-			func(context.Context, *scenario.Environment) error { return pass(s, who, held) },
-			c.met(who),
-		)(ctx, s)
+		c.holdUp(who, servers.Rule{Sent: sent, Do: servers.Hold, For: time.Millisecond})(x)
+		pass(x, who, held)
+		c.met(who)(x)
 	}
-}
-
-func pass(s *scenario.Environment, who string, held *servers.Trigger) error {
-	held.Pass()
-	return s.Mark(who, "let go: "+visible(held.Sent))
 }
 
 // Answered waits until a member has the name or has given up, or for atMost.
 func (c *Cast) Answered(who string, atMost time.Duration) scenario.Step {
-	return func(ctx context.Context, _ *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		m := c.members[who]
-		timer := time.NewTimer(atMost)
-		defer timer.Stop()
 		select {
 		case <-m.answered:
-			return m.failure()
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+			x.Must(m.failure())
+		case <-time.After(atMost):
+		case <-x.Done():
+			x.Must(context.Cause(x))
 		}
 	}
 }
 
 // GiveBack has a member give the name back, where it has it.
 func (c *Cast) GiveBack(who string) scenario.Step {
-	return func(ctx context.Context, _ *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		m := c.members[who]
 		select {
 		case <-m.answered:
 		default:
-			return nil
+			return
 		}
 		if m.lease == nil {
-			return nil
+			return
 		}
-		err := m.lease.Release(ctx)
-		if errors.Is(err, lock.ErrLost) || m.links != nil { // some masters may be out of reach
-			return nil // that is in the history
+		// That it was lost is in the history, and some masters may be out of reach.
+		if err := m.lease.Release(x); !errors.Is(err, lock.ErrLost) && m.links == nil {
+			x.Must(err)
 		}
-		return err
 	}
 }
 
 // Leave has a member that waits give up.
 func (c *Cast) Leave(who string) scenario.Step {
-	return InOrder(func(context.Context, *scenario.Environment) error { c.members[who].leave(); return nil }, c.Answered(who, patience))
+	return InOrder(func(*scenario.Try) { c.members[who].leave() }, c.Answered(who, patience))
 }
 
 // Die ends a member like a process that is killed: it sends nothing any more.
 func (c *Cast) Die(who string) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		m := c.members[who]
 		m.dead = true
 		for _, link := range append(m.links, m.proxy) {
 			link.Cut()
 		}
-		return s.Mark(who, checker.Killed+": its connections end, and it sends nothing any more")
+		x.Mark(who, checker.Killed+": its connections end, and it sends nothing any more")
 	}
 }
 
 // Turn moves the clock of all members.
 func (c *Cast) Turn(by time.Duration) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		c.clock.Add(int64(by))
-		return s.Mark("", "the clock of the clients moves by "+by.String())
+		x.Mark("", "the clock of the clients moves by "+by.String())
 	}
 }
 
@@ -298,108 +251,89 @@ const ExpiryMoved = "expiry_moved_ms"
 // Expiring records by how much the steps have changed the time that is the value of the
 // lock.
 func (c *Cast) Expiring(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		before, err := c.expiry(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := InOrder(steps...)(ctx, s); err != nil {
-			return err
-		}
-		after, err := c.expiry(ctx, s)
-		if err != nil {
-			return err
-		}
-		return s.Figure(ExpiryMoved, after-before)
+	return func(x *scenario.Try) {
+		before := c.expiry(x)
+		InOrder(steps...)(x)
+		x.Figure(ExpiryMoved, c.expiry(x)-before)
 	}
 }
 
-func (c *Cast) expiry(ctx context.Context, s *scenario.Environment) (ms float64, err error) {
-	client, err := s.Backends.Redis.Client()
-	if err != nil {
-		return 0, err
+func (c *Cast) expiry(x *scenario.Try) (ms float64) {
+	client := redisOf(x)
+	keys := keysOf(x, client, c.Lock)
+	if len(keys) != 1 {
+		x.Must(fmt.Errorf("look for the one key of %s: %d found", c.Lock, len(keys)))
 	}
-	defer client.Close() //nolint:errcheck // nothing is lost with it
-	keys, err := client.Keys(ctx, "*{"+url.PathEscape(name(s))+"}:"+c.Lock).Result()
-	if err == nil && len(keys) != 1 {
-		err = fmt.Errorf("%d found", len(keys))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("look for the one key of %s: %w", c.Lock, err)
-	}
-	value, err := client.Get(ctx, keys[0]).Result()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(value, 64)
+	value, err := client.Get(x, keys[0]).Result()
+	x.Must(err)
+	ms, err = strconv.ParseFloat(value, 64)
+	x.Must(err)
+	return ms
+}
+
+// redisOf connects to the Redis of the run until the end of the try.
+func redisOf(x *scenario.Try) *redis.Client {
+	client, err := x.Backends.Redis.Client()
+	x.Must(err)
+	x.Later(client.Close)
+	return client
+}
+
+// keysOf are the keys of the name in a Redis, of one kind of lock or, with *, of all.
+func keysOf(x *scenario.Try, client *redis.Client, kind string) []string {
+	keys, err := client.Keys(x, "*{"+url.PathEscape(name(x))+"}:"+kind).Result()
+	x.Must(err)
+	return keys
 }
 
 // RenewAside has a service beside the replicas renew the lock of the item while the steps
 // are done. It does not know whether the holder lives.
 func RenewAside(kind string, ttl time.Duration, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		client, err := s.Backends.Redis.Client()
-		if err != nil {
-			return err
-		}
-		defer client.Close() //nolint:errcheck // nothing is lost with it
-		renewing, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- renew(renewing, client, fmt.Sprintf("*{goods%%2F%d}:%s", s.Item, kind), ttl) }()
-		err = InOrder(steps...)(ctx, s)
-		stop()
-		return errors.Join(err, <-done)
+	return func(x *scenario.Try) {
+		client := redisOf(x)
+		beside(x, func(during context.Context) {
+			keys, err := client.Keys(during, fmt.Sprintf("*{goods%%2F%d}:%s", x.Item, kind)).Result()
+			for _, key := range keys {
+				err = errors.Join(err, client.PExpire(during, key, ttl).Err())
+			}
+			if during.Err() == nil {
+				x.Must(err)
+			}
+			_ = pause.For(during, ttl/10) // what ends it ends the renewals
+		}, steps...)
 	}
-}
-
-func renew(ctx context.Context, client *redis.Client, pattern string, ttl time.Duration) error {
-	for ctx.Err() == nil {
-		keys, err := client.Keys(ctx, pattern).Result()
-		for _, key := range keys {
-			err = errors.Join(err, client.PExpire(ctx, key, ttl).Err())
-		}
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		_ = pause.For(ctx, ttl/10) // what ends it is seen at the top
-	}
-	return nil
 }
 
 // masters are those of the stage, or those of the run where it has none of its own.
-func masters(s *scenario.Environment) *servers.Redlock {
-	if s.Masters != nil {
-		return s.Masters
+func masters(x *scenario.Try) *servers.Redlock {
+	if x.Masters != nil {
+		return x.Masters
 	}
-	return s.Backends.Redlock
+	return x.Backends.Redlock
 }
 
 // At has the next rule of a member be laid down before this master, from 1.
 func (c *Cast) At(who string, master int) scenario.Step {
-	return func(context.Context, *scenario.Environment) error {
-		m := c.members[who]
-		m.proxy = m.links[master-1]
-		return nil
-	}
+	return func(*scenario.Try) { c.members[who].proxy = c.members[who].links[master-1] }
 }
 
 // Arm lays a rule down before each of these masters, from 1, of which no step waits.
 func (c *Cast) Arm(who string, rule servers.Rule, masters ...int) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		for _, master := range masters {
 			c.members[who].links[master-1].Arm(rule)
 		}
-		return s.Mark(who, fmt.Sprintf("before masters %v: %s of %s", masters, rule.Do, visible(rule.Sent)))
+		x.Mark(who, fmt.Sprintf("before masters %v: %s of %s", masters, rule.Do, visible(rule.Sent)))
 	}
 }
 
 // CutOff keeps a member from masters, from 1.
 func (c *Cast) CutOff(who string, masters ...int) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		for _, master := range masters {
 			c.members[who].links[master-1].Cut()
 		}
-		return s.Mark(who, fmt.Sprintf("masters %v are out of its reach", masters))
+		x.Mark(who, fmt.Sprintf("masters %v are out of its reach", masters))
 	}
 }
 
@@ -408,17 +342,13 @@ const KeysLeft = "keys_left"
 
 // CountKeys records how many masters have the key of the name.
 func (c *Cast) CountKeys() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		left := 0
-		for _, master := range masters(s).Nodes {
+		for _, master := range masters(x).Nodes {
 			client := master.Open()
-			keys, err := client.Keys(ctx, "*{"+url.PathEscape(name(s))+"}:"+c.Lock).Result()
-			_ = client.Close() // nothing is lost with it
-			if err != nil {
-				return fmt.Errorf("count the keys of %s: %w", c.Lock, err)
-			}
-			left += len(keys)
+			x.Later(client.Close)
+			left += len(keysOf(x, client, c.Lock))
 		}
-		return s.Figure(KeysLeft, float64(left))
+		x.Figure(KeysLeft, float64(left))
 	}
 }

@@ -1,11 +1,11 @@
 package step
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
@@ -23,224 +23,255 @@ const (
 	UnitsHeld    = "units_held"
 )
 
+// The figures of payments that are reported more than once, late, or in the moment of the expiry.
+const (
+	OrdersMade   = "orders_of_one_payment"
+	PaidAndBack  = "paid_and_given_back"
+	PaidInTime   = "paid_in_time"
+	ExpiredFirst = "expired_first"
+)
+
 // holdLasts is how long the holds of these steps last.
 const holdLasts = time.Second
 
 // naiveHolds keeps holds as tutorials have them: a state and a timestamp in a row, read,
 // compared, and written back by anyone.
 type naiveHolds struct {
-	db   *sql.DB
-	item int64
+	*scenario.Try
+
+	db *sql.DB
 }
 
 // openNaive makes the tables for one item with so many units.
-func openNaive(ctx context.Context, s *scenario.Environment, units int) (naiveHolds, error) {
-	db, _, err := s.Backends.Database.Pool(4, patience)
-	if err != nil {
-		return naiveHolds{}, err
-	}
-	s.Later(db.Close)
-	n := naiveHolds{db, s.Item}
-	for _, statement := range []string{
-		`CREATE TABLE IF NOT EXISTS lab_hold (id BIGINT PRIMARY KEY AUTO_INCREMENT, item BIGINT, state VARCHAR(8), expires_at DATETIME(6))`,
-		`CREATE TABLE IF NOT EXISTS lab_hold_stock (item BIGINT PRIMARY KEY, units BIGINT)`,
-		`CREATE TABLE IF NOT EXISTS lab_hold_order (item BIGINT, hold BIGINT)`,
-		fmt.Sprintf(`INSERT INTO lab_hold_stock (item, units) VALUES (%d, %d)`, s.Item, units),
-	} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return naiveHolds{}, err
-		}
-	}
-	return n, nil
+func openNaive(x *scenario.Try, units int) naiveHolds {
+	db, _, err := x.Backends.Database.Pool(4, patience)
+	x.Must(err)
+	x.Later(db.Close)
+	n := naiveHolds{x, db}
+	n.exec(`CREATE TABLE IF NOT EXISTS lab_hold (id BIGINT PRIMARY KEY AUTO_INCREMENT, item BIGINT, state VARCHAR(8), expires_at DATETIME(6))`)
+	n.exec(`CREATE TABLE IF NOT EXISTS lab_hold_stock (item BIGINT PRIMARY KEY, units BIGINT)`)
+	n.exec(`CREATE TABLE IF NOT EXISTS lab_hold_order (item BIGINT, hold BIGINT)`)
+	n.exec(`INSERT INTO lab_hold_stock (item, units) VALUES (?, ?)`, x.Item, units)
+	return n
 }
 
-func (n naiveHolds) add(ctx context.Context, units int) error {
-	_, err := n.db.ExecContext(ctx, `UPDATE lab_hold_stock SET units = units + ? WHERE item = ?`, units, n.item)
-	return err
+func (n naiveHolds) exec(statement string, args ...any) sql.Result {
+	result, err := n.db.ExecContext(n, statement, args...)
+	n.Must(err)
+	return result
+}
+
+func (n naiveHolds) add(units int) {
+	n.exec(`UPDATE lab_hold_stock SET units = units + ? WHERE item = ?`, units, n.Item)
 }
 
 // hold takes a unit until it expires.
-func (n naiveHolds) hold(ctx context.Context) (id int64, err error) {
-	if err := n.add(ctx, -1); err != nil {
-		return 0, err
-	}
-	held, err := n.db.ExecContext(ctx, `INSERT INTO lab_hold (item, state, expires_at) VALUES (?, 'held', NOW(6) + INTERVAL ? MICROSECOND)`,
-		n.item, holdLasts.Microseconds())
-	if err != nil {
-		return 0, err
-	}
-	return held.LastInsertId()
+func (n naiveHolds) hold() (id int64) {
+	n.add(-1)
+	id, err := n.exec(`INSERT INTO lab_hold (item, state, expires_at) VALUES (?, 'held', NOW(6) + INTERVAL ? MICROSECOND)`,
+		n.Item, holdLasts.Microseconds()).LastInsertId()
+	n.Must(err)
+	return id
 }
 
 // isHeld is what a payment reads before it writes.
-func (n naiveHolds) isHeld(ctx context.Context, id int64) (held bool, err error) {
-	err = n.db.QueryRowContext(ctx, `SELECT state = 'held' FROM lab_hold WHERE id = ?`, id).Scan(&held)
-	return held, err
+func (n naiveHolds) isHeld(id int64) (held bool) {
+	n.Must(n.db.QueryRowContext(n, `SELECT state = 'held' FROM lab_hold WHERE id = ?`, id).Scan(&held))
+	return held
 }
 
-func (n naiveHolds) set(ctx context.Context, id int64, state string) error {
-	_, err := n.db.ExecContext(ctx, `UPDATE lab_hold SET state = ? WHERE id = ?`, state, id)
-	return err
+func (n naiveHolds) set(id int64, state string) {
+	n.exec(`UPDATE lab_hold SET state = ? WHERE id = ?`, state, id)
 }
 
 // over are the holds whose time is over, as a sweeper reads them.
-func (n naiveHolds) over(ctx context.Context) (ids []int64, err error) {
-	rows, err := n.db.QueryContext(ctx, `SELECT id FROM lab_hold WHERE item = ? AND state = 'held' AND expires_at <= NOW(6)`, n.item)
-	if err != nil {
-		return nil, err
-	}
+func (n naiveHolds) over() (ids []int64) {
+	rows, err := n.db.QueryContext(n, `SELECT id FROM lab_hold WHERE item = ? AND state = 'held' AND expires_at <= NOW(6)`, n.Item)
+	n.Must(err)
 	defer rows.Close() //nolint:errcheck // rows.Err tells
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
+		n.Must(rows.Scan(&id))
 		ids = append(ids, id)
 	}
-	return ids, rows.Err()
+	n.Must(rows.Err())
+	return ids
 }
 
 // end gives the units of holds back, in two statements each.
-func (n naiveHolds) end(ctx context.Context, ids []int64) error {
+func (n naiveHolds) end(ids []int64) {
 	for _, id := range ids {
-		if err := errors.Join(n.set(ctx, id, "expired"), n.add(ctx, 1)); err != nil {
-			return err
-		}
+		n.set(id, "expired")
+		n.add(1)
 	}
-	return nil
 }
 
-func (n naiveHolds) figure(ctx context.Context, s *scenario.Environment, name, query string) error {
+// pay makes an order of a hold.
+func (n naiveHolds) pay(hold int64) {
+	n.exec(`INSERT INTO lab_hold_order (item, hold) VALUES (?, ?)`, n.Item, hold)
+	n.set(hold, "paid")
+}
+
+func (n naiveHolds) figure(name, query string) {
 	var value float64
-	if err := n.db.QueryRowContext(ctx, query, n.item).Scan(&value); err != nil {
-		return err
-	}
-	return s.Figure(name, value)
+	n.Must(n.db.QueryRowContext(n, query, n.Item).Scan(&value))
+	n.Figure(name, value)
 }
 
 // NaivePayment has a payment read that its hold is held, and write that it is paid after the
 // sweeper has given the unit back and another buyer has paid for it.
 func NaivePayment() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		n, err := openNaive(ctx, s, 1)
-		if err != nil {
-			return err
-		}
-		first, err := n.hold(ctx)
-		if err != nil {
-			return err
-		}
-		held, err := n.isHeld(ctx, first)
-		if err := errors.Join(err, s.Mark("payment of the first", fmt.Sprintf("reads that the hold is held: %v", held)), pause.For(ctx, holdLasts+holdLasts/4)); err != nil {
-			return err
-		}
-		ids, err := n.over(ctx)
-		if err := errors.Join(err, n.end(ctx, ids), s.Mark("sweeper", "gives the unit back")); err != nil {
-			return err
-		}
-		second, err := n.hold(ctx)
-		err = errors.Join(err, n.set(ctx, second, "paid"), s.Mark("second buyer", "holds the unit and pays"))
+	return func(x *scenario.Try) {
+		n := openNaive(x, 1)
+		first := n.hold()
+		held := n.isHeld(first)
+		n.Mark("payment of the first", fmt.Sprintf("reads that the hold is held: %v", held))
+		wait(x, holdLasts+holdLasts/4)
+		n.end(n.over())
+		n.Mark("sweeper", "gives the unit back")
+		n.set(n.hold(), "paid")
+		n.Mark("second buyer", "holds the unit and pays")
 		if held {
-			err = errors.Join(err, n.set(ctx, first, "paid"), s.Mark("payment of the first", "writes that the hold is paid"))
+			n.set(first, "paid")
+			n.Mark("payment of the first", "writes that the hold is paid")
 		}
-		return errors.Join(err, n.figure(ctx, s, UnitsPaid, `SELECT COUNT(*) FROM lab_hold WHERE item = ? AND state = 'paid'`))
+		n.figure(UnitsPaid, `SELECT COUNT(*) FROM lab_hold WHERE item = ? AND state = 'paid'`)
 	}
 }
 
 // NaiveSweepers has two sweepers read the same holds that are over, and each give them back; the
 // second dies instead between the two statements of each, where it is killed.
 func NaiveSweepers(units int, killed bool) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		n, err := openNaive(ctx, s, units)
-		if err != nil {
-			return err
-		}
+	return func(x *scenario.Try) {
+		n := openNaive(x, units)
 		for range units {
-			if _, err := n.hold(ctx); err != nil {
-				return err
-			}
+			n.hold()
 		}
-		if err := pause.For(ctx, holdLasts+holdLasts/4); err != nil {
-			return err
-		}
-		first, err := n.over(ctx)
-		if err != nil {
-			return err
-		}
+		wait(x, holdLasts+holdLasts/4)
+		first := n.over()
 		if killed {
 			for _, id := range first {
-				err = errors.Join(err, n.set(ctx, id, "expired"))
+				n.set(id, "expired")
 			}
-			err = errors.Join(err, s.Mark("sweeper", "killed between the state and the stock"))
+			n.Mark("sweeper", "killed between the state and the stock")
 		}
-		second, look := n.over(ctx)
+		second := n.over()
 		if !killed {
-			err = errors.Join(err, n.end(ctx, first), s.Mark("first sweeper", "gives the units back"))
+			n.end(first)
+			n.Mark("first sweeper", "gives the units back")
 		}
-		err = errors.Join(err, look, n.end(ctx, second), s.Mark("second sweeper", "gives back what it has read"))
-		return errors.Join(err, n.figure(ctx, s, UnitsBack, `SELECT units FROM lab_hold_stock WHERE item = ?`))
+		n.end(second)
+		n.Mark("second sweeper", "gives back what it has read")
+		n.figure(UnitsBack, `SELECT units FROM lab_hold_stock WHERE item = ?`)
+	}
+}
+
+// NaiveCallbacks has the report of a payment come twice, and one of an earlier try that failed come last.
+func NaiveCallbacks() scenario.Step {
+	return func(x *scenario.Try) {
+		n := openNaive(x, 1)
+		first := n.hold()
+		found := []bool{n.isHeld(first), n.isHeld(first)} // both read before either writes
+		n.Mark("report of the payment", "comes twice, and both find the hold held")
+		for _, held := range found {
+			if held {
+				n.pay(first)
+			}
+		}
+		n.set(first, "released")
+		n.add(1)
+		n.Mark("report of a failed try", "comes last, and gives the unit back")
+		n.pay(n.hold())
+		n.Mark("second buyer", "pays for the unit")
+		n.figure(OrdersMade, `SELECT COUNT(*) - COUNT(DISTINCT hold) + 1 FROM lab_hold_order WHERE item = ?`)
+		n.figure(UnitsPaid, `SELECT COUNT(DISTINCT hold) FROM lab_hold_order WHERE item = ?`)
+	}
+}
+
+// NaiveMoment has a payment and a sweeper read the same hold in the moment in which its time is over.
+func NaiveMoment() scenario.Step {
+	return func(x *scenario.Try) {
+		n := openNaive(x, 1)
+		id := n.hold()
+		wait(x, holdLasts)
+		held, over := n.isHeld(id), n.over()
+		n.Mark("payment and sweeper", "read the hold in the same millisecond")
+		n.set(id, "paid")
+		n.Mark("payment", "writes that it is paid")
+		n.end(over)
+		n.Mark("sweeper", "gives the unit back")
+		n.Figure(PaidAndBack, oneIf(held && len(over) == 1))
 	}
 }
 
 // shop speaks to the replicas as a shop's server does.
-func shop(s *scenario.Environment) client.Client {
-	return client.Client{URL: s.URL(0), AdminURL: s.Client().AdminURL, Token: s.Client().Token}
+func shop(x *scenario.Try) client.Client {
+	return client.Client{URL: x.URL(0), AdminURL: x.Client().AdminURL, Token: x.Client().Token}
 }
 
-// shopAt speaks to one replica, counted from 0.
-func shopAt(s *scenario.Environment, replica int) client.Client {
-	of := s.Cluster.ClientOf(replica)
-	return client.Client{URL: of.URL, AdminURL: of.AdminURL, Token: of.Token}
-}
-
-// reserve holds a unit of the item.
-func reserve(ctx context.Context, s *scenario.Environment, strategy, user string, lasts time.Duration) (client.Reservation, error) {
-	return shop(s).Reserve(ctx, client.Purchase{GoodsID: s.Item, Strategy: strategy, UserID: user}, lasts)
-}
-
-// reserveSoon holds a unit as soon as one is back.
-func reserveSoon(ctx context.Context, s *scenario.Environment, strategy string) (held client.Reservation, err error) {
-	for range 400 {
-		if held, err = reserve(ctx, s, strategy, "", holdLasts); !errors.Is(err, client.ErrSoldOut) {
-			return held, err
-		}
-		if err := pause.For(ctx, 25*time.Millisecond); err != nil {
-			return held, err
-		}
+// confirm pays for a reservation at one replica, from 0, under a key of its own, and reports whether that was in time.
+func confirm(x *scenario.Try, replica int, held client.Reservation) (inTime bool) {
+	of := x.Cluster.ClientOf(replica)
+	_, err := client.Client{URL: of.URL, AdminURL: of.AdminURL, Token: of.Token}.Confirm(x, held.ReservationID, "paid-"+held.ReservationID)
+	if errors.Is(err, client.ErrReservationExpired) {
+		return false
 	}
-	return held, err
+	x.Must(err)
+	return true
+}
+
+// reserve holds a unit of the item; ok is false where there is none for the user.
+func reserve(x *scenario.Try, strategy, user string, lasts time.Duration) (held client.Reservation, ok bool) {
+	held, err := shop(x).Reserve(x, client.Purchase{GoodsID: x.Item, Strategy: strategy, UserID: user}, lasts)
+	if errors.Is(err, client.ErrSoldOut) || errors.Is(err, client.ErrUserLimit) {
+		return held, false
+	}
+	x.Must(err)
+	return held, true
+}
+
+// mustReserve holds a unit that is there.
+func mustReserve(x *scenario.Try, strategy string, lasts time.Duration) client.Reservation {
+	held, ok := reserve(x, strategy, "", lasts)
+	if !ok {
+		x.Must(client.ErrSoldOut)
+	}
+	return held
+}
+
+// mustConfirm pays in time.
+func mustConfirm(x *scenario.Try, replica int, held client.Reservation) {
+	if !confirm(x, replica, held) {
+		x.Must(client.ErrReservationExpired)
+	}
 }
 
 // LatePayment has a reservation expire, another buyer reserve and pay for its unit, and the first
 // payment come then.
 func LatePayment(strategy string) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		first, err := reserve(ctx, s, strategy, "", holdLasts)
-		if err != nil {
-			return err
+	return func(x *scenario.Try) {
+		first := mustReserve(x, strategy, holdLasts)
+		second, ok := reserve(x, strategy, "", holdLasts)
+		for began := time.Now(); !ok && time.Since(began) < patience; second, ok = reserve(x, strategy, "", holdLasts) {
+			wait(x, 25*time.Millisecond)
 		}
-		second, err := reserveSoon(ctx, s, strategy)
-		if err != nil {
-			return err
+		mustConfirm(x, 0, second)
+		x.Mark("second buyer", "holds the unit and pays")
+		inTime := confirm(x, 0, first)
+		if !inTime {
+			x.Mark("payment of the first", "is rejected: the reservation has expired")
 		}
-		if _, err := shop(s).Confirm(ctx, second.ReservationID, "second-"+second.ReservationID); err != nil {
-			return err
-		}
-		if err := s.Mark("second buyer", "holds the unit and pays"); err != nil {
-			return err
-		}
-		_, err = shop(s).Confirm(ctx, first.ReservationID, "first-"+first.ReservationID)
-		late := 0.0
-		if errors.Is(err, client.ErrReservationExpired) {
-			late, err = 1, s.Mark("payment of the first", "is rejected: the reservation has expired")
-		}
-		return errors.Join(err, s.Figure(PaidTooLate, late), auditOf(ctx, s, UnitsPaid, func(a client.Audit) int64 { return a.Sold }))
+		x.Figure(PaidTooLate, oneIf(!inTime))
+		x.Figure(UnitsPaid, float64(audited(x).Sold))
 	}
 }
 
-func auditOf(ctx context.Context, s *scenario.Environment, name string, of func(client.Audit) int64) error {
-	audit, err := shop(s).AuditInFull(ctx, s.Item)
-	return errors.Join(err, s.Figure(name, float64(of(audit))), s.Figure(UnitsWrong, unitsWrong(audit)))
+// audited is the audit of the item in full, and writes down how many units are wrong.
+func audited(x *scenario.Try) client.Audit {
+	audit, err := shop(x).AuditInFull(x, x.Item)
+	x.Must(err)
+	x.Figure(UnitsWrong, unitsWrong(audit))
+	return audit
 }
 
 // unitsWrong counts the units that were oversold and those that were lost. Lost is below zero where
@@ -252,61 +283,98 @@ func unitsWrong(audit client.Audit) float64 {
 // Expire has reservations of units expire at the same time, and waits until their units are back:
 // every replica sweeps, but the last one, where it is killed.
 func Expire(strategy string, units int, killed bool) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		var holding sync.WaitGroup
-		errs := make([]error, units)
-		for i := range errs {
-			holding.Go(func() { _, errs[i] = reserve(ctx, s, strategy, "", holdLasts) })
-		}
-		holding.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+	return func(x *scenario.Try) {
+		x.Each(units, func(int) { mustReserve(x, strategy, holdLasts) })
 		if killed {
-			s.Spoil()
-			last := len(s.Cluster.Replicas) - 1
-			if err := errors.Join(pause.For(ctx, holdLasts), s.Cluster.Replicas[last].Kill(ctx), s.Mark(fmt.Sprintf("replica %d", last+1), "killed among the sweepers")); err != nil {
-				return err
-			}
+			x.Spoil()
+			last := len(x.Cluster.Replicas) - 1
+			wait(x, holdLasts)
+			x.Must(x.Cluster.Replicas[last].Kill(x))
+			x.Mark(fmt.Sprintf("replica %d", last+1), "killed among the sweepers")
 		}
-		audit, err := whenNothingIsHeld(ctx, s)
-		return errors.Join(err, s.Figure(UnitsBack, float64(audit.Stock)), s.Figure(UnitsWrong, unitsWrong(audit)))
+		awaitNoHold(x)
+		x.Figure(UnitsBack, float64(audited(x).Stock))
 	}
 }
 
-// whenNothingIsHeld audits the item when all of its reservations have ended, for 20 s at most.
-func whenNothingIsHeld(ctx context.Context, s *scenario.Environment) (audit client.Audit, err error) {
+// awaitNoHold waits until all reservations of the item have ended, for 20 s at most.
+func awaitNoHold(x *scenario.Try) {
 	for range 400 {
-		if audit, err = shop(s).AuditInFull(ctx, s.Item); err != nil || audit.Held == 0 {
-			return audit, err
+		audit, err := shop(x).AuditInFull(x, x.Item)
+		if x.Must(err); audit.Held == 0 {
+			return
 		}
-		if err := pause.For(ctx, 50*time.Millisecond); err != nil {
-			return audit, err
-		}
+		wait(x, 50*time.Millisecond)
 	}
-	return audit, fmt.Errorf("%d units are still held", audit.Held)
+	x.Must(errors.New("units are still held"))
 }
 
 // HoldAll has one buyer reserve as many units as it gets, and another one ask for one.
 func HoldAll(strategy string, units int64, perUser int64) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		if err := s.Client().CreateLimited(ctx, s.Item, units, perUser); err != nil {
-			return err
-		}
+	return func(x *scenario.Try) {
+		x.Must(x.Client().CreateLimited(x, x.Item, units, perUser))
 		for range units {
-			_, err := reserve(ctx, s, strategy, "the first buyer", time.Minute)
-			if errors.Is(err, client.ErrUserLimit) {
+			if _, ok := reserve(x, strategy, "the first buyer", time.Minute); !ok {
 				break
 			}
-			if err != nil {
-				return err
-			}
 		}
-		_, err := reserve(ctx, s, strategy, "another buyer", time.Minute)
-		served := 1.0
-		if errors.Is(err, client.ErrSoldOut) {
-			served, err = 0, nil
-		}
-		return errors.Join(err, s.Figure(OthersServed, served), auditOf(ctx, s, UnitsHeld, func(a client.Audit) int64 { return a.Held }))
+		_, served := reserve(x, strategy, "another buyer", time.Minute)
+		x.Figure(OthersServed, oneIf(served))
+		x.Figure(UnitsHeld, float64(audited(x).Held))
 	}
 }
+
+// Callbacks is NaiveCallbacks with a reservation: the reports come at the same time, at two replicas.
+func Callbacks(strategy string) scenario.Step {
+	return func(x *scenario.Try) {
+		held := mustReserve(x, strategy, time.Minute)
+		x.Each(2, func(i int) { mustConfirm(x, i, held) })
+		_, err := shop(x).Release(x, held.ReservationID)
+		if errors.Is(err, client.ErrReservationConfirmed) {
+			x.Mark("report of a failed try", "comes last, and is rejected")
+			err = nil
+		}
+		x.Must(err)
+		if second, ok := reserve(x, strategy, "", time.Minute); ok {
+			mustConfirm(x, 0, second)
+		}
+		orders := 0.0
+		for _, err := range shop(x).Orders(x, client.Pages{GoodsID: x.Item}) {
+			x.Must(err)
+			orders++
+		}
+		x.Figure(OrdersMade, orders)
+		x.Figure(UnitsPaid, float64(audited(x).Sold))
+	}
+}
+
+// moments bounds how often Moment is made: on a busy machine all payments of one may come too late.
+const moments = 5
+
+// Moment has units paid around the moment in which their reservations expire, at every replica by turns,
+// while all replicas sweep. It is made again where none was paid in time, and all of them count.
+func Moment(strategy string, units int) scenario.Step {
+	return func(x *scenario.Try) {
+		var inTime, expired atomic.Int64
+		for made := 0; made < moments && inTime.Load() == 0; made++ {
+			x.Each(units, func(i int) {
+				held := mustReserve(x, strategy, holdLasts)
+				// Up to 4 ms before the expiry, or as late.
+				x.Must(pause.For(x, time.Until(held.ExpiresAt.Add(time.Duration(i%9-4)*time.Millisecond))))
+				if confirm(x, i%len(x.Cluster.Replicas), held) {
+					inTime.Add(1)
+				} else {
+					expired.Add(1)
+				}
+			})
+			awaitNoHold(x)
+		}
+		x.Figure(PaidInTime, float64(inTime.Load()))
+		x.Figure(ExpiredFirst, float64(expired.Load()))
+		x.Figure(PaidAndBack, paidWrongly(inTime.Load(), audited(x).Sold))
+	}
+}
+
+// paidWrongly is by how much the payments that were answered as done and the sales differ, whichever
+// are more.
+func paidWrongly(answered, sold int64) float64 { return math.Abs(float64(answered - sold)) }

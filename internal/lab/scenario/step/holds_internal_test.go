@@ -21,9 +21,8 @@ func TestUnitsAreWrongWhicheverWay(t *testing.T) {
 // A sale that no buyer was answered is as wrong as an answer without a sale.
 func TestAnswersThatDifferFromTheSalesAreCountedWhicheverWay(t *testing.T) {
 	for _, c := range []struct {
-		answered int
-		sold     int64
-		want     float64
+		answered, sold int64
+		want           float64
 	}{{7, 7, 0}, {7, 5, 2}, {5, 7, 2}} {
 		if got := paidWrongly(c.answered, c.sold); got != c.want {
 			t.Errorf("%d answered, %d sold: %g differ, want %g", c.answered, c.sold, got, c.want)

@@ -2,7 +2,6 @@ package step
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -40,73 +39,36 @@ const (
 
 // Show has visitors read the page while buyers buy. What each visitor saw is recorded.
 func Show(p Page) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		client, err := s.Backends.Redis.Client()
-		if err != nil {
-			return err
-		}
-		defer client.Close() //nolint:errcheck // nothing is lost with it
-		on := numbers{client, fmt.Sprintf("stockd:lab:{page/%d}:left", s.Item), fmt.Sprintf("stockd:lab:{page/%d}:sold", s.Item)}
-		defer client.Del(context.WithoutCancel(ctx), on.left, on.sold)
-		if err := client.MSet(ctx, on.left, PageUnits, on.sold, 0).Err(); err != nil {
-			return err
-		}
+	return func(x *scenario.Try) {
+		client := redisOf(x)
+		on := numbers{client, fmt.Sprintf("stockd:lab:{page/%d}:left", x.Item), fmt.Sprintf("stockd:lab:{page/%d}:sold", x.Item)}
+		defer client.Del(context.WithoutCancel(x), on.left, on.sold)
+		x.Must(client.MSet(x, on.left, PageUnits, on.sold, 0).Err())
 		var made atomic.Int64
-		crowd := make([]scenario.Step, 0, p.Visitors+p.Buyers)
-		for i := range p.Visitors {
-			crowd = append(crowd, p.each(fmt.Sprintf("visitor-%d", i+1), p.Read, func(ctx context.Context) error { return p.visit(ctx, s, on) }))
-		}
-		for i := range p.Buyers {
-			crowd = append(crowd, p.each(fmt.Sprintf("buyer-%d", i+1), p.Write, func(ctx context.Context) error {
+		x.Each(p.Visitors+p.Buyers, func(i int) {
+			if i < p.Visitors {
+				p.again(x, fmt.Sprintf("visitor-%d", i+1), p.Read, func() { p.visit(x, on) })
+				return
+			}
+			p.again(x, fmt.Sprintf("buyer-%d", i-p.Visitors+1), p.Write, func() {
 				made.Add(1)
-				return p.buy(ctx, on)
-			}))
-		}
-		if err := Meanwhile(crowd...)(ctx, s); err != nil {
-			return err
-		}
-		return s.Figure(Purchases, float64(made.Load()))
+				p.buy(x, on)
+			})
+		})
+		x.Figure(Purchases, float64(made.Load()))
 	}
 }
 
-// each does something again and again, under a lock where there is one.
-func (p Page) each(who, kind string, do func(context.Context) error) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		locker, err := p.locker(s, who, kind)
-		if err != nil {
-			return err
-		}
-		for end := time.Now().Add(p.For); time.Now().Before(end); {
-			if err := under(ctx, locker, name(s), do); err != nil {
-				return err
-			}
-			if err := pause.About(ctx, betweenPages); err != nil {
-				return err
-			}
-		}
-		return nil
+// again does something again and again, under a lock where there is one.
+func (p Page) again(x *scenario.Try, who, kind string, do func()) {
+	var locker lock.Locker
+	if kind != "" {
+		locker = x.Contend(who, scenario.Redis).Locker(kind)
 	}
-}
-
-// locker is nil where there is no lock.
-func (Page) locker(s *scenario.Environment, who, kind string) (lock.Locker, error) {
-	if kind == "" {
-		return nil, nil
+	for end := time.Now().Add(p.For); time.Now().Before(end); {
+		under(x, locker, do)
+		x.Must(pause.About(x, betweenPages))
 	}
-	_, locker, err := contend(s, who, kind, []scenario.Need{scenario.Redis})
-	return locker, err
-}
-
-// under does something under a lock, or without one where it is nil.
-func under(ctx context.Context, l lock.Locker, name string, do func(context.Context) error) error {
-	if l == nil {
-		return do(ctx)
-	}
-	lease, err := takeWithin(ctx, l, name, patience)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(ctx), lease.Release(context.WithoutCancel(ctx)))
 }
 
 // numbers are the keys of a page.
@@ -116,48 +78,38 @@ type numbers struct {
 }
 
 // read reads some of them by one command.
-func (n numbers) read(ctx context.Context, keys ...string) (values []int64, err error) {
-	found, err := n.client.MGet(ctx, keys...).Result()
-	if err != nil {
-		return nil, err
+func (n numbers) read(x *scenario.Try, keys ...string) (values []int64) {
+	found, err := n.client.MGet(x, keys...).Result()
+	x.Must(err)
+	for _, one := range found {
+		value, err := strconv.ParseInt(fmt.Sprint(one), 10, 64)
+		x.Must(err)
+		values = append(values, value)
 	}
-	values = make([]int64, len(found))
-	for i, one := range found {
-		if values[i], err = strconv.ParseInt(fmt.Sprint(one), 10, 64); err != nil {
-			return nil, fmt.Errorf("read %s: %w", keys[i], err)
-		}
-	}
-	return values, nil
+	return values
 }
 
-func (p Page) visit(ctx context.Context, s *scenario.Environment, on numbers) error {
-	steps := [][]string{{on.left}, {on.sold}}
-	if p.AtOnce {
-		steps = [][]string{{on.left, on.sold}}
-	}
+func (p Page) visit(x *scenario.Try, on numbers) {
 	var seen []int64
-	for _, keys := range steps {
-		values, err := on.read(ctx, keys...)
-		if err != nil {
-			return err
-		}
-		seen = append(seen, values...)
+	if p.AtOnce {
+		seen = on.read(x, on.left, on.sold)
+	} else {
+		seen = append(on.read(x, on.left), on.read(x, on.sold)...)
 	}
-	return s.History.Add(history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: s.Item, Stock: seen[0], Sold: seen[1]}})
+	x.Add(history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: x.Item, Stock: seen[0], Sold: seen[1]}})
 }
 
-func (p Page) buy(ctx context.Context, on numbers) error {
+func (p Page) buy(x *scenario.Try, on numbers) {
 	if p.AtOnce {
-		_, err := on.client.TxPipelined(ctx, func(both redis.Pipeliner) error {
-			return errors.Join(both.Decr(ctx, on.left).Err(), both.Incr(ctx, on.sold).Err())
+		_, err := on.client.TxPipelined(x, func(both redis.Pipeliner) error {
+			both.Decr(x, on.left)
+			both.Incr(x, on.sold)
+			return nil
 		})
-		return err
+		x.Must(err)
+		return
 	}
-	if err := on.client.Decr(ctx, on.left).Err(); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, purchaseWork); err != nil {
-		return err
-	}
-	return on.client.Incr(ctx, on.sold).Err()
+	x.Must(on.client.Decr(x, on.left).Err())
+	wait(x, purchaseWork)
+	x.Must(on.client.Incr(x, on.sold).Err())
 }

@@ -35,16 +35,14 @@ func Pause(replica int) scenario.Step {
 
 // Crash has a replica kill itself (SIGKILL) in its next sale of the item.
 func Crash(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		s.Spoil()
-		return set(replica, failpoint.Fault{Do: failpoint.Crash})(ctx, s)
-	}
+	return InOrder((*scenario.Try).Spoil, set(replica, failpoint.Fault{Do: failpoint.Crash}))
 }
 
 func set(replica int, f failpoint.Fault) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		f.GoodsID = s.Item
-		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
+	return func(x *scenario.Try) {
+		mine := f
+		mine.GoodsID = x.Item
+		x.Must(x.Cluster.ClientOf(replica-1).SetFault(x, mine))
 	}
 }
 
@@ -53,62 +51,56 @@ const reachedWithin = 15 * time.Second
 
 // Reached waits until a replica has reached its failpoint.
 func Reached(replica int) scenario.Step {
-	return await(replica, "come to its fault", func(ctx context.Context, s *scenario.Environment) (bool, error) {
-		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
-		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Item && f.Reached > 0 }), err
+	return await(replica, "come to its fault", func(ctx context.Context, x *scenario.Try) (bool, error) {
+		faults, err := x.Cluster.ClientOf(replica - 1).Faults(ctx)
+		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == x.Item && f.Reached > 0 }), err
 	})
 }
 
 // await asks again and again whether a replica has done what it is to do.
-func await(replica int, what string, done func(ctx context.Context, s *scenario.Environment) (bool, error)) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
+func await(replica int, what string, done func(ctx context.Context, x *scenario.Try) (bool, error)) scenario.Step {
+	return func(x *scenario.Try) {
+		ctx, cancel := context.WithTimeoutCause(x, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
 		defer cancel()
 		for {
-			ok, err := done(ctx, s)
-			if ok || err != nil {
-				return err
+			ok, err := done(ctx, x)
+			if x.Must(err); ok {
+				return
 			}
-			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
-				return err
-			}
+			x.Must(pause.For(ctx, 10*time.Millisecond))
 		}
 	}
 }
 
 // Gone waits until a replica has killed itself.
 func Gone(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
+	return InOrder(await(replica, "come to its end", func(_ context.Context, x *scenario.Try) (bool, error) {
 		select {
-		case <-s.Cluster.Replicas[replica-1].Done():
-			return s.Mark(s.Cluster.Replicas[replica-1].Name, checker.Killed+": it is gone")
-		case <-time.After(reachedWithin):
-			return fmt.Errorf("replica %d did not come to its end within %s", replica, reachedWithin)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-x.Cluster.Replicas[replica-1].Done():
+			return true, nil
+		default:
+			return false, nil
 		}
-	}
+	}), func(x *scenario.Try) { x.Mark(x.Cluster.Replicas[replica-1].Name, checker.Killed+": it is gone") })
 }
 
 // Stopped waits until a replica has reported that it is about to stop itself. It
 // cannot be asked any more: the report is in its record.
 func Stopped(replica int) scenario.Step {
-	return await(replica, "stop itself", func(_ context.Context, s *scenario.Environment) (bool, error) {
-		h, err := history.Read(s.Cluster.Replicas[replica-1].History())
+	return await(replica, "stop itself", func(_ context.Context, x *scenario.Try) (bool, error) {
+		h, err := history.Read(x.Cluster.Replicas[replica-1].History())
 		if err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == failpoint.Paused && m.At.After(s.Start) }), nil
+		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == failpoint.Paused && m.At.After(x.Start) }), nil
 	})
 }
 
 // Wake has a replica that stopped itself go on.
 func Wake(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		r := s.Cluster.Replicas[replica-1]
-		if err := s.Mark(r.Name, "is woken"); err != nil {
-			return err
-		}
-		return r.Signal(ctx, syscall.SIGCONT)
+	return func(x *scenario.Try) {
+		r := x.Cluster.Replicas[replica-1]
+		x.Mark(r.Name, "is woken")
+		x.Must(r.Signal(x, syscall.SIGCONT))
 	}
 }

@@ -5,44 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // ThroughRedis puts a proxy between the replicas of a stage and their Redis.
-func ThroughRedis(_ context.Context, s *scenario.Environment) (env []string, err error) {
-	if err := proxy(s, s.Backends.Redis.Address); err != nil {
-		return nil, err
-	}
-	return []string{"STOCKD_REDIS_ADDRESSES=" + s.Proxy.Address}, nil
+func ThroughRedis(x *scenario.Try) (env []string) {
+	x.Proxy = proxied(x, x.Backends.Redis.Address)
+	return []string{"STOCKD_REDIS_ADDRESSES=" + x.Proxy.Address}
 }
 
-// proxy puts the environment's proxy before a server.
-func proxy(s *scenario.Environment, target string) (err error) {
-	if s.Proxy, err = servers.NewProxy(target); err != nil {
-		return err
-	}
-	s.Later(func() error { s.Proxy.Close(); return nil })
-	return nil
+// proxied puts a proxy before a server.
+func proxied(x *scenario.Try, target string) *servers.Proxy {
+	p, err := servers.NewProxy(target)
+	x.Must(err)
+	x.Later(func() error { p.Close(); return nil })
+	return p
 }
 
 // ProxyBefore puts a proxy before a replica; AtProxy is where buyers then go.
 func ProxyBefore(replica int) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
-		return proxy(s, s.URL(replica)[len("http://"):])
-	}
+	return func(x *scenario.Try) { x.Proxy = proxied(x, strings.TrimPrefix(x.URL(replica), "http://")) }
 }
 
-// AtProxy is the URL of the environment's proxy.
-func AtProxy(s *scenario.Environment) string { return "http://" + s.Proxy.Address }
+// AtProxy is the URL of the try's proxy.
+func AtProxy(x *scenario.Try) string { return "http://" + x.Proxy.Address }
 
 // Arm lays down a rule at the proxy.
 func Arm(r servers.Rule) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
-		s.Trigger.Store(s.Proxy.Arm(r))
-		return nil
-	}
+	return func(x *scenario.Try) { x.Trigger.Store(x.Proxy.Arm(r)) }
 }
 
 var (
@@ -51,27 +46,28 @@ var (
 )
 
 // armed is the rule that was armed last.
-func armed(s *scenario.Environment) (*servers.Trigger, error) {
-	if trigger := s.Trigger.Load(); trigger != nil {
-		return trigger, nil
+func armed(x *scenario.Try) *servers.Trigger {
+	trigger := x.Trigger.Load()
+	if trigger == nil {
+		x.Must(errNotArmed)
 	}
-	return nil, errNotArmed
+	return trigger
 }
 
 // Met waits until a request has met the rule that was armed last.
 func Met() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		trigger, err := armed(s)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, errNotMet)
-		defer cancel()
-		if err := trigger.Wait(ctx); err != nil {
-			return err
-		}
-		return s.Mark("proxy", fmt.Sprintf("%s: %s", trigger.Do, visible(trigger.Sent)))
+	return func(x *scenario.Try) { x.Must(met(x)) }
+}
+
+func met(x *scenario.Try) error {
+	trigger := armed(x)
+	ctx, cancel := context.WithTimeoutCause(x, reachedWithin, errNotMet)
+	defer cancel()
+	if err := trigger.Wait(ctx); err != nil {
+		return err
 	}
+	x.Mark("proxy", fmt.Sprintf("%s: %s", trigger.Do, visible(trigger.Sent)))
+	return nil
 }
 
 // RequestsHeld is the figure of Held.
@@ -80,68 +76,63 @@ const RequestsHeld = "requests_held"
 // Held is Met for a part that may come out without it: it measures RequestsHeld, which is 0 where no
 // request has met the rule in time.
 func Held() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		err := Met()(ctx, s)
-		switch {
-		case errors.Is(err, errNotMet):
-			return s.Figure(RequestsHeld, 0)
-		case err != nil:
-			return err
-		default:
-			return s.Figure(RequestsHeld, 1)
+	return func(x *scenario.Try) {
+		err := met(x)
+		if errors.Is(err, errNotMet) {
+			x.Figure(RequestsHeld, 0)
+			return
 		}
+		x.Must(err)
+		x.Figure(RequestsHeld, 1)
 	}
 }
 
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
-		trigger, err := armed(s)
-		if err != nil {
-			return err
-		}
-		trigger.Pass()
-		return s.Mark("proxy", "let go: "+visible(trigger.Sent))
-	}
+	return func(x *scenario.Try) { pass(x, "proxy", armed(x)) }
+}
+
+func pass(x *scenario.Try, who string, held *servers.Trigger) {
+	held.Pass()
+	x.Mark(who, "let go: "+visible(held.Sent))
 }
 
 func visible(sent string) string {
-	out := make([]rune, 0, len(sent))
-	for _, r := range sent {
-		if r >= ' ' && r < 127 {
-			out = append(out, r)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 127 {
+			return -1
 		}
-	}
-	return string(out)
+		return r
+	}, sent)
 }
 
 // OnMasters gives a stage five masters of its own. The first replica of the
 // service reaches them through links of its own, which can be cut.
-func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Environment) ([]string, error) {
-	return func(ctx context.Context, s *scenario.Environment) (env []string, err error) {
-		if s.Masters, err = servers.StartRedlockWith(ctx, s.Supervisor, o); err != nil {
-			return nil, err
-		}
-		s.Later(func() error { return s.Masters.Close(context.WithoutCancel(ctx)) })
-		if s.Links, err = links(s, s.Masters); err != nil {
-			return nil, err
-		}
-		s.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses(s.Links), ",")}}
-		return s.Masters.Env(), nil
+func OnMasters(o servers.RedlockOptions) func(*scenario.Try) []string {
+	return func(x *scenario.Try) (env []string) {
+		var err error
+		x.Masters, err = servers.StartRedlockWith(x, x.Supervisor, o)
+		x.Must(err)
+		closeLater(x, x.Masters)
+		x.Links = links(x, x.Masters)
+		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses(x.Links), ",")}}
+		return x.Masters.Env()
 	}
 }
 
-func links(s *scenario.Environment, masters *servers.Redlock) ([]*servers.Proxy, error) {
+// closeLater closes servers at the end of the try.
+func closeLater(x *scenario.Try, started interface {
+	Close(ctx context.Context) error
+}) {
+	x.Later(func() error { return started.Close(context.WithoutCancel(x)) })
+}
+
+func links(x *scenario.Try, masters *servers.Redlock) []*servers.Proxy {
 	list := make([]*servers.Proxy, len(masters.Nodes))
 	for i, node := range masters.Nodes {
-		link, err := servers.NewProxy(node.Address)
-		if err != nil {
-			return nil, err
-		}
-		s.Later(func() error { link.Close(); return nil })
-		list[i] = link
+		list[i] = proxied(x, node.Address)
 	}
-	return list, nil
+	return list
 }
 
 func addresses(links []*servers.Proxy) []string {
@@ -154,11 +145,11 @@ func addresses(links []*servers.Proxy) []string {
 
 // CutOff keeps the first replica from masters, by their number from 1.
 func CutOff(masters ...int) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
+	return func(x *scenario.Try) {
 		for _, m := range masters {
-			s.Links[m-1].Cut()
+			x.Links[m-1].Cut()
 		}
-		return s.Mark("", fmt.Sprintf("masters %v are out of reach for replica 1", masters))
+		x.Mark("", fmt.Sprintf("masters %v are out of reach for replica 1", masters))
 	}
 }
 
@@ -182,59 +173,120 @@ const LostBytes = "lost_bytes"
 
 // CutPower ends a master, and takes from it what was not on its disk.
 func CutPower(master int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		var lost int64
-		cut := func(r *servers.Redis, ctx context.Context) (err error) {
-			lost, err = r.CutPower(ctx)
-			return err
-		}
-		if err := onMaster(master, "loses its power, and what was not on its disk", cut)(ctx, s); err != nil {
-			return err
-		}
-		return s.Figure(LostBytes, float64(lost))
+	return func(x *scenario.Try) {
+		onMaster(master, "loses its power, and what was not on its disk", func(r *servers.Redis, ctx context.Context) error {
+			lost, err := r.CutPower(ctx)
+			x.Must(err)
+			x.Figure(LostBytes, float64(lost))
+			return nil
+		})(x)
 	}
 }
 
 func onMaster(master int, what string, do func(*servers.Redis, context.Context) error) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		if err := do(s.Masters.Nodes[master-1], ctx); err != nil {
-			return err
-		}
-		return s.Mark(fmt.Sprintf("master %d", master), what)
+	return func(x *scenario.Try) {
+		x.Must(do(x.Masters.Nodes[master-1], x))
+		x.Mark(fmt.Sprintf("master %d", master), what)
 	}
 }
 
 // OnPair gives a stage a Redis of its own that has a replica.
-func OnPair(ctx context.Context, s *scenario.Environment) (env []string, err error) {
-	if s.Pair, err = servers.StartRedisPair(ctx, s.Supervisor); err != nil {
-		return nil, err
-	}
-	s.Later(func() error { return s.Pair.Close(context.WithoutCancel(ctx)) })
-	return s.Pair.Env(), nil
+func OnPair(x *scenario.Try) (env []string) {
+	var err error
+	x.Pair, err = servers.StartRedisPair(x, x.Supervisor)
+	x.Must(err)
+	closeLater(x, x.Pair)
+	return x.Pair.Env()
 }
 
 // Sync waits until the replica has all that the primary has.
 func Sync() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error { return s.Pair.AwaitSync(ctx) }
+	return func(x *scenario.Try) { x.Must(x.Pair.AwaitSync(x)) }
 }
 
 // Freeze stops the replication from the primary.
 func Freeze() scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
-		s.Pair.Link.Freeze()
-		return s.Mark("redis", "writes to the primary no longer reach its replica")
+	return func(x *scenario.Try) {
+		x.Pair.Link.Freeze()
+		x.Mark("redis", "writes to the primary no longer reach its replica")
 	}
 }
 
 // Promote kills the primary and puts the replica in its place.
 func Promote() scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		if err := s.Pair.Primary.Kill(ctx); err != nil {
-			return err
-		}
-		if err := s.Pair.Promote(ctx); err != nil {
-			return err
-		}
-		return s.Mark("redis", "the primary is killed, its replica is promoted")
+	return func(x *scenario.Try) {
+		x.Must(x.Pair.Primary.Kill(x))
+		x.Must(x.Pair.Promote(x))
+		x.Mark("redis", "the primary is killed, its replica is promoted")
 	}
 }
+
+// MoveClock has the clock of a master jump, by its number from 1, to so much ahead
+// of the right time, or behind it where ahead is negative.
+func MoveClock(master int, ahead time.Duration) scenario.Step {
+	return onMaster(master, where(ahead), func(r *servers.Redis, _ context.Context) error { return r.Clock.Set(ahead) })
+}
+
+func where(ahead time.Duration) string {
+	if ahead < 0 {
+		return "its clock is " + (-ahead).String() + " behind"
+	}
+	return "its clock is " + ahead.String() + " ahead"
+}
+
+// RunClock has the clock of a master run so many times as fast as the right one. Do it
+// while it has no key: it jumps, too.
+func RunClock(master int, rate float64) scenario.Step {
+	return onMaster(master, fmt.Sprintf("its clock runs %g times as fast", rate), func(r *servers.Redis, _ context.Context) error { return r.Clock.Run(rate) })
+}
+
+// OnZooKeeperWithClock gives a stage a ZooKeeper with a clock of its own.
+func OnZooKeeperWithClock(x *scenario.Try) (env []string) {
+	var err error
+	x.ZooKeeper, err = servers.StartZooKeeperWithClock(x, x.Supervisor)
+	x.Must(err)
+	closeLater(x, x.ZooKeeper)
+	clockOf(x, x.ZooKeeper) // its first request takes a Java long that has just started
+	return x.ZooKeeper.Env()
+}
+
+// zooKeeper is that of the stage, or that of the run where it has none of its own.
+func zooKeeper(x *scenario.Try) *servers.ZooKeeper {
+	if x.ZooKeeper != nil {
+		return x.ZooKeeper
+	}
+	return x.Backends.ZooKeeper
+}
+
+// ClockAhead is the figure of MoveZooKeeper: the hours by which the server's clock is ahead,
+// as the server itself writes the time.
+const ClockAhead = "clock_ahead_h"
+
+// MoveZooKeeper has the clock of the stage's ZooKeeper jump.
+func MoveZooKeeper(ahead time.Duration) scenario.Step {
+	return func(x *scenario.Try) {
+		x.Must(x.ZooKeeper.Clock.Set(ahead))
+		x.Mark("zookeeper", where(ahead))
+		x.Figure(ClockAhead, clockOf(x, x.ZooKeeper).Round(time.Minute).Hours())
+	}
+}
+
+// clockOf reads by how much the clock of a ZooKeeper is ahead: from the time that it writes
+// into a new node.
+func clockOf(x *scenario.Try, z *servers.ZooKeeper) (ahead time.Duration) {
+	conn, _, err := zk.Connect([]string{z.Address}, patience, zk.WithLogger(silent{}))
+	x.Must(err)
+	defer conn.Close()
+	path, err := conn.Create("/lab-clock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	x.Must(err)
+	there, stat, err := conn.Exists(path)
+	if err == nil && !there {
+		err = errors.New("read the clock of ZooKeeper: the node is gone")
+	}
+	x.Must(err)
+	return time.Until(time.UnixMilli(stat.Ctime))
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}

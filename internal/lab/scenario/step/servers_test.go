@@ -1,16 +1,26 @@
-package step_test
+package step
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func TestARuleThatWasNotArmedIsAnError(t *testing.T) {
-	for name, wait := range map[string]scenario.Step{"met": step.Met(), "held": step.Held(), "passed": step.Pass()} {
-		if err := wait(t.Context(), &scenario.Environment{}); err == nil {
-			t.Errorf("without a rule at the proxy one is %s", name)
+	for name, wait := range map[string]scenario.Step{"met": Met(), "held": Held(), "passed": Pass()} {
+		plan := scenario.Plan{Folder: t.TempDir(), Progress: nothing{}, Experiments: []scenario.Experiment{{Parts: []scenario.Part{{Name: "part", Steps: []scenario.Step{wait}}}}}}
+		if _, err := scenario.On(t.Context(), nil, &servers.Backends{Database: &servers.Database{}}, plan); !errors.Is(err, errNotArmed) {
+			t.Errorf("without a rule at the proxy one is %s: %v", name, err)
 		}
 	}
 }
+
+type nothing struct{}
+
+func (nothing) Say(string)                                  {}
+func (nothing) Begin(int)                                   {}
+func (nothing) Try(scenario.Experiment, scenario.Part, int) {}
+func (nothing) Done(scenario.Result)                        {}
+func (nothing) End()                                        {}

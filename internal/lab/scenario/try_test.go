@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,7 @@ import (
 func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 	for _, spoilt := range []bool{false, true} {
 		p := &provisioner{cluster: &cluster.Cluster{}}
-		s := &Environment{spoilt: spoilt}
+		s := &Try{spoilt: spoilt}
 		var order []string
 		first, second := errors.New("first"), errors.New("second")
 		for _, err := range []error{first, second} {
@@ -44,7 +43,7 @@ func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("half done")} {
 		p := &provisioner{cluster: &cluster.Cluster{}, stage: Stage{Replicas: 1}}
-		step := func(context.Context, *Environment) error { return failure }
+		step := func(x *Try) { x.Must(failure) }
 		if err := p.execute(t.Context(), Part{Stage: p.stage, Steps: []Step{step}}, filepath.Join(t.TempDir(), "history")); !errors.Is(err, failure) {
 			t.Errorf("%v, want %v", err, failure)
 		}
@@ -55,7 +54,7 @@ func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 }
 
 func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
-	s := &Environment{Cluster: &cluster.Cluster{URL: "balancer", Replicas: []*cluster.Replica{{URL: "first"}, {URL: "second"}}}}
+	s := &Try{Cluster: &cluster.Cluster{URL: "balancer", Replicas: []*cluster.Replica{{URL: "first"}, {URL: "second"}}}}
 	for replica, want := range []string{"balancer", "first", "second"} {
 		if got := s.URL(replica); got != want {
 			t.Errorf("replica %d is at %s, want %s", replica, got, want)
@@ -66,7 +65,7 @@ func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
 // The replicas take turns with the nodes that the stage uses, and each keeps what it has of its own.
 func TestEachReplicaWritesToItsNode(t *testing.T) {
 	p := &provisioner{galera: &servers.Nodes{Nodes: []*servers.Database{{DSN: "a"}, {DSN: "b"}, {DSN: "c"}}}}
-	s := new(Environment)
+	s := new(Try)
 	if err := p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,26 +88,21 @@ func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Environment{Backends: &servers.Backends{Redis: server}, History: writer}
-	c, err := s.Contend("one", Redis)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.TTL, c.Retry = time.Hour, time.Millisecond
-	if err := c.Warm(t.Context(), "redis-lua"); err != nil {
-		t.Fatal(err)
-	}
-	locker, err := c.Locker("redis-lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locker.Acquire(t.Context(), "name"); err != nil {
+	s := &Try{Backends: &servers.Backends{Redis: server}, History: writer}
+	var c *Contender
+	if err := s.do(t.Context(), func(x *Try) {
+		c = x.Contend("one", Redis)
+		c.TTL, c.Retry = time.Hour, time.Millisecond
+		c.Warm("redis-lua")
+		_, err := c.Locker("redis-lua").Acquire(x, "name")
+		x.Must(err)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if left := c.clients.Redis.PTTL(t.Context(), "stockd:{name}:redis-lua").Val(); left < time.Minute || left > time.Hour {
 		t.Errorf("the lease lasts for %s, want an hour", left)
 	}
-	if _, err := c.Locker("hope"); err == nil {
+	if err := s.do(t.Context(), func(*Try) { c.Locker("hope") }); err == nil {
 		t.Error("hope is a lock")
 	}
 	if err := errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()); err != nil {

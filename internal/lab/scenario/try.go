@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +17,10 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// Environment is what the steps of one try of a part act on.
-type Environment struct {
+// Try is what the steps of one try of a part act on. As a context it ends with the first failure.
+type Try struct {
+	context.Context
+
 	Supervisor *servers.Supervisor
 	Backends   *servers.Backends
 	// Cluster is nil where the stage has no replicas.
@@ -45,39 +50,102 @@ type Environment struct {
 	// the stage.
 	Own map[int][]string
 
+	fail    context.CancelCauseFunc
 	spoilt  bool
+	mu      sync.Mutex
 	closers []func() error
 }
 
+// do has a step act in a goroutine of its own, which the first failure ends, and returns that.
+func (x *Try) do(ctx context.Context, step Step) error {
+	x.Context, x.fail = context.WithCancelCause(ctx)
+	defer x.fail(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		step(x)
+	}()
+	<-done
+	return context.Cause(x)
+}
+
+// Must ends the try where there is an error: what calls it does not go on, and what goes on beside it finds its
+// context ended. It is called by the goroutine of a step, or by one of Together.
+func (x *Try) Must(err error) {
+	if x.Fail(err); err != nil {
+		runtime.Goexit()
+	}
+}
+
+// Fail is Must for what has to go on: a goroutine of another package.
+func (x *Try) Fail(err error) {
+	if err != nil {
+		x.fail(err)
+	}
+}
+
+// Together does all of them at the same time, and waits for the last one.
+func (x *Try) Together(do ...func()) {
+	var all sync.WaitGroup
+	for _, one := range do {
+		all.Go(one)
+	}
+	all.Wait()
+	x.Must(context.Cause(x))
+}
+
+// Each does something so many times at the same time, numbered from 0, and waits for the last one.
+func (x *Try) Each(count int, do func(i int)) {
+	all := make([]func(), count)
+	for i := range all {
+		all[i] = func() { do(i) }
+	}
+	x.Together(all...)
+}
+
 // Client speaks to the replicas through their balancer.
-func (s *Environment) Client() client.Client { return s.Cluster.Client() }
+func (x *Try) Client() client.Client { return x.Cluster.Client() }
 
 // URL is where a buyer goes: to one of the replicas, from 1, or with 0 to the
 // balancer.
-func (s *Environment) URL(replica int) string {
+func (x *Try) URL(replica int) string {
 	if replica == 0 {
-		return s.Cluster.URL
+		return x.Cluster.URL
 	}
-	return s.Cluster.Replicas[replica-1].URL
+	return x.Cluster.Replicas[replica-1].URL
 }
 
 // Mark writes down that something was done, now.
-func (s *Environment) Mark(who, what string) error {
-	return s.History.Add(history.Line{Mark: &history.Mark{At: time.Now(), Who: who, What: what}})
+func (x *Try) Mark(who, what string) {
+	x.Add(history.Line{Mark: &history.Mark{At: time.Now(), Who: who, What: what}})
 }
 
 // Figure writes down a number.
-func (s *Environment) Figure(name string, value float64) error {
-	return s.History.Add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
+func (x *Try) Figure(name string, value float64) {
+	x.Add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
 }
+
+// Figures write down numbers in the order of their names.
+func (x *Try) Figures(numbers map[string]float64) {
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		x.Figure(name, numbers[name])
+	}
+}
+
+// Add writes down a line of evidence.
+func (x *Try) Add(line history.Line) { x.Must(x.History.Add(line)) }
 
 // Spoil tells that the replicas cannot serve another try: one was killed, or its
 // servers are not what they were.
-func (s *Environment) Spoil() { s.spoilt = true }
+func (x *Try) Spoil() { x.spoilt = true }
 
 // Later has something done at the end of the try, whatever comes of it, the last
 // one first.
-func (s *Environment) Later(do func() error) { s.closers = append(s.closers, do) }
+func (x *Try) Later(do func() error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closers = append(x.closers, do)
+}
 
 // provisioner sets up the environment of each try. Replicas serve every try in a row that
 // has the same stage, unless one of them spoilt them.
@@ -118,7 +186,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.nextItem(), History: writer}
+	s := &Try{Supervisor: t.supervisor, Backends: t.backends, Item: t.nextItem(), History: writer}
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
@@ -140,18 +208,17 @@ func (t *provisioner) nextItem() int64 {
 }
 
 // act does the steps while they are watched.
-func (t *provisioner) act(ctx context.Context, s *Environment, steps []Step, file string) error {
-	defer t.plan.Watch.try(s, file)()
-	for _, step := range steps {
-		if err := step(ctx, s); err != nil {
-			return err
+func (t *provisioner) act(ctx context.Context, x *Try, steps []Step, file string) error {
+	defer t.plan.Watch.try(x, file)()
+	return x.do(ctx, func(x *Try) {
+		for _, step := range steps {
+			step(x)
 		}
-	}
-	return nil
+	})
 }
 
 // gather adds what the replicas recorded since the try began.
-func (t *provisioner) gather(s *Environment) error {
+func (t *provisioner) gather(s *Try) error {
 	if s.Cluster == nil {
 		return nil
 	}
@@ -166,16 +233,14 @@ func (t *provisioner) gather(s *Environment) error {
 }
 
 // setUp starts everything that the stage needs.
-func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) error {
+func (t *provisioner) set(ctx context.Context, s *Try, stage Stage) error {
 	var env []string
 	s.Own = stage.Own
 	if stage.Servers != nil {
-		own, err := stage.Servers(ctx, s)
-		if err != nil {
+		if err := s.do(ctx, func(x *Try) { env = stage.Servers(x) }); err != nil {
 			return err
 		}
 		s.Spoil() // its servers end with the try
-		env = own
 	}
 	if stage.Nodes > 0 {
 		if err := t.writeToNodes(ctx, s, stage); err != nil {
@@ -202,7 +267,7 @@ func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) erro
 }
 
 // writeToNodes has each replica write to one of the nodes, and starts them where they do not run.
-func (t *provisioner) writeToNodes(ctx context.Context, s *Environment, stage Stage) (err error) {
+func (t *provisioner) writeToNodes(ctx context.Context, s *Try, stage Stage) (err error) {
 	if t.galera == nil {
 		t.plan.Progress.Say("starting three nodes of Galera")
 		if t.galera, err = servers.StartGalera(ctx, t.supervisor, nil); err != nil {
@@ -239,7 +304,7 @@ func (a Stage) same(b Stage) bool {
 	return a.Replicas == b.Replicas && a.Nodes == b.Nodes && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
-func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {
+func (t *provisioner) tearDown(ctx context.Context, s *Try) error {
 	var errs []error
 	for _, do := range slices.Backward(s.closers) {
 		errs = append(errs, do())
