@@ -55,6 +55,7 @@ func Local(folder, listen string, replicas []string, limits Limits) string {
 		"STOCKD_LISTEN":   listen,
 		"STOCKD_REPLICAS": strings.TrimSpace(servers.String()),
 		"STOCKD_FOLDER":   folder,
+		"STOCKD_FAILURES": folder + "/failures.log",
 		"STOCKD_USER":     user,
 
 		"STOCKD_ADDRESS_RATE":        strconv.Itoa(cmp.Or(limits.Rate, plenty)),

@@ -361,10 +361,12 @@ func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
 	}
 }
 
-// The replicas share the requests evenly, over connections that are kept; and none is out of turn after
+// The replicas share the requests evenly, over connections that are kept; and none is left out after
 // it was gone for a moment.
 func TestReplicasShareTheRequests(t *testing.T) {
+	const crowd = 10 // who are all served at the same time
 	var asked, opened [2]atomic.Int64
+	var served sync.WaitGroup
 	replicas, addresses := make([]*httptest.Server, 0, len(asked)), make([]string, 0, len(asked))
 	for i := range asked {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -372,6 +374,8 @@ func TestReplicasShareTheRequests(t *testing.T) {
 			if r.Host != "shop.example" || r.Header.Get("X-Forwarded-Proto") != "http" || r.Proto != "HTTP/1.1" {
 				t.Errorf("a replica receives %s for %s of %s", r.Proto, r.Host, r.Header.Get("X-Forwarded-Proto"))
 			}
+			served.Done()
+			served.Wait()
 		}))
 		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 			if state == http.StateNew {
@@ -387,14 +391,21 @@ func TestReplicasShareTheRequests(t *testing.T) {
 		response, _ := raw(t, address, "POST /deduct HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		return response.StatusCode
 	}
-	for range 10 {
-		if code := buy(); code != http.StatusOK {
-			t.Errorf("a purchase is answered with %d", code)
+	for range 2 {
+		served.Add(crowd)
+		var buyers sync.WaitGroup
+		for range crowd {
+			buyers.Go(func() {
+				if code := buy(); code != http.StatusOK {
+					t.Errorf("a purchase is answered with %d", code)
+				}
+			})
 		}
+		buyers.Wait()
 	}
 	for i := range asked {
-		if n, conns := asked[i].Load(), opened[i].Load(); n != 5 || conns != 1 {
-			t.Errorf("replica %d got %d of 10 requests on %d connections, want 5 on one", i, n, conns)
+		if n, conns := asked[i].Load(), opened[i].Load(); n != crowd || conns != crowd/2 {
+			t.Errorf("replica %d got %d of %d requests on %d connections, want half of them, and half of a crowd", i, n, 2*crowd, conns)
 		}
 	}
 	for _, s := range replicas { // all are gone for a moment
@@ -434,12 +445,12 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 		"stockd": {
 			"client_max_body_size": {config.MaxBody >> 10, config.MaxBody >> 10}, "client_body_buffer_size": {config.MaxBody >> 10, config.MaxBody >> 10},
 			"client_header_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
-			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {longest + 1, longest + 5}, "upstream keepalive_timeout": {1, seconds(c.HTTP.IdleTimeout) - 1},
+			"proxy_connect_timeout": {0.01, 0.05}, "proxy_read_timeout": {longest + 1, longest + 5}, "upstream keepalive_timeout": {1, seconds(c.HTTP.IdleTimeout) - 1},
 		},
 		"admin": {
 			"client_max_body_size": {config.MaxBody >> 10, config.MaxBody >> 10}, "client_body_buffer_size": {config.MaxBody >> 10, config.MaxBody >> 10},
 			"client_header_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
-			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {audit + 1, audit + 5},
+			"proxy_connect_timeout": {0.01, 0.05}, "proxy_read_timeout": {audit + 1, audit + 5},
 		},
 	} {
 		content, err := os.ReadFile("templates/" + template + ".conf.template")
@@ -455,12 +466,16 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 			if rest, ok := strings.CutPrefix(name, "upstream "); ok {
 				where, text = upstream, rest
 			}
-			found := regexp.MustCompile(`(?m)^ *` + text + ` (\d+)[ks];$`).FindStringSubmatch(where)
+			found := regexp.MustCompile(`(?m)^ *` + text + ` (\d+)(ms|k|s);$`).FindStringSubmatch(where)
 			if found == nil {
 				t.Errorf("%s has no %s", template, name)
 				continue
 			}
-			if got, err := strconv.ParseFloat(found[1], 64); err != nil || got < bound[0] || got > bound[1] {
+			got, err := strconv.ParseFloat(found[1], 64)
+			if found[2] == "ms" {
+				got /= 1000
+			}
+			if err != nil || got < bound[0] || got > bound[1] {
 				t.Errorf("%s has the %s %v, want %v to %v", template, name, got, bound[0], bound[1])
 			}
 		}

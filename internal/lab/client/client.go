@@ -48,10 +48,10 @@ func (c Client) Goods(ctx context.Context, goodsID int64) (item Item, err error)
 	return item, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &item)
 }
 
-// The look for replicas behind a balancer that takes turns.
+// The look for replicas behind a balancer that takes turns, or any of them.
 const (
-	replicaLooks = 64 // at most
-	replicaNews  = 16 // so many without news end it
+	replicaLooks = 192 // at most
+	replicaNews  = 48  // so many without news end it
 )
 
 // Replicas names the replicas that answer behind the balancer, in the order in

@@ -30,7 +30,7 @@ import (
 )
 
 // startBalancer puts nginx before the replicas where it is found, and the
-// standard library's reverse proxy otherwise. Both take turns.
+// standard library's reverse proxy, which takes turns, otherwise.
 func (c *Cluster) startBalancer(ctx context.Context, k *servers.Supervisor, o Options) error {
 	program, err := servers.Find("nginx")
 	switch {
@@ -102,7 +102,7 @@ func nginxListens(ctx context.Context, folder, address string, pid int) error {
 // to one that has left: nginx reads its configuration a moment after it was asked to. What is
 // under way on old connections is still answered.
 func (c *Cluster) await(ctx context.Context, joined, left string) error {
-	const looks, lookWithin = 4, 500 * time.Millisecond // at each replica, some of which may be paused
+	const looks, lookWithin = 8, 250 * time.Millisecond // at each replica, some of which may be paused
 	ctx, cancel := context.WithTimeout(ctx, balanceWithin)
 	defer cancel()
 	fresh := client.Client{URL: c.URL, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: lookWithin}}
