@@ -205,7 +205,7 @@ func TestProveARollingRestartCostsNobodyAnything(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, database)
-			l := startRolling(t, servers.Choice{Mode: servers.Local, Database: database})
+			l := startRolling(t, servers.Choice{Mode: servers.Local, Database: database}, 3)
 			for _, entry := range strategy.Registry() {
 				if !entry.Guarantees.ExclusiveAcrossReplicas {
 					continue
@@ -221,6 +221,11 @@ func TestProveARollingRestartCostsNobodyAnything(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestProveScalingUnderLoadCostsNobodyAnything(t *testing.T) {
+	cmdtest.NeedLocal(t)
+	scaleUnderLoad(t, 10)
 }
 
 // A replica that is killed takes the units with it that it had reserved in Redis

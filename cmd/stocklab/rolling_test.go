@@ -30,7 +30,7 @@ const crowd = 64
 func TestARollingRestartCostsNobodyAnything(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
-	l := startRolling(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None})
+	l := startRolling(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None}, 3)
 	strategies := []string{"sql-conditional", "redis-reentrant", "redis-stock"}
 	ways := 2 * len(strategies)
 	sales := make([]*rollingSale, 0, ways)
@@ -42,34 +42,76 @@ func TestARollingRestartCostsNobodyAnything(t *testing.T) {
 	l.sellOn(t, sales, func() { l.roll(t) })
 }
 
+// As an autoscaler has it, round after round: several replicas stop at the same time, and others start.
+func TestScalingUnderLoadCostsNobodyAnything(t *testing.T) {
+	cmdtest.NeedLocal(t)
+	scaleUnderLoad(t, 1)
+}
+
+func scaleUnderLoad(t *testing.T, rounds int) {
+	t.Helper()
+	l := startRolling(t, servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None}, 5)
+	sale := &rollingSale{strategy: "sql-conditional", group: true, clients: 16, goods: l.create(t, plenty)}
+	l.sellOn(t, []*rollingSale{sale}, func() {
+		running := 5
+		for range rounds {
+			for _, to := range []int{2, 5, 1, 3, 5} {
+				l.scale(t, running, to)
+				running = to
+			}
+		}
+	})
+}
+
+// scale stops or starts replicas, all of them at the same time.
+func (l testLab) scale(t *testing.T, from, to int) {
+	t.Helper()
+	var changed sync.WaitGroup
+	for _, replica := range l.cluster.Replicas[min(from, to):max(from, to)] {
+		changed.Go(func() {
+			if to < from {
+				l.stop(t, replica)
+			} else if err := replica.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	changed.Wait()
+}
+
 // plenty is a stock that no sale here comes to the end of.
 const plenty = 1_000_000
 
 // startRolling starts replicas that are stopped as production.yaml has it, only
 // faster. No pause of a busy machine makes them give up Redis.
-func startRolling(t *testing.T, choice servers.Choice) testLab {
+func startRolling(t *testing.T, choice servers.Choice, replicas int) testLab {
 	t.Helper()
-	return startLabOf(t, choice, cluster.Options{Replicas: 3, Env: []string{"STOCKD_HTTP_DRAIN_DELAY=500ms", "STOCKD_HTTP_DRAIN=12s", "STOCKD_REDIS_TIMEOUT=4s"}})
+	return startLabOf(t, choice, cluster.Options{Replicas: replicas, Env: []string{"STOCKD_HTTP_DRAIN_DELAY=500ms", "STOCKD_HTTP_DRAIN=12s", "STOCKD_REDIS_TIMEOUT=4s"}})
 }
 
 // roll restarts one replica after the other: each is stopped, is gone, and is
 // back before the next one's turn.
 func (l testLab) roll(t *testing.T) {
 	for _, replica := range l.cluster.Replicas {
-		if err := replica.Signal(t.Context(), syscall.SIGTERM); err != nil {
-			t.Error(err)
-			return
-		}
-		select {
-		case <-replica.Done():
-		case <-time.After(30 * time.Second):
-			t.Errorf("%s has not stopped", replica.Name)
-			return
-		}
+		l.stop(t, replica)
 		if err := replica.Start(t.Context()); err != nil {
 			t.Error(err)
 			return
 		}
+	}
+}
+
+// stop ends a replica as a deployment does, and waits until it is gone.
+func (l testLab) stop(t *testing.T, replica *cluster.Replica) {
+	t.Helper()
+	if err := replica.Signal(t.Context(), syscall.SIGTERM); err != nil {
+		t.Error(err)
+		return
+	}
+	select {
+	case <-replica.Done():
+	case <-time.After(30 * time.Second):
+		t.Errorf("%s has not stopped", replica.Name)
 	}
 }
 
@@ -149,7 +191,7 @@ func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 	if failed := r.Sent - r.Sold - r.Rejected - r.Errors["busy"]; failed > 0 {
 		t.Errorf("%d requests failed: %d with an unknown outcome, %v\n%s", failed, r.Unknown, r.Errors, strings.Join(s.unknown, "\n"))
 	}
-	if len(r.Replicas) != 3 || r.Duplicates > 0 {
+	if len(r.Replicas) != len(l.cluster.Replicas) || r.Duplicates > 0 {
 		t.Errorf("%v sold, and %d orders were given to two buyers", r.Replicas, r.Duplicates)
 	}
 	audit, err := l.cluster.Client().Audit(t.Context(), s.goods)
