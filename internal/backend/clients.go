@@ -14,8 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // Name names a server, or a number of servers, that locks are kept in.
@@ -84,7 +82,7 @@ func (c *Clients) Has(b Name) error {
 	if b == MySQL && c != nil && c.DB != nil {
 		err = fmt.Errorf("%w: %s has neither row locks nor named locks", ErrNotConfigured, c.Dialect)
 	}
-	return &stock.BackendError{Backend: string(b), Err: err}
+	return Failure(b, err)
 }
 
 // HasAll returns what Has returns of the first backend that is not configured.
@@ -119,14 +117,15 @@ func (c *Clients) has(b Name) bool {
 	}
 }
 
-// Ping asks a backend for a sign of life. The error is a *stock.BackendError;
-// it is ErrNotConfigured where no address is configured.
+// Ping asks a server of locks whether it takes writes, by one that changes nothing: a server that is read-only,
+// full, or lacks replicas answers reads. The database is asked for a sign of life; repo.Store.Writable asks for
+// more. The error is a *stock.BackendError; it is ErrNotConfigured where no address is configured.
 func (c *Clients) Ping(ctx context.Context, b Name) error {
 	if err := c.Has(b); err != nil {
 		return err
 	}
 	if err := c.ping(ctx, b); err != nil {
-		return &stock.BackendError{Backend: string(b), Err: err}
+		return Failure(b, err)
 	}
 	return nil
 }
@@ -134,9 +133,9 @@ func (c *Clients) Ping(ctx context.Context, b Name) error {
 func (c *Clients) ping(ctx context.Context, b Name) error {
 	switch b {
 	case Redis:
-		return c.Redis.Ping(ctx).Err()
+		return pingRedis(ctx, c.Redis, c.KeyPrefix())
 	case Redlock:
-		return pingMajority(ctx, c.Redlock)
+		return pingMajority(ctx, c.Redlock, c.KeyPrefix())
 	case ZooKeeper:
 		return c.ZooKeeper.ping(ctx, "/"+c.KeyPrefix())
 	case Etcd:
@@ -148,11 +147,21 @@ func (c *Clients) ping(ctx context.Context, b Name) error {
 	}
 }
 
-// pingMajority asks all nodes at once: more than half of them must answer.
-func pingMajority(ctx context.Context, nodes []redis.UniversalClient) error {
+// pingRedis sets a key only where it is there, and it never is. The server looks before that at its memory,
+// its replicas and the rights of the user.
+func pingRedis(ctx context.Context, client redis.UniversalClient, prefix string) error {
+	err := client.SetXX(ctx, prefix+":ping", "", time.Second).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+// pingMajority asks all nodes at once: more than half of them must take writes.
+func pingMajority(ctx context.Context, nodes []redis.UniversalClient, prefix string) error {
 	answers := make(chan error, len(nodes))
 	for _, node := range nodes {
-		go func() { answers <- node.Ping(ctx).Err() }()
+		go func() { answers <- pingRedis(ctx, node, prefix) }()
 	}
 	var errs []error
 	for range nodes {
@@ -161,7 +170,7 @@ func pingMajority(ctx context.Context, nodes []redis.UniversalClient) error {
 		}
 	}
 	if up := len(nodes) - len(errs); up <= len(nodes)/2 {
-		return fmt.Errorf("%d of %d nodes answer, and more than half are needed: %w", up, len(nodes), errors.Join(errs...))
+		return fmt.Errorf("%d of %d nodes take writes, and more than half are needed: %w", up, len(nodes), errors.Join(errs...))
 	}
 	return nil
 }

@@ -88,12 +88,15 @@ func (c etcdCredentials) Clone() credentials.TransportCredentials {
 	return etcdCredentials{c.TransportCredentials.Clone(), c.name}
 }
 
-// pingEtcd asks for a read that the cluster agrees upon: a member without a quorum
-// is no help to a lock. The key need not exist. It goes past the library, which
-// would only say that time is up, where gRPC knows why there is no connection.
+// pingEtcd asks for a write that the cluster agrees upon, and that changes nothing, because no version is -1: a
+// member without a quorum is no help to a lock, and one without space only reads. The key need not exist. It
+// goes past the library, which would only say that time is up, where gRPC knows why there is no connection.
 func pingEtcd(ctx context.Context, client *clientv3.Client, key string) error {
-	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).
-		Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(key), CountOnly: true}, grpc.WaitForReady(true))
+	never := clientv3.Compare(clientv3.Version(key), "=", -1)
+	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{never.GetCompare()},
+		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: []byte(key)}}}},
+	}, grpc.WaitForReady(true))
 	return rpctypes.Error(err)
 }
 

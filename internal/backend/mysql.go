@@ -61,7 +61,7 @@ func driverOptions(c *mysql.Config, o SQLOptions) *mysql.Config {
 	c.Loc = time.UTC
 	c.Timeout = o.ConnectTimeout
 	c.ReadTimeout, c.WriteTimeout = 0, 0 // contexts have the deadlines
-	c.RejectReadOnly = true              // a demoted primary is left, not asked again
+	c.RejectReadOnly = false             // the driver would hide why: see boundedConn.left
 	c.CheckConnLiveness = true
 	c.MultiStatements, c.ColumnsWithAlias, c.AllowAllFiles = false, false, false
 	c.MaxAllowedPacket = mysql.NewConfig().MaxAllowedPacket

@@ -85,10 +85,21 @@ func (c *boundedConn) unreadable(err *error) {
 	}
 }
 
+// left closes a connection whose server takes no writes any more, such as a demoted primary: it is left, and
+// not asked again. The error is driver.ErrBadConn, and what the server said.
+func (c *boundedConn) left(err error) error {
+	if !IsMySQL(err, optionPrevents, readOnlyTransaction, readOnlyMode) {
+		return err
+	}
+	_ = c.Close()
+	return fmt.Errorf("%w (%w)", err, driver.ErrBadConn)
+}
+
 // ExecContext executes a statement.
 func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
 	defer c.unreadable(&err)
-	return c.mysqlConn.ExecContext(c.bound(ctx), query, args)
+	result, err := c.mysqlConn.ExecContext(c.bound(ctx), query, args)
+	return result, c.left(err)
 }
 
 // QueryContext executes a statement that returns rows. The deadline includes their reading.
@@ -96,7 +107,7 @@ func (c *boundedConn) QueryContext(ctx context.Context, query string, args []dri
 	defer c.unreadable(&err)
 	rows, err := c.mysqlConn.QueryContext(c.bound(ctx), query, args)
 	if err != nil {
-		return nil, err
+		return nil, c.left(err)
 	}
 	return boundedRows{rows, c}, nil
 }

@@ -81,19 +81,26 @@ func (c *ZooKeeperClient) current() (*ZKSession, error) {
 	return s, nil
 }
 
-// ping reads the root of stockd's nodes: a wrong password shows nowhere else.
+// ping begins to create a node below the root of stockd's, or the root where there is none, and then to check
+// it for a version that it does not have: nothing is created. A wrong password and a quota show nowhere else.
 func (c *ZooKeeperClient) ping(ctx context.Context, root string) error {
 	link, err := c.Connected(ctx)
 	if err != nil {
 		return err
 	}
-	return ZKDo(ctx, link, func(conn *zk.Conn) error {
-		_, _, err := conn.Get(root)
-		if errors.Is(err, zk.ErrNoNode) {
+	for _, path := range []string{root + "/ping", root} {
+		err = ZKDo(ctx, link, func(conn *zk.Conn) error {
+			_, err := conn.Multi(&zk.CreateRequest{Path: path, Acl: link.Session.ACL()}, &zk.CheckVersionRequest{Path: path, Version: 1})
+			return err
+		})
+		if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) {
 			return nil
 		}
-		return err
-	})
+		if !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return err
 }
 
 // Close ends the session, and with it whatever is held.

@@ -118,8 +118,7 @@ func problemOf(err error) problem {
 		}
 		p := newProblem(known.status, known.slug, known.title).detail("%v", err)
 		if backend, ok := errors.AsType[*stock.BackendError](err); ok {
-			p.Backend = backend.Backend
-			p.Detail = backend.Backend + " does not answer" // where and how is for the log
+			p.Backend, p.Detail = backend.Backend, backend.Summary() // where and how is for the log
 		}
 		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
 			p.Backend = lacks.Backend

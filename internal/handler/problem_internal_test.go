@@ -36,9 +36,11 @@ func TestAnErrorOfSeveralKindsIsTheOneThatSaysLeast(t *testing.T) {
 
 // Which backend fails is for the client, where and how is not.
 func TestABackendThatFailsIsNamedAndNotQuoted(t *testing.T) {
-	got := problemOf(fmt.Errorf("sell: %w", &stock.BackendError{Backend: "mysql", Err: errors.New("dial 10.0.0.7:3306: refused")}))
-	if got.Backend != "mysql" || got.Detail != "mysql does not answer" {
-		t.Errorf("it is answered with %+v", got)
+	for why, want := range map[stock.Rejection]string{"": "mysql does not answer", stock.ReadOnly: "mysql rejects writes: it is read-only"} {
+		got := problemOf(fmt.Errorf("sell: %w", &stock.BackendError{Backend: "mysql", Rejects: why, Err: errors.New("dial 10.0.0.7:3306: refused")}))
+		if got.Status != 503 || got.Type != TypePrefix+"backend-unavailable" || got.Backend != "mysql" || got.Detail != want {
+			t.Errorf("it is answered with %+v, want %q", got, want)
+		}
 	}
 }
 

@@ -86,27 +86,27 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 //
 //  1. It is the end of ctx where nothing else is known to have ended the Acquire, and the
 //     backend's failure otherwise. A cancelled caller gets only its own error.
-func NotAcquired(ctx context.Context, backend string, err error) error {
+func NotAcquired(ctx context.Context, server string, err error) error {
 	ended := ctx.Err()
 	if ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {
 		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	}
-	return Unreachable(backend, err)
+	return Unreachable(server, err)
 }
 
 // Unreachable is the error of an Acquire whose backend failed. An error that
 // names its backend already, such as that of the store that knows the floor of
 // the tokens, keeps the name.
-func Unreachable(backend string, err error) error {
+func Unreachable(server string, err error) error {
 	if _, named := errors.AsType[*stock.BackendError](err); !named {
-		err = &stock.BackendError{Backend: backend, Err: err}
+		err = backend.Failure(server, err)
 	}
 	return fmt.Errorf("%w: %w", ErrNotAcquired, err)
 }
 
 // NotReleased is the error of a Release whose backend failed.
-func NotReleased(backend string, err error) error {
-	return fmt.Errorf("release lock: %w", &stock.BackendError{Backend: backend, Err: err})
+func NotReleased(server string, err error) error {
+	return fmt.Errorf("release lock: %w", backend.Failure(server, err))
 }
 
 // Entry describes one lock and makes it.

@@ -16,6 +16,9 @@ type dialect struct {
 	gorm     func(*sql.DB) gorm.Dialector
 	// countVersionTables tells whether there is goose's table of versions.
 	countVersionTables string
+	// writes is a statement that changes nothing, and is rejected where the ledger cannot be written; empty: none is
+	// as cheap.
+	writes string
 	// returns reports whether that version supports INSERT … RETURNING.
 	returns func(version string) bool
 	// tooOld reports that a version of the server cannot have the schema.

@@ -20,6 +20,9 @@ func mysqlDialect() dialect {
 		version: `SELECT VERSION()`,
 		countVersionTables: `SELECT COUNT(*) FROM information_schema.tables
 			WHERE table_schema = DATABASE() AND table_name = 'goose_db_version'`,
+		// The options, the rights and the tables are looked at before the condition.
+		writes: `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+			SELECT goods_id, '', 0, '', '', '', UTC_TIMESTAMP(6) FROM tb_goods_stock WHERE FALSE`,
 		describe: func(version string) string {
 			if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
 				return "MariaDB " + number

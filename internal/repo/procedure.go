@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -72,7 +71,7 @@ func (s *Store) callSell(ctx context.Context, goodsID int64, now time.Time, rowF
 			return answer, err
 		}
 	}
-	return answer, &stock.BackendError{Backend: s.dialect.name, Err: errNotCalled}
+	return answer, backend.Failure(s.dialect.name, err)
 }
 
 // errNotCalled: the connection was closed before, and the driver wrote nothing.
@@ -101,27 +100,27 @@ func (s *Store) callSellOn(ctx context.Context, conn *sql.Conn, args ...any) (an
 // was sent and not answered. It asks on the connection of the call: others may not be free.
 func (s *Store) callFault(ctx context.Context, conn gorm.ConnPool, err error) error {
 	if errors.Is(err, driver.ErrBadConn) {
-		return errNotCalled
+		return fmt.Errorf("%w: %w", errNotCalled, err)
 	}
 	if s.rolledBack(err) {
 		if err = s.leftBehind(ctx, conn, err); !errors.Is(err, backend.ErrUnanswered) {
 			return s.fault(ctx, "call the procedure", err)
 		}
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
-		&stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("call the procedure: %w", err)})
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, s.failure("call the procedure", err))
 }
 
-// Server error numbers of a procedure that was not called.
+// Server error numbers of a statement, and never of a commit: there is no procedure, and the table is full.
 const (
 	mysqlNoProcedure = 1305
-	mysqlNoExecute   = 1370
+	mysqlTableFull   = 1114
 )
 
 // rolledBack reports that an answer of the server is one after which nothing is committed.
 func (s *Store) rolledBack(err error) bool {
-	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (s.dialect.classify(err) != faultBackend || answer.Number == mysqlNoProcedure || answer.Number == mysqlNoExecute)
+	rejects := backend.Rejects(err)
+	return s.dialect.classify(err) != faultBackend || rejects == stock.ReadOnly || rejects == stock.NotPermitted ||
+		backend.IsMySQL(err, mysqlNoProcedure, mysqlTableFull)
 }
 
 // saleAnswer is the row that the procedure answers with. An item that does not exist has no

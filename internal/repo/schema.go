@@ -9,7 +9,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/migrations"
 )
 
@@ -140,7 +140,7 @@ func (s *Store) schema() (*goose.Provider, error) {
 }
 
 func (s *Store) schemaFault(doing string, err error) error {
-	return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("%s: %w", doing, err)}
+	return backend.Failure(s.dialect.name, fmt.Errorf("%s: %w", doing, err))
 }
 
 func migrationsOf(results []*goose.MigrationResult) []Migration {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"gorm.io/gorm"
@@ -57,13 +58,14 @@ type Store struct {
 	db       *gorm.DB
 	pool     *backend.SQL
 	dialect  dialect
-	timeout  time.Duration // of a transaction
-	leastAge time.Duration // of what is archived
-	version  string        // the server's name and version when the store was made
-	cluster  string        // what Cluster says
-	returns  bool          // whether an insert can return what it wrote
-	shares   *shares       // of the connections, between purchases
-	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
+	timeout  time.Duration              // of a transaction
+	leastAge time.Duration              // of what is archived
+	version  string                     // the server's name and version when the store was made
+	cluster  string                     // what Cluster says
+	returns  bool                       // whether an insert can return what it wrote
+	rejected *atomic.Pointer[rejection] // since the last commit
+	shares   *shares                    // of the connections, between purchases
+	turn     chan struct{}              // holds one element while a transaction runs; nil for databases that queue writers themselves
 	replica  string
 	strategy string
 	retried  func(strategy string)
@@ -86,7 +88,7 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		d = sqliteDialect()
 	}
 	s := &Store{
-		pool: pool, dialect: d, timeout: pool.TxTimeout, leastAge: max(LeastAge, 2*pool.TxTimeout),
+		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, leastAge: max(LeastAge, 2*pool.TxTimeout),
 		shares: newShares(pool.Stats().MaxOpenConnections), replica: o.Replica, retried: o.Retried,
 	}
 	if s.retried == nil {
@@ -162,6 +164,41 @@ func (s *Store) Ping(ctx context.Context) error {
 		return s.fault(ctx, "ping", err)
 	}
 	return nil
+}
+
+// rejectedFor is how long a rejection is remembered after which nothing was committed.
+const rejectedFor = 5 * time.Second
+
+// Writable checks that the database takes writes, by one that changes nothing. A disk that is full shows only in
+// a write that needs more of it, and so does whatever SQLite rejects: of that, the last one is
+// remembered for a moment.
+func (s *Store) Writable(ctx context.Context) error {
+	if s.dialect.writes == "" {
+		if err := s.Ping(ctx); err != nil {
+			return err
+		}
+	} else if _, err := s.pool.ExecContext(ctx, s.dialect.writes); err != nil {
+		return s.fault(ctx, "write", err)
+	}
+	if last := s.rejected.Load(); last != nil && time.Since(last.at) < rejectedFor {
+		return last.err
+	}
+	return nil
+}
+
+// rejection is a write that the database has rejected.
+type rejection struct {
+	at  time.Time
+	err error
+}
+
+// failure is a failure of the database. One that Writable would not see is remembered.
+func (s *Store) failure(doing string, err error) error {
+	failed := backend.Failure(s.dialect.name, fmt.Errorf("%s: %w", doing, err))
+	if failed.Rejects == stock.OutOfSpace || failed.Rejects != "" && s.dialect.writes == "" {
+		s.rejected.Store(&rejection{time.Now(), failed})
+	}
+	return failed
 }
 
 // Version is the server's name and version when the store was made, such as
@@ -281,6 +318,9 @@ func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) erro
 	if err := db.Commit().Error; err != nil {
 		return s.commitFault(ctx, s.leftBehind(ctx, s.pool, err))
 	}
+	if s.rejected.Load() != nil { // all transactions of the process share it
+		s.rejected.Store(nil)
+	}
 	return nil
 }
 
@@ -359,7 +399,7 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 	case faultDeadlock:
 		return fmt.Errorf("%s: %w", doing, errDeadlock)
 	default:
-		return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("%s: %w", doing, err)}
+		return s.failure(doing, err)
 	}
 }
 
@@ -381,9 +421,8 @@ func (s *Store) commitFault(ctx context.Context, err error) error {
 	case errors.Is(err, backend.ErrUnanswered):
 	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return s.fault(ctx, "commit", context.Cause(ctx))
-	case errors.Is(err, backend.ErrNotSent), s.dialect.classify(err) != faultBackend:
+	case errors.Is(err, backend.ErrNotSent), s.dialect.classify(err) != faultBackend, backend.Rejects(err) == stock.ReadOnly:
 		return s.fault(ctx, "commit", err)
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
-		&stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("commit: %w", err)})
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, s.failure("commit", err))
 }

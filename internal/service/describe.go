@@ -74,7 +74,7 @@ func whyDown(err error) string {
 	if !ok || errors.Is(err, backend.ErrNotConfigured) {
 		return err.Error()
 	}
-	return failed.Backend + " does not answer"
+	return failed.Summary()
 }
 
 // The states of a backend.

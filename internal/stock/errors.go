@@ -52,6 +52,9 @@ var (
 	// ErrBackendUnavailable: a backend failed before anything was
 	// written. A *BackendError names it.
 	ErrBackendUnavailable = errors.New("backend unavailable")
+	// ErrWritesRejected: a backend answers, and rejects writes. Nothing happened. It is an
+	// ErrBackendUnavailable, whose *BackendError says why.
+	ErrWritesRejected = errors.New("writes rejected")
 	// ErrLeaseLost: the lock was lost before the write. Nothing happened; retrying is safe.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrFenced: a later holder of the lock wrote first. Nothing happened; retrying is safe.
@@ -61,18 +64,58 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
-// BackendError is a failure of a named backend. It wraps ErrBackendUnavailable and Err.
+// Rejection is why a backend that answers rejects writes, in words that buyers may see. What the
+// server itself said, which may name users and tables, is in the error.
+type Rejection string
+
+// The rejections.
+const (
+	ReadOnly       Rejection = "it is read-only"
+	NotPermitted   Rejection = "stockd lacks a right"
+	OutOfSpace     Rejection = "its disk is full"
+	OutOfMemory    Rejection = "its memory is full"
+	NotSaved       Rejection = "it cannot save what it has"
+	TooFewReplicas Rejection = "too few of its replicas are in step"
+	NoQuorum       Rejection = "too few of its members are there"
+	NotReady       Rejection = "it is starting or stopping"
+	LimitReached   Rejection = "one of its limits is reached"
+	WrongSettings  Rejection = "one of its settings does not allow them"
+)
+
+// BackendError is a failure of a named backend. It wraps ErrBackendUnavailable and Err, and
+// ErrWritesRejected where the backend rejects writes.
 type BackendError struct {
 	// Backend is the backend's name as a user knows it, such as "mysql".
 	Backend string
+	// Rejects is empty where the backend failed in another way.
+	Rejects Rejection
 	Err     error
 }
 
-// Error names the backend before its error.
-func (e *BackendError) Error() string { return fmt.Sprintf("%s: %v", e.Backend, e.Err) }
+// Error names the backend, and why it rejects writes, before its error.
+func (e *BackendError) Error() string {
+	if e.Rejects == "" {
+		return fmt.Sprintf("%s: %v", e.Backend, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Summary(), e.Err)
+}
+
+// Summary is what buyers may know of it.
+func (e *BackendError) Summary() string {
+	if e.Rejects == "" {
+		return e.Backend + " does not answer"
+	}
+	return fmt.Sprintf("%s rejects writes: %s", e.Backend, e.Rejects)
+}
 
 // Unwrap makes both the kind and the cause visible to errors.Is and errors.As.
-func (e *BackendError) Unwrap() []error { return []error{ErrBackendUnavailable, e.Err} }
+func (e *BackendError) Unwrap() []error {
+	kinds := []error{ErrBackendUnavailable, e.Err}
+	if e.Rejects != "" {
+		kinds = append(kinds, ErrWritesRejected)
+	}
+	return kinds
+}
 
 // UserLimitError is an ErrUserLimit with the limit and the units of the buyer.
 type UserLimitError struct{ PerUser, Has int64 }

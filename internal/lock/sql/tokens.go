@@ -11,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/pause"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // Tokens counts the holders of names in the database. It is for those locks
@@ -59,7 +58,7 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 		if ctx.Err() != nil && (contended || errors.Is(err, ctx.Err())) {
 			return 0, fmt.Errorf("issue token: %w", context.Cause(ctx))
 		}
-		return 0, &stock.BackendError{Backend: t.base.dialect, Err: fmt.Errorf("issue token: %w", err)}
+		return 0, backend.Failure(t.base.dialect, fmt.Errorf("issue token: %w", err))
 	}
 }
 
@@ -181,7 +180,7 @@ func (t *Tokens) notSwept(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &stock.BackendError{Backend: t.base.dialect, Err: fmt.Errorf("sweep locks: %w", err)}
+	return backend.Failure(t.base.dialect, fmt.Errorf("sweep locks: %w", err))
 }
 
 // listNames is in three parts, each with the bound, so that a page reads no more than

@@ -54,9 +54,6 @@ import (
 // Allocation is the name of the allocation, and of the strategy.
 const Allocation = "redis-stock"
 
-// redisName is how Redis is called in errors.
-const redisName = string(backend.Redis)
-
 // Options say how to sell from Redis. What is zero is as Defaults has it.
 type Options struct {
 	// Replica names this replica among the consumers and in its orders.
@@ -209,7 +206,7 @@ func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	unavailable := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("sell: %w", err)}
+	unavailable := backend.Failure(backend.Redis, fmt.Errorf("sell: %w", err))
 	_, cluster := s.redis.(*redis.ClusterClient)
 	if !cluster && (isAnswer(err) || isDial(err)) {
 		return unavailable
@@ -222,7 +219,7 @@ func failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
+	return backend.Failure(backend.Redis, fmt.Errorf("%s: %w", doing, err))
 }
 
 // Observer receives what becomes of accepted orders.

@@ -195,5 +195,5 @@ func redisFault(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
-	return &stock.BackendError{Backend: string(backend.Redis), Err: fmt.Errorf("%s: %w", doing, err)}
+	return backend.Failure(backend.Redis, fmt.Errorf("%s: %w", doing, err))
 }

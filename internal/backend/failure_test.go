@@ -1,0 +1,140 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// rejects requires that a backend says why it rejects writes, once it has been brought to do that. Its servers
+// go on answering.
+func rejects(t *testing.T, c *backend.Clients, b backend.Name, why stock.Rejection) {
+	t.Helper()
+	var err error
+	labtest.Eventually(answerWithin, func() bool { err = ping(t, c, b); return err != nil })
+	assertNames(t, err, b)
+	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Rejects != why || !errors.Is(err, stock.ErrWritesRejected) {
+		t.Errorf("%v, want a server that rejects writes, since %s", err, why)
+	}
+}
+
+// A Redis that answers reads alone is no Redis for locks.
+func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
+	server := lab.OwnRedis(t)
+	client := redisClient(server, nil)
+	c := &backend.Clients{Redis: client, Redlock: []redis.UniversalClient{client}}
+	t.Cleanup(func() { _ = client.Close() })
+	awaitPing(t, c, backend.Redis)
+	for name, state := range map[string]struct {
+		enter, leave []any
+		why          stock.Rejection
+	}{
+		"full":              {[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, stock.OutOfMemory},
+		"a replica":         {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, stock.ReadOnly},
+		"without a replica": {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, stock.TooFewReplicas},
+		"without the right": {[]any{"ACL", "SETUSER", "default", "-set", "-eval"}, []any{"ACL", "SETUSER", "default", "+@all"}, stock.NotPermitted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, client.Do(t.Context(), state.enter...).Err())
+			rejects(t, c, backend.Redis, state.why)
+			rejects(t, c, backend.Redlock, state.why)
+			err := client.Eval(t.Context(), `return redis.call("set", KEYS[1], 1)`, []string{"stockd:lock"}).Err()
+			if got := backend.Rejects(err); got != state.why {
+				t.Errorf("the script of a lock is answered %v, because %q, want %q", err, got, state.why)
+			}
+			must(t, client.Do(t.Context(), state.leave...).Err())
+			must(t, ping(t, c, backend.Redis))
+		})
+	}
+	if left := client.DBSize(t.Context()).Val(); left != 0 {
+		t.Errorf("the pings have left %d keys", left)
+	}
+}
+
+// A Redis whose last save has failed takes no writes either.
+func TestARedisThatCannotSaveSaysSo(t *testing.T) {
+	client := redisClient(lab.OwnRedis(t), nil)
+	t.Cleanup(func() { _ = client.Close() })
+	folder := client.ConfigGet(t.Context(), "dir").Val()["dir"]
+	must(t, os.Mkdir(filepath.Join(folder, "dump.rdb"), 0o700)) // in the way of the file
+	must(t, client.ConfigSet(t.Context(), "save", "3600 1").Err())
+	must(t, client.Set(t.Context(), "k", "v", 0).Err())
+	must(t, client.BgSave(t.Context()).Err())
+	rejects(t, &backend.Clients{Redis: client}, backend.Redis, stock.NotSaved)
+}
+
+// A cluster without a node for the slots does not take writes, and answers.
+func TestARedisClusterThatIsDownSaysSo(t *testing.T) {
+	server := lab.OwnCluster(t)
+	o := labtest.RedisOptions(server)
+	o.Cluster, o.Timeout, o.PoolSize = true, answerWithin, 2
+	client, one := backend.NewRedis(o), redisClient(server, nil)
+	t.Cleanup(func() { _, _ = client.Close(), one.Close() })
+	c := &backend.Clients{Redis: client}
+	awaitPing(t, c, backend.Redis)
+	must(t, one.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 0, 16383).Err())
+	rejects(t, c, backend.Redis, stock.NoQuorum)
+}
+
+// An etcd with an alarm reads on.
+func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
+	server := lab.OwnEtcd(t)
+	client, err := backend.NewEtcd(etcdOptions(server, nil))
+	must(t, err)
+	c := &backend.Clients{Etcd: client}
+	t.Cleanup(func() { _ = c.Close() })
+	awaitPing(t, c, backend.Etcd)
+	answer, err := client.Get(t.Context(), "k")
+	must(t, err)
+	maintenance := etcdserverpb.NewMaintenanceClient(client.ActiveConnection())
+	for alarm, why := range map[etcdserverpb.AlarmType]stock.Rejection{
+		etcdserverpb.AlarmType_NOSPACE: stock.OutOfSpace, etcdserverpb.AlarmType_CORRUPT: stock.ReadOnly,
+	} {
+		ring := func(action etcdserverpb.AlarmRequest_AlarmAction) {
+			_, err := maintenance.Alarm(t.Context(), &etcdserverpb.AlarmRequest{Action: action, Alarm: alarm, MemberID: answer.Header.MemberId})
+			must(t, err)
+		}
+		ring(etcdserverpb.AlarmRequest_ACTIVATE)
+		rejects(t, c, backend.Etcd, why)
+		ring(etcdserverpb.AlarmRequest_DEACTIVATE)
+		must(t, ping(t, c, backend.Etcd))
+	}
+	if after, err := client.Get(t.Context(), "stockd", clientv3.WithPrefix()); err != nil || len(after.Kvs) != 0 {
+		t.Errorf("the pings have left %v (%v)", after, err)
+	}
+}
+
+// A root that belongs to others shows before the first lock does.
+func TestAZooKeeperThatRejectsWritesSaysWhy(t *testing.T) {
+	server := lab.OwnZooKeeper(t)
+	c := &backend.Clients{ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{server.Address}})}
+	t.Cleanup(func() { _ = c.Close() })
+	awaitPing(t, c, backend.ZooKeeper)
+	link, err := c.ZooKeeper.Connected(t.Context())
+	must(t, err)
+	must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+		if _, _, err := conn.Get("/stockd"); !errors.Is(err, zk.ErrNoNode) {
+			return fmt.Errorf("the ping has left its node (%w)", err)
+		}
+		_, err := conn.Create("/stockd", nil, 0, zk.WorldACL(zk.PermRead|zk.PermAdmin))
+		return err
+	}))
+	rejects(t, c, backend.ZooKeeper, stock.NotPermitted)
+	must(t, backend.ZKDo(context.Background(), link, func(conn *zk.Conn) error {
+		_, err := conn.SetACL("/stockd", zk.WorldACL(zk.PermAll), -1)
+		return err
+	}))
+	must(t, ping(t, c, backend.ZooKeeper))
+}
