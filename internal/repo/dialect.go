@@ -14,8 +14,8 @@ type dialect struct {
 	version  string
 	describe func(version string) string
 	gorm     func(*sql.DB) gorm.Dialector
-	// countVersionTables tells whether there is goose's table of versions.
-	countVersionTables string
+	// noTable reports that there is no table of a name.
+	noTable func(error) bool
 	// writes is a statement that changes nothing, and is rejected where the ledger cannot be written; empty: none is
 	// as cheap.
 	writes string

@@ -18,8 +18,7 @@ func mysqlDialect() dialect {
 	return dialect{
 		name:    MySQL,
 		version: `SELECT VERSION()`,
-		countVersionTables: `SELECT COUNT(*) FROM information_schema.tables
-			WHERE table_schema = DATABASE() AND table_name = 'goose_db_version'`,
+		noTable: func(err error) bool { return backend.IsMySQL(err, mysqlNoTable) },
 		// The options, the rights and the tables are looked at before the condition.
 		writes: `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
 			SELECT goods_id, '', 0, '', '', '', UTC_TIMESTAMP(6) FROM tb_goods_stock WHERE FALSE`,
@@ -94,6 +93,7 @@ func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string,
 // Server error numbers that are the same in MySQL and MariaDB.
 const (
 	mysqlDuplicateEntry  = 1062
+	mysqlNoTable         = 1146
 	mysqlLockWaitTimeout = 1205
 )
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/migrations"
@@ -54,10 +55,37 @@ func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Co
 		return s.schemaFault("lock the schema", err)
 	}
 	defer unlock() //nolint:errcheck // the lock does not change the result
-	if err := do(ctx, schema); err != nil {
+	err = s.beginVersions(ctx)
+	if err == nil {
+		err = do(ctx, schema)
+	}
+	if err != nil {
 		return s.schemaFault(doing, err)
 	}
 	return nil
+}
+
+// beginVersions makes goose's table of versions with its first row. Goose itself does so in two steps, of which MySQL
+// commits the first alone: without the second it never works again. And it tries both four times, and tells how
+// the last one failed. An empty table is as good as none.
+func (s *Store) beginVersions(ctx context.Context) error {
+	versions, err := database.NewStore(s.gooseDialect(), goose.DefaultTablename)
+	if err != nil {
+		return err
+	}
+	rows, err := versions.ListMigrations(ctx, s.pool)
+	if err != nil && !s.dialect.noTable(err) {
+		return err
+	}
+	if err != nil {
+		if err := versions.CreateVersionTable(ctx, s.pool); err != nil {
+			return err
+		}
+	}
+	if len(rows) > 0 {
+		return nil
+	}
+	return versions.Insert(ctx, s.pool, database.InsertRequest{Version: 0})
 }
 
 // MigrateDown reverts the newest migration, which drops tables and their rows. Without a migration
@@ -104,15 +132,11 @@ func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
 
 // applied has when each version was applied; a new database has no table of them.
 func (s *Store) applied(ctx context.Context) (at map[int64]time.Time, err error) {
-	var tables int
-	if err := s.pool.QueryRowContext(ctx, s.dialect.countVersionTables).Scan(&tables); err != nil || tables == 0 {
-		return nil, err
-	}
 	var rows []struct {
 		VersionID int64
 		Tstamp    time.Time
 	}
-	if err := s.db.WithContext(ctx).Raw(readVersions).Scan(&rows).Error; err != nil {
+	if err := s.db.WithContext(ctx).Raw(readVersions).Scan(&rows).Error; err != nil && !s.dialect.noTable(err) {
 		return nil, err
 	}
 	at = make(map[int64]time.Time, len(rows))
@@ -128,15 +152,18 @@ func (s *Store) schema() (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}
-	kind := goose.DialectSQLite3
-	if s.dialect.name == MySQL {
-		kind = goose.DialectMySQL
-	}
-	provider, err := goose.NewProvider(kind, s.pool.DB, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(s.gooseDialect(), s.pool.DB, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}
 	return provider, nil
+}
+
+func (s *Store) gooseDialect() database.Dialect {
+	if s.dialect.name == MySQL {
+		return database.DialectMySQL
+	}
+	return database.DialectSQLite3
 }
 
 func (s *Store) schemaFault(doing string, err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/glebarez/go-sqlite"
 	gormsqlite "github.com/glebarez/sqlite"
@@ -12,10 +13,11 @@ import (
 
 func sqliteDialect() dialect {
 	return dialect{
-		name:               SQLite,
-		version:            `SELECT sqlite_version()`,
-		countVersionTables: `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version'`,
-		describe:           func(version string) string { return "SQLite " + version },
+		name:    SQLite,
+		version: `SELECT sqlite_version()`,
+		// Its code is that of any mistake in SQL.
+		noTable:  func(err error) bool { return strings.Contains(err.Error(), "no such table") },
+		describe: func(version string) string { return "SQLite " + version },
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormsqlite.Dialector{Conn: pool}
 		},

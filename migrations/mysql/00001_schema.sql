@@ -1,3 +1,6 @@
+-- MySQL commits each of these statements by itself. Where the process ends between two of them, all of them run
+-- again: none may fail because it has run before.
+
 -- +goose Up
 
 -- The contended row of an item. version is for optimistic writers. fence is the token of the strategy
@@ -11,7 +14,7 @@
 -- make. writer is the only strategy that has written the row since the last such change, or empty;
 -- writer_epoch grows with each of them: a restock, a limit, units moved to or from allocations, another
 -- strategy.
-CREATE TABLE tb_goods_stock (
+CREATE TABLE IF NOT EXISTS tb_goods_stock (
     id           BIGINT          NOT NULL AUTO_INCREMENT,
     goods_id     BIGINT          NOT NULL,
     stock        BIGINT          NOT NULL,
@@ -31,7 +34,7 @@ CREATE TABLE tb_goods_stock (
 -- behalf of an older one is detected. per_user is a copy of the item's: a sale from a bucket does not read
 -- the row. A closed allocation sells nothing: its units are pending orders, and what is on its way back
 -- into the row. The next sale through it opens it again.
-CREATE TABLE tb_stock_place (
+CREATE TABLE IF NOT EXISTS tb_stock_place (
     goods_id BIGINT      NOT NULL,
     place    VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     units    BIGINT      NOT NULL,
@@ -43,7 +46,7 @@ CREATE TABLE tb_stock_place (
 
 -- What each buyer has of an item, while it has a limit. A user is bytes: as text, one that ends in a space
 -- would be the same as one that does not. allowed is what the buyer had when a lower limit was set.
-CREATE TABLE tb_stock_user (
+CREATE TABLE IF NOT EXISTS tb_stock_user (
     goods_id BIGINT         NOT NULL,
     user_id  VARBINARY(256) NOT NULL,
     units    BIGINT         NOT NULL,
@@ -54,7 +57,7 @@ CREATE TABLE tb_stock_user (
 -- The strategy that sells an item where a request names none, whether it is grouped and fenced, and the most
 -- units of one purchase. What is empty or null is as the configuration has it, and so is an item that is not
 -- here. It is read all the time, and apart from the row that every sale locks.
-CREATE TABLE tb_goods_strategy (
+CREATE TABLE IF NOT EXISTS tb_goods_strategy (
     goods_id     BIGINT      NOT NULL,
     strategy     VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
     grouped      BOOLEAN     NULL,
@@ -64,7 +67,7 @@ CREATE TABLE tb_goods_strategy (
 ) ENGINE = InnoDB;
 
 -- The strategies that are switched off, on all replicas. A strategy that is not here is on.
-CREATE TABLE tb_strategy_off (
+CREATE TABLE IF NOT EXISTS tb_strategy_off (
     strategy VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     reason   VARCHAR(200) CHARACTER SET utf8mb4 NOT NULL,
     PRIMARY KEY (strategy)
@@ -75,7 +78,7 @@ CREATE TABLE tb_strategy_off (
 -- is never taken for one that differs in case. remaining is null where it was not known when the row was
 -- written. order_no is the number that a buyer was given before the ledger had the order; null where the
 -- order is named by its row.
-CREATE TABLE tb_stock_ledger (
+CREATE TABLE IF NOT EXISTS tb_stock_ledger (
     id         BIGINT          NOT NULL AUTO_INCREMENT,
     goods_id   BIGINT          NOT NULL,
     kind       VARCHAR(16)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -97,7 +100,7 @@ CREATE TABLE tb_stock_ledger (
 -- Rows of the ledger that were moved out of it, with their ids. No unique key but that of the id is left:
 -- the admin may partition this table by ranges of id, which are ranges of time. No request id is here
 -- twice: what is written with one was looked up here before.
-CREATE TABLE tb_ledger_archive (
+CREATE TABLE IF NOT EXISTS tb_ledger_archive (
     id         BIGINT          NOT NULL,
     goods_id   BIGINT          NOT NULL,
     kind       VARCHAR(16)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -118,7 +121,7 @@ CREATE TABLE tb_ledger_archive (
 
 -- The sums of the ledger's rows up to one id, so that an audit need not read all of them. The ledger stays
 -- the truth: a full audit reads nothing else.
-CREATE TABLE tb_ledger_total (
+CREATE TABLE IF NOT EXISTS tb_ledger_total (
     goods_id  BIGINT NOT NULL,
     restocked BIGINT NOT NULL DEFAULT 0,
     sold      BIGINT NOT NULL DEFAULT 0,
@@ -132,7 +135,7 @@ CREATE TABLE tb_ledger_total (
 -- is taken in when it is old enough. archived is the id up to which rows were moved. aged is an id up to
 -- which the totals were an hour ago: no row after it is moved. aging is what aged becomes an hour after
 -- aging_at.
-CREATE TABLE tb_ledger_settled (
+CREATE TABLE IF NOT EXISTS tb_ledger_settled (
     id       TINYINT     NOT NULL,
     upto     BIGINT      NOT NULL DEFAULT 0,
     seen     BIGINT      NOT NULL DEFAULT 0,
@@ -143,14 +146,14 @@ CREATE TABLE tb_ledger_settled (
     aging_at DATETIME(6) NOT NULL DEFAULT '2000-01-01 00:00:00',
     PRIMARY KEY (id)
 ) ENGINE = InnoDB;
-INSERT INTO tb_ledger_settled (id, seen_at) VALUES (1, UTC_TIMESTAMP(6));
+INSERT IGNORE INTO tb_ledger_settled (id, seen_at) VALUES (1, UTC_TIMESTAMP(6));
 
 -- A reservation takes units of an item for a while: it is a purchase whose ledger row is of the kind hold.
 -- Its state is here, and each step from it is a row of the ledger, of the kind confirm, release or expire.
 -- Times are UTC by the clock of the server: no other clock decides when a reservation has expired. A
 -- reservation whose time is over has expired, also where its state is still held and its units are not back
 -- yet. number is also the order_no of each of its rows in the ledger. ttl is in microseconds.
-CREATE TABLE tb_reservation (
+CREATE TABLE IF NOT EXISTS tb_reservation (
     number            VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     goods_id          BIGINT       NOT NULL,
     quantity          BIGINT       NOT NULL,
@@ -171,7 +174,7 @@ CREATE TABLE tb_reservation (
 
 -- The holders of sql-insert-lock: the client that inserts the name has it. entry is the acquire that was
 -- counted last, by which its effect is found again when its answer was lost.
-CREATE TABLE record_lock (
+CREATE TABLE IF NOT EXISTS record_lock (
     lock_name  VARBINARY(1020) NOT NULL,
     owner      VARBINARY(1020) NOT NULL,
     host       VARCHAR(255)    CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -185,7 +188,7 @@ CREATE TABLE record_lock (
 -- One row a name and kind, which stays: names are as few as items. Rows of kind 'row' are what sql-row-lock
 -- locks; those of kind 'version' are what sql-version-lock compares and sets. A row of each, so that a
 -- transaction which holds the one never blocks a writer of the other.
-CREATE TABLE distribute_lock (
+CREATE TABLE IF NOT EXISTS distribute_lock (
     lock_name  VARBINARY(1020) NOT NULL,
     kind       VARCHAR(16)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     version    BIGINT UNSIGNED NOT NULL DEFAULT 0,
@@ -195,11 +198,15 @@ CREATE TABLE distribute_lock (
 ) ENGINE = InnoDB;
 
 -- The last token of a name. It only grows, and is never deleted.
-CREATE TABLE lock_token (
+CREATE TABLE IF NOT EXISTS lock_token (
     lock_name VARBINARY(1020) NOT NULL,
     token     BIGINT UNSIGNED NOT NULL,
     PRIMARY KEY (lock_name)
 ) ENGINE = InnoDB;
+
+-- Tables of these names, which are those of the tutorials, may have been here before: they fail here.
+SELECT g.fence, g.fence_by, g.per_user, g.writer, g.writer_epoch, g.claim, r.entry, d.kind
+FROM tb_goods_stock AS g, record_lock AS r, distribute_lock AS d WHERE FALSE;
 
 -- The whole sale of sql-procedure in one call: it decides the batch in its order, appends
 -- what fits to the ledger, takes the units off the row, and commits. The row is locked for
@@ -216,6 +223,8 @@ CREATE TABLE lock_token (
 -- such item), late, or changed (the limit of a buyer, again and again). verdicts has one
 -- array for each purchase: sold and the id of its row, limit and what its buyer has, or
 -- buyer, allocated or short and 0.
+
+DROP PROCEDURE IF EXISTS stockd_sell;
 
 -- +goose StatementBegin
 CREATE PROCEDURE stockd_sell(
@@ -367,17 +376,17 @@ END
 -- +goose StatementEnd
 
 -- +goose Down
-DROP PROCEDURE stockd_sell;
-DROP TABLE lock_token;
-DROP TABLE distribute_lock;
-DROP TABLE record_lock;
-DROP TABLE tb_reservation;
-DROP TABLE tb_ledger_settled;
-DROP TABLE tb_ledger_total;
-DROP TABLE tb_ledger_archive;
-DROP TABLE tb_stock_ledger;
-DROP TABLE tb_strategy_off;
-DROP TABLE tb_goods_strategy;
-DROP TABLE tb_stock_user;
-DROP TABLE tb_stock_place;
-DROP TABLE tb_goods_stock;
+DROP PROCEDURE IF EXISTS stockd_sell;
+DROP TABLE IF EXISTS lock_token;
+DROP TABLE IF EXISTS distribute_lock;
+DROP TABLE IF EXISTS record_lock;
+DROP TABLE IF EXISTS tb_reservation;
+DROP TABLE IF EXISTS tb_ledger_settled;
+DROP TABLE IF EXISTS tb_ledger_total;
+DROP TABLE IF EXISTS tb_ledger_archive;
+DROP TABLE IF EXISTS tb_stock_ledger;
+DROP TABLE IF EXISTS tb_strategy_off;
+DROP TABLE IF EXISTS tb_goods_strategy;
+DROP TABLE IF EXISTS tb_stock_user;
+DROP TABLE IF EXISTS tb_stock_place;
+DROP TABLE IF EXISTS tb_goods_stock;
