@@ -73,7 +73,7 @@ func TestABenchRestocks(t *testing.T) {
 
 func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
 	r := startReplica(t)
-	if err := r.CreateLimited(t.Context(), 2, 1000, 3); err != nil {
+	if err := r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: 3}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the users of the second run are others

@@ -446,7 +446,7 @@ func findsNoSchema(t *testing.T, own *servers.Database) {
 func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
 	t.Helper()
 	const before, after = 1001, 1002
-	if err := r.CreateLimited(t.Context(), before, 100, 50); err != nil {
+	if err := r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}); err != nil {
 		t.Fatal(err)
 	}
 	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
@@ -465,7 +465,7 @@ func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database
 // sellsThrough buys an item in each mode of a strategy.
 func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
 	t.Helper()
-	if err := r.CreateLimited(t.Context(), item, 100, 50); err != nil {
+	if err := r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"", "&group=true", "&fence=true"} {

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
+	shop "github.com/stockd/stockd/pkg/client"
 )
 
 // Client calls one stockd, or a balancer before several.
@@ -135,30 +136,24 @@ func (c Client) FindOrder(ctx context.Context, requestID string) error {
 	return c.call(ctx, http.MethodGet, c.URL+"/orders?request_id="+url.QueryEscape(requestID), nil, http.StatusOK, nil)
 }
 
-// CreateGoods creates an item.
+// CreateGoods creates an item of so many units, and is Create where no more is said.
 func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
-	return c.CreateLimited(ctx, goodsID, units, 0)
+	return c.Create(ctx, shop.NewItem{GoodsID: goodsID, Stock: units})
 }
 
-// CreateLimited creates an item of which a buyer may have only so many units; 0 is any
-// number.
-func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64) error {
-	return c.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{})
+// Create creates an item.
+func (c Client) Create(ctx context.Context, item shop.NewItem) error {
+	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", item, http.StatusCreated, nil)
 }
 
-// CreateChosen is CreateLimited of an item that is sold as a choice says.
-func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice) error {
-	body := map[string]any{"goods_id": goodsID, "stock": units}
-	if perUser > 0 {
-		body["per_user"] = perUser
-	}
-	if choice != (stock.Choice{}) {
-		body["strategy"], body["group"], body["fence"] = choice.Strategy, choice.Group, choice.Fence
-	}
-	if choice.MaxQuantity != nil {
-		body["max_quantity"] = choice.MaxQuantity
-	}
-	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
+// Shop is a client as a shop has it.
+func (c Client) Shop() shop.Client {
+	return shop.Client{URL: c.URL, AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
+}
+
+// Ready reports whether it serves.
+func (c Client) Ready(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, c.URL+"/readyz", nil, http.StatusOK, nil)
 }
 
 // SetLimit sets how many units one buyer may have; 0 is any number.

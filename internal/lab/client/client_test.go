@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/stock"
+	shop "github.com/stockd/stockd/pkg/client"
 )
 
 // answering is a server that answers its nth request with the nth of the answers, and then with the last.
@@ -127,12 +127,11 @@ func TestEachRequestSaysWhatIsAskedFor(t *testing.T) {
 	}))
 	defer server.Close()
 	c, ctx := Client{URL: server.URL, AdminURL: server.URL + "/admin"}, t.Context()
-	yes, no, four := true, false, int64(4)
 	for want, ask := range map[string]func() error{
-		`POST /admin/goods {"goods_id":7,"stock":5}`:              func() error { return c.CreateGoods(ctx, 7, 5) },
-		`POST /admin/goods {"goods_id":7,"per_user":2,"stock":5}`: func() error { return c.CreateLimited(ctx, 7, 5, 2) },
-		`POST /admin/goods {"fence":false,"goods_id":7,"group":true,"max_quantity":4,"per_user":2,"stock":5,"strategy":"etcd"}`: func() error {
-			return c.CreateChosen(ctx, 7, 5, 2, stock.Choice{Strategy: "etcd", Group: &yes, Fence: &no, MaxQuantity: &four})
+		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":0}`: func() error { return c.CreateGoods(ctx, 7, 5) },
+		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":2,"max_quantity":4,"strategy":"etcd","group":true,"fence":null}`: func() error {
+			yes := true
+			return c.Create(ctx, shop.NewItem{GoodsID: 7, Stock: 5, PerUser: 2, MaxQuantity: 4, Choice: &shop.Choice{Strategy: "etcd", Group: &yes}})
 		},
 		`PATCH /admin/goods/7 {"per_user":0}`:        func() error { return c.SetLimit(ctx, 7, 0) },
 		`POST /admin/goods/7/restock {"quantity":5}`: func() error { return c.Restock(ctx, 7, 5) },

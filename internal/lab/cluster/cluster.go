@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -194,7 +193,7 @@ func (r *Replica) Start(ctx context.Context) (err error) {
 	}
 	r.server, err = servers.Launch(ctx, r.supervisor, servers.Spec{
 		Name: r.Name, Program: r.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
-		Ready: func(ctx context.Context, _ int) error { return r.ready(ctx) },
+		Ready: func(ctx context.Context, _ int) error { return client.Client{URL: r.URL}.Ready(ctx) },
 		Configure: func(_ string, port int) (args, env []string, err error) {
 			admin, err := servers.FreePort()
 			if err != nil {
@@ -224,22 +223,6 @@ func (r *Replica) env() []string {
 		"STOCKD_ADMIN_LISTEN="+strings.TrimPrefix(r.AdminURL, "http://"),
 		"STOCKD_ADMIN_TOKEN="+r.token,
 	)
-}
-
-func (r *Replica) ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/readyz", http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // only its status was wanted
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET /readyz: %s", response.Status)
-	}
-	return nil
 }
 
 // Stop ends the replica as a deployment does: it answers what it has begun.

@@ -195,10 +195,10 @@ func (s *supply) soldOut(ctx context.Context, item int64) {
 	}
 	s.last = time.Now()
 	key := restockKey(s.restocks + len(s.failures))
-	_, err := s.stage.admin().Restock(ctx, item, s.units, key)
+	_, err := s.stage.cluster.Client().Shop().Restock(ctx, item, s.units, key)
 	if err != nil {
 		s.failures = append(s.failures, fmt.Sprintf("under %s: %v", key, err))
-		_, err = s.stage.admin().Restock(ctx, item, s.units, "")
+		_, err = s.stage.cluster.Client().Shop().Restock(ctx, item, s.units, "")
 	}
 	if err == nil {
 		s.restocks++

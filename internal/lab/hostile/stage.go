@@ -10,7 +10,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/nginx"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -97,11 +96,6 @@ func (s *stage) logs() (paths []string) {
 	return paths
 }
 
-func (s *stage) admin() client.Client {
-	c := s.cluster.Client()
-	return client.Client{AdminURL: c.AdminURL, URL: c.AdminURL, Token: c.Token}
-}
-
 // chunk is how many units of the hot item are added when it is sold out. Honest buyers
 // alone buy two of them in the time of the attack.
 func (s *stage) chunk() int64 { return int64(s.plan.HonestRate*s.plan.Duration.Seconds()/2) + 1 }
@@ -116,7 +110,7 @@ func (s *stage) createItems(ctx context.Context) error {
 	}
 	alone := int64(2*s.plan.HonestRate*s.plan.Baseline.Seconds()) + 1
 	for item, units := range map[int64]int64{baselineItem: alone, hotItem: s.chunk()} {
-		if err := lab.CreateLimited(ctx, item, units, perUser); err != nil {
+		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: units, PerUser: perUser}); err != nil {
 			return err
 		}
 		s.items = append(s.items, item)
@@ -127,7 +121,7 @@ func (s *stage) createItems(ctx context.Context) error {
 			continue
 		}
 		item := slowItem + int64(len(s.slow))
-		if err := lab.CreateChosen(ctx, item, slowUnits, 0, stock.Choice{Strategy: strategy.Name}); err != nil {
+		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: slowUnits, Choice: &client.Choice{Strategy: strategy.Name}}); err != nil {
 			return fmt.Errorf("create the item of %s: %w", strategy.Name, err)
 		}
 		s.items, s.slow = append(s.items, item), append(s.slow, item)

@@ -5,7 +5,6 @@ package sourcelock
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,13 +67,15 @@ func (l *insert) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	if _, err := l.DB.ExecContext(ctx, createTable); err != nil {
 		return nil, fmt.Errorf("insert %s: %w", name, err)
 	}
-	row := &lease{db: l.DB, name: name, uuid: rand.Text()}
-	row.ctx, row.end = context.WithCancel(context.WithoutCancel(ctx))
+	uuid := rand.Text()
 	for {
-		_, err := l.DB.ExecContext(ctx, insertName, name, row.uuid)
+		_, err := l.DB.ExecContext(ctx, insertName, name, uuid)
 		switch {
 		case err == nil:
-			return row, nil
+			return lock.NewHeld(0, func(ctx context.Context) error {
+				_, err := l.DB.ExecContext(ctx, deleteName, name, uuid)
+				return err
+			}), nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", lock.ErrNotAcquired, context.Cause(ctx))
 		case !isDuplicate(err):
@@ -95,24 +96,6 @@ func (l *insert) Close() error {
 func isDuplicate(err error) bool {
 	const duplicateEntry = 1062
 	return backend.IsMySQL(err, duplicateEntry)
-}
-
-// lease is the row of a name. It has no time to live: only its release ends it.
-type lease struct {
-	db         *sql.DB
-	name, uuid string
-	ctx        context.Context
-	end        context.CancelFunc
-}
-
-func (*lease) Token() uint64              { return 0 }
-func (l *lease) Context() context.Context { return l.ctx }
-
-// Release deletes the row.
-func (l *lease) Release(ctx context.Context) error {
-	defer l.end()
-	_, err := l.db.ExecContext(ctx, deleteName, l.name, l.uuid)
-	return err
 }
 
 // The names of the lock below, and of its form whose waiting ends after a time and is then
@@ -181,33 +164,14 @@ func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error
 			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx), l.conn.Delete(path, -1))
 		}
 	}
-	held, end := context.WithCancel(context.Background())
-	return &nodeLease{conn: l.conn, path: path, held: held, end: end}, nil
+	// The document has no token, and reports no loss.
+	return lock.NewHeld(0, func(context.Context) error { return l.conn.Delete(path, -1) }), nil
 }
 
 // Close ends the session.
 func (l *nodeCache) Close() error {
 	l.conn.Close()
 	return nil
-}
-
-type nodeLease struct {
-	conn *zk.Conn
-	path string
-	held context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
-	end  func()
-}
-
-// Token is 0: the document has none.
-func (*nodeLease) Token() uint64 { return 0 }
-
-// Context ends with the release. A loss is not reported.
-func (l *nodeLease) Context() context.Context { return l.held }
-
-// Release deletes the node.
-func (l *nodeLease) Release(context.Context) error {
-	defer l.end()
-	return l.conn.Delete(l.path, -1)
 }
 
 // InStep is the name of the lock below.
@@ -245,25 +209,9 @@ func (l *inStep) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 		}
 		return nil, err
 	}
-	held, end := context.WithCancel(context.Background())
-	return &inStepLease{mutex: mutex, held: held, end: end}, nil
-}
-
-type inStepLease struct {
-	mutex *redsync.Mutex
-	held  context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
-	end   func()
-}
-
-// Token is 0: the masters have no common counter.
-func (*inStepLease) Token() uint64 { return 0 }
-
-// Context ends with the release. A loss is not reported.
-func (l *inStepLease) Context() context.Context { return l.held }
-
-// Release gives the name back on every master.
-func (l *inStepLease) Release(ctx context.Context) error {
-	defer l.end()
-	_, err := l.mutex.UnlockContext(ctx)
-	return err
+	// The masters have no common counter, and a loss is not reported.
+	return lock.NewHeld(0, func(ctx context.Context) error {
+		_, err := mutex.UnlockContext(ctx)
+		return err
+	}), nil
 }

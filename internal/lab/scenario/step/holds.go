@@ -204,15 +204,9 @@ func NaiveMoment() scenario.Step {
 	}
 }
 
-// shop speaks to the replicas as a shop's server does.
-func shop(x *scenario.Try) client.Client {
-	return client.Client{URL: x.URL(0), AdminURL: x.Client().AdminURL, Token: x.Client().Token}
-}
-
 // confirm pays for a reservation at one replica, from 0, under a key of its own, and reports whether that was in time.
 func confirm(x *scenario.Try, replica int, held client.Reservation) (inTime bool) {
-	of := x.Cluster.ClientOf(replica)
-	_, err := client.Client{URL: of.URL, AdminURL: of.AdminURL, Token: of.Token}.Confirm(x, held.ReservationID, "paid-"+held.ReservationID)
+	_, err := x.Cluster.ClientOf(replica).Shop().Confirm(x, held.ReservationID, "paid-"+held.ReservationID)
 	if errors.Is(err, client.ErrReservationExpired) {
 		return false
 	}
@@ -222,7 +216,7 @@ func confirm(x *scenario.Try, replica int, held client.Reservation) (inTime bool
 
 // reserve holds a unit of the item; ok is false where there is none for the user.
 func reserve(x *scenario.Try, strategy, user string, lasts time.Duration) (held client.Reservation, ok bool) {
-	held, err := shop(x).Reserve(x, client.Purchase{GoodsID: x.Item, Strategy: strategy, UserID: user}, lasts)
+	held, err := x.Client().Shop().Reserve(x, client.Purchase{GoodsID: x.Item, Strategy: strategy, UserID: user}, lasts)
 	if errors.Is(err, client.ErrSoldOut) || errors.Is(err, client.ErrUserLimit) {
 		return held, false
 	}
@@ -268,7 +262,7 @@ func LatePayment(strategy string) scenario.Step {
 
 // audited is the audit of the item in full, and writes down how many units are wrong.
 func audited(x *scenario.Try) client.Audit {
-	audit, err := shop(x).AuditInFull(x, x.Item)
+	audit, err := x.Client().Shop().AuditInFull(x, x.Item)
 	x.Must(err)
 	x.Figure(UnitsWrong, unitsWrong(audit))
 	return audit
@@ -300,7 +294,7 @@ func Expire(strategy string, units int, killed bool) scenario.Step {
 // awaitNoHold waits until all reservations of the item have ended, for 20 s at most.
 func awaitNoHold(x *scenario.Try) {
 	for range 400 {
-		audit, err := shop(x).AuditInFull(x, x.Item)
+		audit, err := x.Client().Shop().AuditInFull(x, x.Item)
 		if x.Must(err); audit.Held == 0 {
 			return
 		}
@@ -312,7 +306,7 @@ func awaitNoHold(x *scenario.Try) {
 // HoldAll has one buyer reserve as many units as it gets, and another one ask for one.
 func HoldAll(strategy string, units int64, perUser int64) scenario.Step {
 	return func(x *scenario.Try) {
-		x.Must(x.Client().CreateLimited(x, x.Item, units, perUser))
+		x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: units, PerUser: perUser}))
 		for range units {
 			if _, ok := reserve(x, strategy, "the first buyer", time.Minute); !ok {
 				break
@@ -329,7 +323,7 @@ func Callbacks(strategy string) scenario.Step {
 	return func(x *scenario.Try) {
 		held := mustReserve(x, strategy, time.Minute)
 		x.Each(2, func(i int) { mustConfirm(x, i, held) })
-		_, err := shop(x).Release(x, held.ReservationID)
+		_, err := x.Client().Shop().Release(x, held.ReservationID)
 		if errors.Is(err, client.ErrReservationConfirmed) {
 			x.Mark("report of a failed try", "comes last, and is rejected")
 			err = nil
@@ -339,7 +333,7 @@ func Callbacks(strategy string) scenario.Step {
 			mustConfirm(x, 0, second)
 		}
 		orders := 0.0
-		for _, err := range shop(x).Orders(x, client.Pages{GoodsID: x.Item}) {
+		for _, err := range x.Client().Shop().Orders(x, client.Pages{GoodsID: x.Item}) {
 			x.Must(err)
 			orders++
 		}
