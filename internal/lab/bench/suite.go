@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"regexp"
 	"slices"
@@ -130,26 +129,14 @@ func durability(ctx context.Context, b *servers.Backends) (map[string]string, er
 	if err != nil {
 		return nil, err
 	}
-	kept["database"], err = durabilityOf(ctx, bare.db)
-	return kept, errors.Join(err, bare.close())
-}
-
-func durabilityOf(ctx context.Context, db *sql.DB) (string, error) {
-	rows, err := db.QueryContext(ctx, durabilityVariables)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close() //nolint:errcheck // Err has what failed
+	_, rows, err := servers.Rows(ctx, bare.db, durabilityVariables)
 	var list []string
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return "", err
-		}
-		list = append(list, name+"="+value)
+	for _, row := range rows {
+		list = append(list, row[0]+"="+row[1])
 	}
 	slices.Sort(list)
-	return strings.Join(list, ", "), rows.Err()
+	kept["database"] = strings.Join(list, ", ")
+	return kept, errors.Join(err, bare.close())
 }
 
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN

@@ -3,7 +3,6 @@ package hostile
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -282,25 +282,19 @@ func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err er
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, `SELECT id, order_no, goods_id, quantity, user_id, request_id FROM tb_stock_ledger WHERE kind = 'deduct'`)
+	_, rows, err := servers.Rows(ctx, db, `SELECT id, order_no, goods_id, quantity, user_id, request_id FROM tb_stock_ledger WHERE kind = 'deduct'`)
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // Err tells what is wrong
 	list = make(map[string][]order)
-	for rows.Next() {
-		var id string
-		var number, user, key sql.NullString
-		var o order
-		if err := rows.Scan(&id, &number, &o.item, &o.quantity, &user, &key); err != nil {
+	for _, row := range rows {
+		o, id := order{user: row[4], key: stock.KeyOf(row[5])}, cmp.Or(row[1], row[0])
+		if _, err := fmt.Sscan(row[2]+" "+row[3], &o.item, &o.quantity); err != nil {
 			return nil, fmt.Errorf("read the ledger: %w", err)
 		}
-		o.user = user.String
-		o.key = stock.KeyOf(key.String)
-		id = cmp.Or(number.String, id)
 		list[id] = append(list[id], o)
 	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // compare looks for each accepted purchase in the ledger, and for each order of the hot

@@ -64,13 +64,13 @@ func (s State) countRows(ctx context.Context, d *servers.Database) (rows map[str
 		return nil, fmt.Errorf("count rows: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	names, err := readNames(ctx, db, tables)
+	_, names, err := servers.Rows(ctx, db, tables)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	rows = make(map[string]int64)
-	for _, name := range names {
-		var n int64
+	for _, row := range names {
+		name, n := row[0], int64(0)
 		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+name).Scan(&n); err != nil {
 			return nil, fmt.Errorf("count rows of %s: %w", name, err)
 		}
@@ -95,51 +95,19 @@ func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
 
 const readTimeout = 10 * time.Second
 
-func readNames(ctx context.Context, db *sql.DB, query string) (names []string, err error) {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells what is wrong
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, rows.Err()
-}
-
 // inventedRows bounds the tables that are read in full: one that is larger breaks the
 // bound of its rows, or is the ledger.
 const inventedRows = 100_000
 
 func (s State) findInvented(ctx context.Context, db *sql.DB, table string) error {
-	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table) //nolint:gosec,unqueryvet // any column of a table that the database has named may have an item
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells what is wrong
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	values, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
-	}
+	_, rows, err := servers.Rows(ctx, db, "SELECT * FROM "+table) //nolint:unqueryvet // any column of a table that the database has named may have an item
 	pattern := invented()
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(values, func(v sql.RawBytes) bool { return pattern.Match(v) }) {
+	for _, row := range rows {
+		if slices.ContainsFunc(row, pattern.MatchString) {
 			s.Invented["rows of "+table]++
 		}
 	}
-	return rows.Err()
+	return err
 }
 
 // Sample is the memory of the replicas at one moment.

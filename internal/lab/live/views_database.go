@@ -89,29 +89,12 @@ func (d *databaseLens) table(ctx context.Context, q query) (Table, error) {
 	if d.server.Driver != repo.SQLite {
 		statement = strings.ReplaceAll(statement, `"`, "`")
 	}
-	rows, err := d.pool.QueryContext(ctx, statement, q.args...)
-	if err != nil {
-		return Table{}, err
-	}
-	defer rows.Close() //nolint:errcheck // it has been read
-	table := Table{Title: q.title, Rows: [][]string{}}
-	if table.Head, err = rows.Columns(); err != nil {
-		return Table{}, err
-	}
-	for rows.Next() {
-		cells := make([]sql.NullString, len(table.Head))
-		into := make([]any, len(cells))
-		for i := range cells {
-			into[i] = &cells[i]
+	head, rows, err := servers.Rows(ctx, d.pool, statement, q.args...)
+	table := Table{Title: q.title, Head: head, Rows: make([][]string, len(rows))}
+	for i, row := range rows {
+		for _, cell := range row {
+			table.Rows[i] = append(table.Rows[i], printable(cell))
 		}
-		if err := rows.Scan(into...); err != nil {
-			return Table{}, err
-		}
-		texts := make([]string, len(cells))
-		for i, c := range cells {
-			texts[i] = printable(c.String)
-		}
-		table.Rows = append(table.Rows, texts)
 	}
-	return table, rows.Err()
+	return table, err
 }

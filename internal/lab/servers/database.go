@@ -257,6 +257,32 @@ func (d *Database) Pool(maxOpen int, connect time.Duration) (pool *sql.DB, diale
 	})
 }
 
+// Rows are what a statement finds, as texts; NULL is an empty one.
+func Rows(ctx context.Context, db *sql.DB, statement string, args ...any) (columns []string, list [][]string, err error) {
+	rows, err := db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err tells what is wrong
+	if columns, err = rows.Columns(); err != nil {
+		return nil, nil, err
+	}
+	for rows.Next() {
+		cells, into, row := make([]sql.NullString, len(columns)), make([]any, len(columns)), make([]string, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, nil, err
+		}
+		for i, c := range cells {
+			row[i] = c.String
+		}
+		list = append(list, row)
+	}
+	return columns, list, rows.Err()
+}
+
 // Env is the configuration of a replica of stockd that uses the database.
 func (d *Database) Env() []string {
 	return append([]string{
