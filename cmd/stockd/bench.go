@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/reload"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -110,7 +110,7 @@ func readBuyerToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := reload.ReadText(file)
 	if err != nil {
 		return "", fmt.Errorf("--buyer-token-file: %w", err)
 	}

@@ -83,10 +83,10 @@ func TestANameHasPlainCharacters(t *testing.T) {
 	}
 }
 
-// A file may end its line as any system does.
+// A file may begin and end its line as any system does.
 func TestTheTokenOfAFileIsItsLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	for content, ok := range map[string]bool{alices: true, alices + "\n": true, alices + "\r\n": true, alices + "\n\n": true, alices + " \n": false, alices + "\n" + bobs + "\n": false} {
+	for content, ok := range map[string]bool{alices: true, alices + "\n": true, "\ufeff" + alices + "\r\n": true, alices + "\n\n": true, alices + " \n": false, alices + "\n" + bobs + "\n": false} {
 		write(t, path, content)
 		files, err := admintoken.Open(admintoken.Options{TokenFile: path})
 		if (err == nil) != ok {
@@ -105,7 +105,7 @@ func TestTheTokenOfAFileIsItsLine(t *testing.T) {
 }
 
 func TestATokensFileNamesItsTokens(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "tokens"), "# who\n\nalice "+alices+"\n\tbob\t"+bobs+"  \r\n")
+	path := write(t, filepath.Join(t.TempDir(), "tokens"), "\ufeff# who\n\nalice "+alices+"\n\tbob\t"+bobs+"  \r\n")
 	files, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,8 @@ func TestAMistakeInATokensFileIsNamedByItsLine(t *testing.T) {
 		"alice " + alices + "\nbob " + alices:    path + ":2: alice and bob have the same token",
 		"alice " + alices + "\nalice " + bobs:    path + ":2: the name alice is given twice",
 		"owner " + alices:                        path + ":1: the name owner is given twice",
-		"alice " + alices + "\nbob aaaaaaaaaaaa": path + ":2: the token of bob must have",
+		"alice " + alices + "\nbob aaaaaaaaaaaa": path + ":2: the token must have",
+		alices + " alice":                        path + ":1: the token must have", // the name is none
 	} {
 		write(t, path, content)
 		_, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})

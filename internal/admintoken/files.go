@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/stockd/stockd/internal/reload"
@@ -57,7 +56,7 @@ func (f *Files) report(ctx context.Context, log *slog.Logger) func(error) {
 func read(o Options) (*Set, error) {
 	token := o.Token
 	if o.TokenFile != "" {
-		content, err := os.ReadFile(o.TokenFile)
+		content, err := reload.ReadText(o.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the token: %w", err)
 		}
@@ -75,7 +74,7 @@ func read(o Options) (*Set, error) {
 	if o.TokensFile == "" {
 		return set, nil
 	}
-	content, err := os.ReadFile(o.TokensFile)
+	content, err := reload.ReadText(o.TokensFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the tokens: %w", err)
 	}

@@ -96,7 +96,7 @@ func (s *Set) addLine(fields []string) error {
 		return fmt.Errorf("the name must be 1 to %d of a-z 0-9 . _ -", maxName)
 	}
 	if err := Weak(token); err != nil {
-		return fmt.Errorf("the token of %s %w", name, err)
+		return fmt.Errorf("the token %w", err) // the name may be the token, where the two were exchanged
 	}
 	return s.add(name, token)
 }

@@ -8,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/stockd/stockd/internal/reload"
 )
-
-// largestKeys bounds the file, in bytes.
-const largestKeys = 1 << 20
 
 // keyFile has the keys of a JWKS file, which is read again when it has changed. Where it
 // cannot be read, the keys that were read last stay in force.
@@ -66,12 +62,9 @@ func (f keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool)
 }
 
 func readKeyFile(path string) ([]verifier, error) {
-	content, err := os.ReadFile(path)
+	content, err := reload.ReadText(path)
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
-	}
-	if len(content) > largestKeys {
-		return nil, fmt.Errorf("read keys: %d bytes are more than %d", len(content), largestKeys)
 	}
 	return readKeys(content)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ func (l *Loaded) check() error {
 		l.proxies(),
 		l.buyer(),
 		l.address("admin.listen", l.Admin.Listen),
+		l.hosts(),
 		l.token(),
 		l.adminTLS(),
 		l.dsn(),
@@ -79,7 +81,7 @@ func (l *Loaded) withoutEffect(section string, enabled bool) error {
 	var errs []error
 	for _, f := range fields(&l.Config) {
 		if f.within(section) && f.text() != f.def && f.key != section+".enabled" {
-			errs = append(errs, l.wrong(f.key, "is set to %s, and %s.enabled is not set", f.text(), section))
+			errs = append(errs, l.wrong(f.key, "is set to %s, and %s.enabled is not set", quoted(f.text()), section))
 		}
 	}
 	return errors.Join(errs...)
@@ -103,7 +105,7 @@ func (l *Loaded) proxies() error {
 	for _, text := range l.HTTP.TrustedProxies {
 		_, notNetwork := netip.ParsePrefix(text)
 		if addr, err := netip.ParseAddr(text); (err != nil || addr.Zone() != "") && notNetwork != nil { // gin knows no zones
-			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %q", text)
+			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %s", quoted(text))
 		}
 		if l.Admin.Required && everyAddress(text) {
 			return l.wrong("http.trusted_proxies", "must be the balancer's addresses, not %s: every client could claim any address (admin.required: %s)",
@@ -155,7 +157,7 @@ func (l *Loaded) redisKind() error {
 // pattern, or whose braces would choose the slot of a cluster.
 func (l *Loaded) prefixes() error {
 	if prefix := l.Prefix; strings.Trim(prefix, ".") == "" || strings.ContainsFunc(prefix, outsidePrefix) {
-		return l.wrong("prefix", "must be letters, digits and . _ -, not %q", prefix)
+		return l.wrong("prefix", "must be letters, digits and . _ -, not %s", quoted(prefix))
 	}
 	return nil
 }
@@ -184,14 +186,14 @@ func (l *Loaded) endpoints() error {
 	if err := l.withoutLogin("etcd.endpoints", l.Etcd.Endpoints, "etcd.username and etcd.password"); err != nil {
 		return err
 	}
-	for _, e := range l.Etcd.Endpoints {
+	for i, e := range l.Etcd.Endpoints {
 		u, err := url.Parse(e)
 		switch {
-		case err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https"):
-			return l.wrong("etcd.endpoints", "must be like http://127.0.0.1:2379, not %q", e)
+		case err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "":
+			return l.wrong("etcd.endpoints", "must be like http://127.0.0.1:2379, separated by commas; number %d of %d is not", i+1, len(l.Etcd.Endpoints))
 		case u.Scheme == "http" && l.Etcd.TLS.Enabled:
 			return l.wrong("etcd.endpoints", "must all begin with https:// where etcd.tls.enabled is set (%s), not %q",
-				l.Source("etcd.tls.enabled"), e)
+				l.Source("etcd.tls.enabled"), "http://"+u.Host)
 		}
 	}
 	return nil
@@ -211,9 +213,9 @@ func (l *Loaded) addresses(key string, list []string, login string) error {
 	if err := l.withoutLogin(key, list, login); err != nil {
 		return err
 	}
-	for _, a := range list {
-		if err := l.address(key, a); err != nil {
-			return err
+	for i, a := range list {
+		if !isAddress(a) { // it may be a part of a password with a comma
+			return l.wrong(key, "must be addresses such as 127.0.0.1:8080, separated by commas; number %d of %d is not one", i+1, len(list))
 		}
 	}
 	return nil
@@ -248,15 +250,27 @@ func (l *Loaded) reachable(key string, wait time.Duration) error {
 }
 
 func (l *Loaded) address(key, text string) error {
-	_, port, err := net.SplitHostPort(text)
-	if err == nil {
-		var n int
-		if n, err = strconv.Atoi(port); err == nil && (n < 0 || n > 65535) {
-			err = errors.New("port out of range")
-		}
+	if !isAddress(text) {
+		return l.wrong(key, "must be an address such as 127.0.0.1:8080, not %s", quoted(text))
 	}
+	return nil
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return l.wrong(key, "must be an address such as 127.0.0.1:8080, not %q", text)
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// hosts rejects URLs and ports, which no Host header is compared with.
+func (l *Loaded) hosts() error {
+	for i, name := range l.Admin.Hosts {
+		if _, err := netip.ParseAddr(name); err != nil && name != "*" && (strings.Trim(name, ".") == "" || strings.ContainsFunc(name, outsidePrefix)) {
+			return l.wrong("admin.hosts", "must be names such as shop.internal, without a scheme or a port, separated by commas; number %d of %d is not", i+1, len(l.Admin.Hosts))
+		}
 	}
 	return nil
 }
@@ -281,20 +295,22 @@ func (l *Loaded) dsn() error {
 	if l.Database.DSN == "" {
 		return l.wrong("database.dsn", "must not be empty")
 	}
-	c, err := mysql.ParseDSN(l.Database.DSN)
 	if l.Database.Driver != "mysql" {
-		if err == nil && c.Passwd != "" { // it would become a file name, and be visible
-			return l.wrong("database.dsn", "must be the path of a file, not a MySQL DSN: database.driver is %s (%s)",
+		if regexp.MustCompile(`(?i)://|:.*@|pass(word)?=|pwd=`).MatchString(l.Database.DSN) { // it would become a file name, and be visible
+			return l.wrong("database.dsn", "must be the path of a file, not a DSN or a URL: database.driver is %s (%s)",
 				l.Database.Driver, l.Source("database.driver"))
 		}
 		return nil
 	}
+	c, err := mysql.ParseDSN(l.Database.DSN)
 	switch {
-	case err != nil:
+	case err != nil || strings.Contains(c.User+c.Net, "://") || strings.HasPrefix(c.Passwd, "//"):
 		// The driver's error may quote the DSN, and that may hold a password.
 		return l.wrong("database.dsn", "must look like user@tcp(host:port)/database")
 	case c.TLS != nil:
 		return l.wrong("database.dsn", "must not contain tls=%s: database.tls configures encryption", c.TLSConfig)
+	case c.Params["password"] != "" || c.Params["user"] != "":
+		return l.wrong("database.dsn", "must not contain user= or password=: it is user@tcp(host:port)/database, and database.password")
 	case c.AllowFallbackToPlaintext:
 		return l.wrong("database.dsn", "must not contain allowFallbackToPlaintext: database.tls configures encryption")
 	default:
@@ -337,7 +353,7 @@ func (l *Loaded) buyer() error {
 	case b.From == BuyerFromHeader && len(l.HTTP.TrustedProxies) == 0:
 		return l.wrong("buyer.from", "is header, and http.trusted_proxies is empty: no peer would be trusted")
 	case b.From == BuyerFromHeader && !isHeaderName(b.Header):
-		return l.wrong("buyer.header", "must be the name of a header, such as X-Stockd-Buyer, not %q", b.Header)
+		return l.wrong("buyer.header", "must be the name of a header, such as X-Stockd-Buyer, not %s", quoted(b.Header))
 	}
 	return nil
 }

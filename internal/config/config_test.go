@@ -75,6 +75,12 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "keys below a key", file: "replica: {a: b}\n", want: []string{"stockd.yaml:1", "replica must be one value"}},
 		{name: "one of a list that is no choice", args: []string{"--lab-enabled=true", "--lab-without=pause,fear"}, want: []string{"--lab-without", "reaper or one-server or pause or pool", `"fear"`}},
 		{name: "a range with a value that switches off", args: []string{"--limit-user-rate=-1"}, want: []string{"--limit-user-rate: limit.user_rate must be 0, or 0.001 to 1000000, not -1"}},
+		{name: "a tag for a value", file: "database:\n  password: !secret\n", want: []string{"stockd.yaml:2", "database.password", "in quotes"}},
+		{name: "a tag before a value", file: "database:\n  password: !secret x\n", want: []string{"stockd.yaml:2", "database.password", "in quotes"}},
+		{name: "an anchor for a value", file: "database:\n  password: &secret\n", want: []string{"stockd.yaml:2", "database.password", "in quotes"}},
+		{name: "a number by force", file: "replica: !!int 7\n", want: []string{"stockd.yaml:1", "replica", "in quotes"}},
+		{name: "a comment for a secret", file: "database:\n  password: #secret\n", want: []string{"stockd.yaml:2", "database.password", "in quotes"}},
+		{name: "a comment behind a secret", file: "database:\n  password: x #secret\n  driver: sqlite\n", want: []string{"stockd.yaml:2", "database.password", "in quotes"}},
 		{name: "a list", file: "replica: [a]\n", want: []string{"stockd.yaml:1", "replica"}},
 		{name: "no YAML", file: "database: {\n", want: []string{"stockd.yaml"}},
 		{name: "YAML that is a list", file: "- a\n", want: []string{"stockd.yaml:1"}},
@@ -154,6 +160,14 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A comment is one where a blank follows #, or where the value is no secret.
+func TestCommentsAreNoMistake(t *testing.T) {
+	c := load(t, write(t, "stockd.yaml", "# a\nreplica: a #b\nredis:\n  addresses: #cache:6379\ndatabase:\n  password: # none\n#etcd:\nadmin:\n  token: \"0123456789#abcdef\" # b\n  #c\n"))
+	if c.Replica != "a" || len(c.Redis.Addresses) > 0 || c.Database.Password.Reveal() != "" || c.Admin.Token.Reveal() != "0123456789#abcdef" {
+		t.Errorf("it is read as %+v", c.Config)
 	}
 }
 

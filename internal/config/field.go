@@ -123,7 +123,7 @@ func (f field) set(text string) error {
 	case *string:
 		*target = text
 	case *Secret:
-		target.value = text
+		target.value = oneLine(text)
 	case *[]string:
 		*target = splitList(text)
 	case *int:
@@ -143,10 +143,18 @@ func (f field) set(text string) error {
 func parse[T any](target *T, text, allowed string, read func(string) (T, error)) error {
 	value, err := read(text)
 	if err != nil {
-		return fmt.Errorf("must be %s, not %q", allowed, text)
+		return fmt.Errorf("must be %s, not %s", allowed, quoted(text))
 	}
 	*target = value
 	return nil
+}
+
+// quoted shows a value in an error, unless it may be a login that was set in the wrong place.
+func quoted(text string) string {
+	if strings.ContainsAny(text, "@:;=?") {
+		return "what is set, which is not shown: it may hold a password"
+	}
+	return strconv.Quote(text)
 }
 
 // trueOrFalse takes neither 1 nor T.
@@ -163,7 +171,7 @@ func (f field) check() error {
 	if allowed := strings.Fields(f.tag.Get("oneof")); len(allowed) > 0 {
 		for _, value := range f.values() {
 			if !slices.Contains(allowed, value) {
-				return fmt.Errorf("must be %s, not %q", strings.Join(allowed, " or "), value)
+				return fmt.Errorf("must be %s, not %s", strings.Join(allowed, " or "), quoted(value))
 			}
 		}
 		return nil
@@ -244,6 +252,9 @@ func NewSecret(value string) Secret { return Secret{value: value} }
 
 // shown is printed in place of a secret.
 const shown = "[not shown]"
+
+// oneLine is a secret without the end of its line, with which a file and a Secret of Kubernetes often hold it.
+func oneLine(text string) string { return strings.TrimRight(text, "\r\n") }
 
 // Reveal returns the value.
 func (s Secret) Reveal() string { return s.value }

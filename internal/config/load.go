@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stockd/stockd/internal/reload"
 )
 
 // Loaded is a configuration with the source of each value.
@@ -115,7 +117,7 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 	if path == "" {
 		return nil
 	}
-	content, err := os.ReadFile(path)
+	content, err := reload.ReadText(path)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
@@ -127,7 +129,11 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 	var errs []error
 	for _, e := range entries {
 		before, twice := l.sources[e.key]
+		secret := func(f field) bool { return f.key == e.key && f.secret() != nil }
 		switch {
+		case e.cut && slices.ContainsFunc(list, secret):
+			errs = append(errs, fmt.Errorf("%s: %s must be in quotes where it has a #; a comment begins with # and a blank", e.source, e.key))
+		case e.null: // A key without a value keeps its default.
 		case !known(e.key):
 			errs = append(errs, fmt.Errorf("%s: %s is not a key%s", e.source, e.key, suggest(e.key, list, func(f field) string { return f.key })))
 		case twice:
@@ -179,11 +185,11 @@ func (l *Loaded) readSecret(key string, secret *Secret) error {
 	if secret.value != "" {
 		return l.wrong(key, "and %s_file are both set (%s)", key, l.Source(key+"_file"))
 	}
-	content, err := os.ReadFile(secret.File)
+	content, err := reload.ReadText(secret.File)
 	if err != nil {
 		return l.wrong(key+"_file", "cannot be read: %w", err)
 	}
-	secret.value = strings.TrimRight(string(content), "\r\n")
+	secret.value = oneLine(string(content))
 	if secret.value == "" {
 		return l.wrong(key+"_file", "names an empty file")
 	}
@@ -210,6 +216,8 @@ type entry struct {
 	key    string // such as database.max_open
 	text   string
 	source string // file and line
+	null   bool   // there is no value
+	cut    bool   // a comment ends it that may be a part of it
 }
 
 // parseYAML lists the scalars of a file with their lines, which viper does not keep. Its errors show no value.
@@ -249,10 +257,12 @@ func entriesOf(path, prefix string, node *yaml.Node, isKey func(string) bool) ([
 		case value.Kind == yaml.MappingNode && !isKey(key): // below a key it may be a secret in braces without quotes
 			inner, err := entriesOf(path, key+".", value, isKey)
 			list, errs = append(list, inner...), append(errs, err)
-		case value.Kind == yaml.ScalarNode && value.Tag == "!!null":
-			// A key without a value keeps its default.
+		case value.Kind == yaml.ScalarNode && (value.Anchor != "" || value.Style&yaml.TaggedStyle != 0 && value.Tag != "!!str"):
+			errs = append(errs, fmt.Errorf("%s: %s must be in quotes: what begins with ! or & is no value in YAML", source, key))
 		case value.Kind == yaml.ScalarNode:
-			list = append(list, entry{key: key, text: value.Value, source: source})
+			comment := strings.TrimLeft(name.LineComment+value.LineComment, "#")
+			cut := value.Style == 0 && strings.TrimLeft(comment, " \t") == comment && comment != ""
+			list = append(list, entry{key: key, text: value.Value, source: source, null: value.Tag == "!!null", cut: cut})
 		default:
 			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list, an alias or keys; write several addresses as one value, separated by commas, and what begins with [, { or * in quotes", source, key))
 		}

@@ -96,5 +96,5 @@ func scalar(text string) string {
 // bare reports whether YAML reads a text back from a line with a comment.
 func bare(text string) bool {
 	entries, err := parseYAML("", []byte("key: "+text+" # from"), func(string) bool { return true })
-	return err == nil && len(entries) == 1 && entries[0].text == text && !strings.ContainsAny(text, "\r\n")
+	return err == nil && len(entries) == 1 && !entries[0].null && entries[0].text == text && !strings.ContainsAny(text, "\r\n")
 }

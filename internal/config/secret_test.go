@@ -133,6 +133,31 @@ func TestNoPasswordInAnAddressIsShown(t *testing.T) {
 			t.Errorf("%s is answered with %v, want %s in it and no password", c.arg, err, c.want)
 		}
 	}
+	for _, flag := range []string{
+		"redis-addresses", "redlock-addresses", "zookeeper-addresses", "etcd-endpoints", "trace-endpoint", "http-trusted-proxies", "admin-hosts", "http-listen", "admin-listen",
+		"database-driver", "database-dsn", "prefix", "buyer-from", "deduct-choose", "deduct-timeout", "database-max-open", "log-level", "etcd-tls-server-name",
+	} {
+		for _, form := range []string{
+			"redis://:hidden@cache:6379", "mysql://shop:hidden@db:3306/shop", "mysql://shop:hidden@tcp(db:3306)/shop", "shop:hidden@db/shop", "shop:hidden@", "https://shop:hidden%zz@a:1",
+			"jdbc:mysql://db/shop?user=shop&password=hidden", "cache:6379?password=hidden", "http://cache:6379/?password=hidden", "cache:6380,password=hidden,ssl=True",
+			"host=db password=hidden", "Server=db;Uid=shop;Pwd=hidden", "tcp(db:3306)/shop?user=shop&password=hidden", "digest:shop:hidden", "a:1,https://shop:hidden", "a:1 hidden", "a:1\thidden",
+		} {
+			var said strings.Builder
+			c, err := config.Load("", flags(t, "--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--"+flag+"="+form))
+			if err == nil {
+				err = c.Print(&said)
+			}
+			if text := fmt.Sprint(&said, err); strings.Contains(text, "dden") {
+				t.Errorf("--%s=%s is answered with\n%s", flag, form, text)
+			}
+			if flag != "database-dsn" {
+				continue
+			}
+			if _, err := config.Load("", flags(t, "--database-dsn="+form)); err == nil && strings.ContainsAny(form, "@=/") || err != nil && strings.Contains(err.Error(), "dden") {
+				t.Errorf("a file may have the name %s, or it is answered with %v", form, err)
+			}
+		}
+	}
 	var printed bytes.Buffer
 	c := load(t, "", "--database-driver=mysql", "--database-dsn=shop:hidden@tcp(db:3306)/shop")
 	if err := c.Print(&printed); err != nil || strings.Contains(printed.String(), "hidden") || !strings.Contains(printed.String(), "shop:[not shown]@tcp(db:3306)/shop") {
@@ -154,15 +179,18 @@ func TestTheHelpShowsTheDocumentedKeysAlone(t *testing.T) {
 	}
 }
 
-// Every secret has a key for a file, which may end its line; nothing else is taken off.
+// Every secret has a key for a file, which may begin with a byte order mark and end its line; nothing else is taken off.
 func TestASecretCanComeFromAFile(t *testing.T) {
 	for _, key := range secrets(t) {
 		text := " shop:twenty-four characters and more "
 		if key == "admin.token" { // a header cannot carry the spaces
 			text = strings.TrimSpace(text)
 		}
-		flag, file := "--"+config.FlagOf(key), write(t, "secret", text+"\r\n")
+		flag, file := "--"+config.FlagOf(key), write(t, "secret", "\ufeff"+text+"\r\n") // as an editor of Windows writes it
 		c := load(t, "", append(needs(key), flag+"-file="+file)...)
+		if got := load(t, "", append(needs(key), flag+"="+text+"\n")...).Secrets()[key].Reveal(); got != text {
+			t.Errorf("%s=… is %q, want %q as in a file", flag, got, text) // a Secret of Kubernetes often ends its line
+		}
 		for other, secret := range c.Secrets() {
 			if want := map[bool]string{true: text}[other == key]; secret.Reveal() != want {
 				t.Errorf("with %s-file %s is %q, want %q", flag, other, secret.Reveal(), want)

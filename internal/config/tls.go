@@ -5,8 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
+
+	"github.com/stockd/stockd/internal/reload"
 )
 
 // TLS configures the connections to a backend. The server's certificate is always verified.
@@ -44,7 +45,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // the meaning of nil in crypto/tls
 	}
-	content, err := os.ReadFile(file)
+	content, err := reload.ReadText(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
@@ -71,7 +72,13 @@ func readKeyPair(certFile, keyFile string) (*keyPair, error) {
 }
 
 func (p *keyPair) read() error {
-	pair, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	cert, certErr := reload.ReadText(p.certFile)
+	key, keyErr := reload.ReadText(p.keyFile)
+	err := errors.Join(certErr, keyErr)
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(cert, key)
+	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be used with the key in %s: %w", p.certFile, p.keyFile, err)
 	}

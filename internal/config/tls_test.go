@@ -51,6 +51,8 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 		{"the admin API's certificate with another key", []string{"--admin-tls-cert-file=" + own.CertFile, "--admin-tls-key-file=" + other.KeyFile}, []string{"admin.tls.cert_file", own.CertFile, other.KeyFile}},
 		{"a look at clients without TLS", []string{"--admin-tls-client-ca-file=" + a.CAFile}, []string{"admin.tls.client_ca_file", "admin.tls.cert_file is not"}},
 		{"authorities of clients that are none", []string{"--admin-tls-cert-file=" + own.CertFile, "--admin-tls-key-file=" + own.KeyFile, "--admin-tls-client-ca-file=" + nothing}, []string{"admin.tls.client_ca_file", nothing, "PEM"}},
+		{"an authority as large as a disk", []string{on, "--redis-tls-ca-file=/dev/zero"}, []string{"redis.tls.ca_file", "/dev/zero", "more than"}},
+		{"a key as large as a disk", []string{on, "--redis-tls-cert-file=" + own.CertFile, "--redis-tls-key-file=/dev/zero"}, []string{"redis.tls.cert_file", "/dev/zero", "more than"}},
 		{"what has no effect", []string{"--redis-tls-ca-file=" + a.CAFile}, []string{"--redis-tls-ca-file", "redis.tls.ca_file", "redis.tls.enabled is not set"}},
 		{"the database's authority that is not there", []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--database-tls-enabled=true", "--database-tls-ca-file=/nonexistent/ca.pem"}, []string{"database.tls.ca_file", "/nonexistent/ca.pem"}},
 		{"TLS to a file", []string{"--database-tls-enabled=true"}, []string{"--database-tls-enabled", "sqlite"}},

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/reload"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -39,7 +39,7 @@ func (a *Admin) Client() (client.Client, error) {
 	if a.TokenFile == "" {
 		return client.Client{}, errors.New("--token-file must name a file with a token of the admin API")
 	}
-	content, err := os.ReadFile(a.TokenFile)
+	content, err := reload.ReadText(a.TokenFile)
 	if err != nil {
 		return client.Client{}, fmt.Errorf("--token-file: %w", err)
 	}
