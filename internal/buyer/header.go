@@ -12,23 +12,10 @@ type Header struct {
 	proxies []netip.Prefix
 }
 
-// NewHeader trusts the header on connections from the proxies, which are addresses and
-// networks. A proxy must set the header or remove it: what its client sent is not the
-// buyer.
-func NewHeader(name string, proxies []string) (*Header, error) {
-	h := &Header{name: http.CanonicalHeaderKey(name)}
-	for _, text := range proxies {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			addr, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, fmt.Errorf("read trusted proxies: %w", err)
-			}
-			prefix = netip.PrefixFrom(addr, addr.BitLen())
-		}
-		h.proxies = append(h.proxies, prefix)
-	}
-	return h, nil
+// NewHeader trusts the header on connections from the proxies. A proxy must set the header or remove
+// it: what its client sent is not the buyer.
+func NewHeader(name string, proxies []netip.Prefix) *Header {
+	return &Header{name: http.CanonicalHeaderKey(name), proxies: proxies}
 }
 
 // From reads the header. That of any other peer is ignored.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,10 +12,11 @@ import (
 )
 
 func TestAHeaderIsBelievedFromATrustedPeerAlone(t *testing.T) {
-	h, err := buyer.NewHeader("x-stockd-buyer", []string{"10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "fe80::/10"})
-	if err != nil {
-		t.Fatal(err)
+	var proxies []netip.Prefix
+	for text := range strings.FieldsSeq("10.1.0.0/16 192.0.2.7/32 2001:db8::/32 fe80::/10") {
+		proxies = append(proxies, netip.MustParsePrefix(text))
 	}
+	h := buyer.NewHeader("x-stockd-buyer", proxies)
 	for _, c := range []struct {
 		peer  string
 		value []string
@@ -48,9 +50,6 @@ func TestAHeaderIsBelievedFromATrustedPeerAlone(t *testing.T) {
 		if wrong, ok := errors.AsType[*buyer.HeaderError](err); err != nil && (!ok || wrong.Header != "X-Stockd-Buyer" || !strings.Contains(wrong.Reason, c.wrong)) {
 			t.Errorf("%s with %q: %v, want %q", c.peer, c.value, err, c.wrong)
 		}
-	}
-	if _, err := buyer.NewHeader("X-Stockd-Buyer", []string{"proxy.example"}); err == nil {
-		t.Error("a name is taken for an address")
 	}
 }
 

@@ -3,6 +3,7 @@ package buyer
 import (
 	"crypto/ed25519"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -63,10 +64,7 @@ func FuzzHeader(f *testing.F) {
 	f.Add("u-1", "192.0.2.1:1")
 	f.Add("u-1", "[::ffff:10.0.0.7%eth0]:1")
 	f.Add("u-1", "10.0.0.7")
-	h, err := NewHeader("X-Stockd-Buyer", []string{"10.0.0.0/8"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	h := NewHeader("X-Stockd-Buyer", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	f.Fuzz(func(t *testing.T, value, remote string) {
 		who, err := h.From(&http.Request{Header: http.Header{"X-Stockd-Buyer": {value}}, RemoteAddr: remote})
 		if err != nil {

@@ -103,11 +103,11 @@ func (l *Loaded) trace() error {
 // proxies requires addresses: a name may resolve to another host later.
 func (l *Loaded) proxies() error {
 	for _, text := range l.HTTP.TrustedProxies {
-		_, notNetwork := netip.ParsePrefix(text)
-		if addr, err := netip.ParseAddr(text); (err != nil || addr.Zone() != "") && notNetwork != nil { // gin knows no zones
+		prefix, ok := proxy(text)
+		if !ok {
 			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %s", quoted(text))
 		}
-		if l.Admin.Required && everyAddress(text) {
+		if l.Admin.Required && prefix.Bits() == 0 {
 			return l.wrong("http.trusted_proxies", "must be the balancer's addresses, not %s: every client could claim any address (admin.required: %s)",
 				text, l.Source("admin.required"))
 		}

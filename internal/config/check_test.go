@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +57,7 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"zookeeper-auth", nil, strings.Fields("u:p"), strings.Fields("u")},
 		{"trace-endpoint", nil, strings.Fields("http://a:1 https://a:1 http://a"), strings.Fields("a:1 ftp://a http:// http:///x http://u@a:1 http://u:p@a:1 http://a:1?k=v http://a:1#f ://")},
 		{"trace-sample", nil, strings.Fields("0 0.5 1"), strings.Fields("-0.001 1.001 NaN")},
-		{"http-trusted-proxies", nil, strings.Fields("10.0.0.1 10.0.0.0/8 ::1 fd00::/8 10.0.0.1,::1 0.0.0.0/0"), strings.Fields("balancer 10.0.0.0/33 10.0.0.1,balancer fe80::1%eth0")},
+		{"http-trusted-proxies", nil, strings.Fields("10.0.0.1 10.0.0.0/8 ::1 fd00::/8 10.0.0.1,::1 0.0.0.0/0 ::ffff:10.0.0.2 ::ffff:10.0.0.0/104"), strings.Fields("balancer 10.0.0.0/33 10.0.0.1,balancer fe80::1%eth0 fe80::%eth0/10 ::ffff:0:0/95 ::ffff:10.0.0.2/32")},
 		{
 			"http-trusted-proxies",
 			[]string{"--admin-required=true", "--admin-token=0123456789abcdef-owner"},
@@ -109,6 +111,17 @@ func TestWhoMayChooseAStrategy(t *testing.T) {
 }
 
 const strong = "--admin-token=0123456789abcdef-owner"
+
+// An address of version 4 that is written in version 6 is that of version 4, as peers have it.
+func TestTheProxiesAreThoseOfPeers(t *testing.T) {
+	var want []netip.Prefix
+	for text := range strings.FieldsSeq("10.0.0.2/32 10.0.0.0/8 10.1.0.0/16 2001:db8::1/128 0.0.0.0/0") {
+		want = append(want, netip.MustParsePrefix(text))
+	}
+	if got := load(t, "", "--http-trusted-proxies=::ffff:10.0.0.2, ::ffff:10.0.0.0/104, 10.1.2.3/16, 2001:db8::1, ::ffff:0:0/96").HTTP.Proxies(); !slices.Equal(got, want) {
+		t.Errorf("they are %v, want %v", got, want)
+	}
+}
 
 // Each risk is named with its key, and what is none is not.
 func TestRisksAreNamedWithTheirKey(t *testing.T) {

@@ -5,6 +5,7 @@ package config
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -60,6 +61,28 @@ type HTTP struct {
 	DrainDelay     time.Duration `key:"drain_delay" default:"0s" min:"0s" doc:"how long a stopping replica goes on serving while /readyz already answers 503"`
 	Drain          time.Duration `key:"drain" default:"15s" min:"0s" doc:"how long requests in flight may take when the replica stops, before they are cancelled"`
 	Reveal         bool          `key:"reveal" default:"true" doc:"show the public the exact stock, the audit, and which replica sold with which token and times; the admin API always shows them"`
+}
+
+// Proxies are http.trusted_proxies. Those that are wrong are left out: a configuration was checked.
+func (h HTTP) Proxies() (list []netip.Prefix) {
+	for _, text := range h.TrustedProxies {
+		if prefix, ok := proxy(text); ok {
+			list = append(list, prefix)
+		}
+	}
+	return list
+}
+
+// proxy reads an address or a network. One of IPv4 within IPv6 is unmapped, as peers are.
+func proxy(text string) (prefix netip.Prefix, ok bool) {
+	prefix, err := netip.ParsePrefix(text)
+	if addr, notAddr := netip.ParseAddr(text); notAddr == nil && addr.Zone() == "" { // peers are compared without their zones
+		prefix, err = addr.Prefix(addr.BitLen())
+	}
+	if prefix.Addr().Is4In6() {
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96) // invalid where it is wider than IPv4
+	}
+	return prefix.Masked(), err == nil && prefix.IsValid()
 }
 
 // Buyer is how buyers are identified.

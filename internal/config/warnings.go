@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/stockd/stockd/internal/admintoken"
 )
@@ -30,19 +29,12 @@ func (c Config) Warnings() []Warning {
 	}
 	add(c.Admin.Tokens().Any() && c.Admin.TLS.CertFile == "" && !onLoopback(c.Admin.Listen), "admin.listen",
 		"the token crosses the network %s unencrypted: set admin.tls.cert_file, or listen on the loopback", c.Admin.Listen)
-	for _, network := range c.HTTP.TrustedProxies {
-		add(everyAddress(network), "http.trusted_proxies", "%s trusts every client: each may claim any address", network)
+	for _, network := range c.HTTP.Proxies() {
+		add(network.Bits() == 0, "http.trusted_proxies", "%s trusts every client: each may claim any address", network)
 	}
 	add(c.Limit.AddressRate > 0 && len(c.HTTP.TrustedProxies) == 0 && !onLoopback(c.HTTP.Listen), "limit.address_rate",
 		"http.trusted_proxies is empty: behind a balancer all clients share the limit of its address")
 	return list
-}
-
-// everyAddress reports whether a network contains every address, of one version of IP at least:
-// ::ffff:0:0/96 are those of version 4.
-func everyAddress(network string) bool {
-	prefix, err := netip.ParsePrefix(network)
-	return err == nil && (prefix.Bits() == 0 || prefix.Addr().Is4In6() && prefix.Bits() <= 96)
 }
 
 // onLoopback reports whether a listener is reachable from this machine only.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -188,16 +189,15 @@ func TestAnAssertedUserRevealsNothing(t *testing.T) {
 func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ proxy, header, query, problem, field string }{
-		{"127.0.0.1", "u-1", "", "", ""},
-		{"127.0.0.1", "u-1", "&user_id=u-1", "", ""},
-		{"127.0.0.1", "u-1", "&user_id=u-2", "invalid-request", "user_id"},
-		{"127.0.0.1", "u-1 \u2028", "", "invalid-request", "X-Stockd-Buyer"},
-		{"127.0.0.1", "", "", "unauthorized", ""},
+		{"127.0.0.1/32", "u-1", "", "", ""},
+		{"127.0.0.1/32", "u-1", "&user_id=u-1", "", ""},
+		{"127.0.0.1/32", "u-1", "&user_id=u-2", "invalid-request", "user_id"},
+		{"127.0.0.1/32", "u-1 \u2028", "", "invalid-request", "X-Stockd-Buyer"},
+		{"127.0.0.1/32", "", "", "unauthorized", ""},
 		{"192.0.2.0/24", "u-1", "", "unauthorized", ""},
 		{"192.0.2.0/24", "u-1", "&user_id=u-1", "invalid-request", "user_id"},
 	} {
-		source, err := buyer.NewHeader("X-Stockd-Buyer", []string{c.proxy})
-		must(t, err)
+		source := buyer.NewHeader("X-Stockd-Buyer", []netip.Prefix{netip.MustParsePrefix(c.proxy)})
 		a := a.with(t, func(o *handler.Options) { o.Buyers, o.BuyerRequired = source, true })
 		got := a.bought(t, "/deduct?goods_id=1"+c.query, "X-Stockd-Buyer", c.header, "X-Forwarded-For", "192.0.2.1")
 		if got.problem() != c.problem || got.field() != c.field {

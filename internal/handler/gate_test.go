@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -109,7 +110,7 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 	var log bytes.Buffer
 	n := observed()
 	admin := handler.Admin(handler.Options{
-		Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, TrustedProxies: []string{"192.0.2.1"}, Observer: n,
+		Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, Observer: n,
 	}, admintoken.Single(token))
 	send := func(client, given string) *httptest.ResponseRecorder {
 		return sendRaw(admin, http.MethodGet, "/nowhere", func(r *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	profiles "runtime/pprof"
 	"time"
 
@@ -51,9 +52,8 @@ type Options struct {
 	// BuyerRequired rejects purchases without a buyer.
 	BuyerRequired bool
 	Limits        Limits
-	// TrustedProxies are the addresses and networks whose X-Forwarded-For is trusted. They
-	// must be well formed.
-	TrustedProxies []string
+	// TrustedProxies are the networks whose X-Forwarded-For is trusted.
+	TrustedProxies []netip.Prefix
 	// AdminHosts are the names, in lower case, that the admin API answers to beside IP
 	// addresses and localhost; * is any name.
 	AdminHosts []string
@@ -147,14 +147,18 @@ func newEngine(o Options, listener string) *gin.Engine {
 	e.UseRawPath = true             // %2F in a path must not become a slash that a proxy has not seen
 	// By default Gin trusts these headers from any client.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
-	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
-		panic(err) // the configuration was checked
+	proxies := make([]string, len(o.TrustedProxies))
+	for i, network := range o.TrustedProxies {
+		proxies[i] = network.String()
+	}
+	if err := e.SetTrustedProxies(proxies); err != nil { // impossible: networks that are printed
+		panic(err)
 	}
 	replica := o.Replica
 	if !o.Reveal {
 		replica = ""
 	}
-	e.Use(observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
+	e.Use(withoutZone, observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
 	if listener == admin {
 		e.Use(auditWrites(o.Log))
 	}

@@ -293,8 +293,11 @@ func limitAddresses(l *limiter, observer Observer) gin.HandlerFunc {
 // which one client usually has.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
-	if err != nil || ip.Unmap().Is4() {
+	if err != nil {
 		return address
+	}
+	if ip = ip.Unmap(); ip.Is4() {
+		return ip.String()
 	}
 	prefix, _ := ip.WithZone("").Prefix(64) // never fails for IPv6
 	return prefix.String()

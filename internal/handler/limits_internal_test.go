@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -232,7 +233,7 @@ func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
 func TestAddressesAreCountedByTheirNetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1":          "192.0.2.1",
-		"::ffff:192.0.2.1":   "::ffff:192.0.2.1",
+		"::ffff:192.0.2.1":   "192.0.2.1", // as a proxy on a dual-stack socket sends it
 		"2001:db8:1:2::1":    "2001:db8:1:2::/64",
 		"2001:db8:1:2:f::99": "2001:db8:1:2::/64",
 		"fe80::1%eth0":       "fe80::/64",
@@ -323,7 +324,8 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 		"IPv4 in IPv6":                 {"[::ffff:10.0.0.1]:40000", headers{"X-Forwarded-For": {"192.0.2.1"}}, "192.0.2.1"},
 		"a zone":                       {proxy, headers{"X-Forwarded-For": {"fe80::1%eth0"}}, "10.0.0.1"},
 		"a peer that is not trusted":   {"192.0.2.7:40000", headers{"X-Forwarded-For": {"198.51.100.9"}, "X-Real-Ip": {"198.51.100.9"}}, "192.0.2.7"},
-		"a peer that has a zone":       {"[fe80::1%eth0]:40000", headers{"X-Forwarded-For": {"198.51.100.9"}}, ""}, // all of them are limited as one
+		"a peer that has a zone":       {"[fe80::1%eth0]:40000", headers{"X-Forwarded-For": {"198.51.100.9"}}, "fe80::1"}, // all of its /64 are limited as one
+		"a proxy that has a zone":      {"[fe80::2%eth0]:40000", headers{"X-Forwarded-For": {"198.51.100.9"}}, "198.51.100.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := clientOf(c.peer, c.sent); got != c.want {
@@ -335,7 +337,7 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 
 // clientOf is the client that a listener counts a request for.
 func clientOf(peer string, sent http.Header) (address string) {
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []string{"10.0.0.0/8", "2001:db8::1"}}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128"), netip.MustParsePrefix("fe80::2/128")}}, public)
 	e.GET("/", func(c *gin.Context) { address = c.ClientIP() })
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.RemoteAddr, r.Header = peer, sent

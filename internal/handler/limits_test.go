@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 
@@ -228,19 +229,23 @@ func TestARateByUser(t *testing.T) {
 func TestAForgedAddressIsNotBelieved(t *testing.T) {
 	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
 	for _, c := range []struct {
-		name    string
-		proxies []string
-		second  string // the X-Forwarded-For of a second request; the first has 192.0.2.1
-		status  int
+		name   string
+		proxy  string
+		second string // the X-Forwarded-For of a second request; the first has 192.0.2.1
+		status int
 	}{
-		{"no proxy is trusted", nil, "192.0.2.2", http.StatusTooManyRequests},
-		{"another proxy is trusted", []string{"192.0.2.0/24"}, "192.0.2.2", http.StatusTooManyRequests},
-		{"a proxy is trusted", []string{"127.0.0.1"}, "192.0.2.2", http.StatusOK},
-		{"a proxy is trusted, what its client forged is not", []string{"127.0.0.0/8"}, "192.0.2.2, 192.0.2.1", http.StatusTooManyRequests},
-		{"a proxy is trusted, a header that is none is not", []string{"127.0.0.1"}, "' OR 1=1", http.StatusOK}, // it is the proxy's own
+		{"no proxy is trusted", "", "192.0.2.2", http.StatusTooManyRequests},
+		{"another proxy is trusted", "192.0.2.0/24", "192.0.2.2", http.StatusTooManyRequests},
+		{"a proxy is trusted", "127.0.0.1/32", "192.0.2.2", http.StatusOK},
+		{"a proxy is trusted, what its client forged is not", "127.0.0.0/8", "192.0.2.2, 192.0.2.1", http.StatusTooManyRequests},
+		{"a proxy is trusted, a header that is none is not", "127.0.0.1/32", "' OR 1=1", http.StatusOK}, // it is the proxy's own
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := serveSQLite(t).with(t, limited).with(t, func(o *handler.Options) { o.TrustedProxies = c.proxies })
+			a := serveSQLite(t).with(t, limited).with(t, func(o *handler.Options) {
+				if c.proxy != "" {
+					o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(c.proxy)}
+				}
+			})
 			if got := a.buyAs(t, "goods_id=1", "X-Forwarded-For", "192.0.2.1"); got.status != http.StatusOK {
 				t.Fatalf("the first request is answered with %d %s", got.status, got.text)
 			}

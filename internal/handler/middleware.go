@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -37,6 +38,14 @@ func identify() gin.HandlerFunc {
 			id = prefix + strconv.FormatUint(count.Add(1), 36)
 		}
 		c.Header(requestIDHeader, id)
+	}
+}
+
+// withoutZone lets Gin read the link-local address of a peer: it knows no zones.
+func withoutZone(c *gin.Context) {
+	address, port, err := net.SplitHostPort(c.Request.RemoteAddr)
+	if ip, zone, ok := strings.Cut(address, "%"); err == nil && ok && zone != "" {
+		c.Request.RemoteAddr = net.JoinHostPort(ip, port)
 	}
 }
 

@@ -48,7 +48,7 @@ func verifiedBuyers(ctx context.Context, c config.Config, log *slog.Logger) (sou
 	switch {
 	case c.Buyer.From == config.BuyerFromHeader:
 		key = "buyer.header"
-		source, err = buyer.NewHeader(c.Buyer.Header, c.HTTP.TrustedProxies)
+		source = buyer.NewHeader(c.Buyer.Header, c.HTTP.Proxies())
 	case c.Buyer.From != config.BuyerFromToken:
 		return nil, nil //nolint:nilnil // nil is a source: the request
 	case c.Buyer.JWKSFile != "":

@@ -272,7 +272,7 @@ func handlerOptions(ctx context.Context, c config.Config, watch observation) han
 	return handler.Options{
 		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: config.MaxBody, Log: watch.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.Proxies(),
 		TTL: c.Reserve.TTL, LongestTTL: c.Reserve.Longest, PublicConfirm: c.Reserve.PublicConfirm,
 		AdminHosts: c.Admin.HostNames(),
 		Stopping:   func() bool { return ctx.Err() != nil },

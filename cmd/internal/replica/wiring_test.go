@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -62,7 +63,7 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	c := config.Config{
 		Replica: "r", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second, Choose: "true"}, Audit: config.Audit{Timeout: 12 * time.Second},
-		HTTP:  config.HTTP{Reveal: true, MaxDeductions: 14, TrustedProxies: []string{"10.0.0.1"}},
+		HTTP:  config.HTTP{Reveal: true, MaxDeductions: 14, TrustedProxies: []string{"::ffff:10.0.0.1"}},
 		Limit: config.Limit{UserRate: 15, UserBurst: 16, AddressRate: 17, AddressBurst: 18}, Buyer: config.Buyer{Required: true},
 		Reserve: config.Reserve{TTL: 19 * time.Second, Longest: 20 * time.Second, PublicConfirm: true},
 		Admin:   config.Admin{Listen: "127.0.0.1:1", Hosts: []string{"Shop.example"}, Pprof: true},
@@ -82,7 +83,7 @@ func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	if want := (handler.Options{
 		Replica: "r", Choose: true, Reveal: true, MaxBody: 16384, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
 		Limits:        handler.Limits{User: handler.Rate{PerSecond: 15, Burst: 16}, Address: handler.Rate{PerSecond: 17, Burst: 18}},
-		BuyerRequired: true, TrustedProxies: []string{"10.0.0.1"}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
+		BuyerRequired: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
 		AdminHosts: []string{"127.0.0.1", "shop.example"}, Pprof: true,
 	}); !reflect.DeepEqual(o, want) {
 		t.Errorf("the routes are made of\n%+v, want\n%+v", o, want)
@@ -234,7 +235,7 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 	for name, c := range map[string]config.Config{
 		"secret": {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret(secret), Audience: "shop", Header: "X-Buyer"}},
 		"keys":   {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret("ignored"), JWKSFile: keys, Audience: "shop"}},
-		"header": {Buyer: config.Buyer{From: config.BuyerFromHeader, Header: "X-Buyer", Secret: config.NewSecret(secret), JWKSFile: keys}, HTTP: config.HTTP{TrustedProxies: []string{"10.0.0.0/8"}}},
+		"header": {Buyer: config.Buyer{From: config.BuyerFromHeader, Header: "X-Buyer", Secret: config.NewSecret(secret), JWKSFile: keys}, HTTP: config.HTTP{TrustedProxies: []string{"::ffff:10.0.0.1"}}},
 	} {
 		source, err := verifiedBuyers(t.Context(), c, slog.New(slog.DiscardHandler))
 		if err != nil {
