@@ -136,6 +136,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
 		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
 		{name: "a variable that looks like one of Kubernetes", env: map[string]string{"STOCKD_PORT_NUMBER": "80"}, want: []string{"STOCKD_PORT_NUMBER: is not a variable"}},
+		{name: "a port that is none of Kubernetes", env: map[string]string{"STOCKD_HTTP_PORT": "8080"}, want: []string{"STOCKD_HTTP_PORT: is not a variable"}},
 		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},
 		{
 			name: "everything at once", file: "lock:\n  wait: x\n", env: map[string]string{"STOCKD_HTTP_DRAIN": "y"}, args: []string{"--log-level=z", "--database-max-open=w"},
@@ -182,6 +183,9 @@ func TestVariablesOfKubernetesAreNotOurs(t *testing.T) {
 	for name, value := range map[string]string{
 		"STOCKD_SERVICE_HOST": "10.0.0.1", "STOCKD_SERVICE_PORT": "8080", "STOCKD_SERVICE_PORT_HTTP": "8080",
 		"STOCKD_PORT": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP_ADDR": "10.0.0.1",
+		"STOCKD_ADMIN_SERVICE_HOST": "fd00::1", "STOCKD_ADMIN_SERVICE_PORT": "8081", "STOCKD_ADMIN_SERVICE_PORT_ADMIN": "8081", "STOCKD_ADMIN_PORT": "tcp://[fd00::1]:8081",
+		"STOCKD_ADMIN_PORT_8081_TCP": "tcp://[fd00::1]:8081", "STOCKD_ADMIN_PORT_8081_TCP_PROTO": "tcp", "STOCKD_ADMIN_PORT_8081_TCP_PORT": "8081", "STOCKD_ADMIN_PORT_8081_TCP_ADDR": "fd00::1",
+		"STOCKD_HTTP_V2_PORT": "udp://10.0.0.1:53", "STOCKD_HTTP_V2_PORT_53_UDP_PROTO": "udp", "STOCKD_DATABASE_PORT_1_SCTP": "sctp://10.0.0.1:1",
 	} {
 		t.Setenv(name, value)
 	}

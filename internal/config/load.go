@@ -153,7 +153,7 @@ func unknownVariables(environ []string, list []field) error {
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		known := func(f field) bool { return f.env() == name }
-		if !strings.HasPrefix(name, EnvPrefix) || name == PathEnv || fromKubernetes(name) || slices.ContainsFunc(list, known) {
+		if !strings.HasPrefix(name, EnvPrefix) || name == PathEnv || fromKubernetes(entry) || slices.ContainsFunc(list, known) {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s: is not a variable of stockd%s", name, suggest(name, list, field.env)))
@@ -161,10 +161,10 @@ func unknownVariables(environ []string, list []field) error {
 	return errors.Join(errs...)
 }
 
-// fromKubernetes recognizes the variables that Kubernetes sets in every pod next to a service
-// called stockd.
-func fromKubernetes(name string) bool {
-	return regexp.MustCompile(`^STOCKD_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$`).MatchString(name)
+// fromKubernetes recognizes the variables that Kubernetes sets in every pod next to a service called stockd, or
+// stockd-admin, as the chart's.
+func fromKubernetes(entry string) bool {
+	return regexp.MustCompile(`^STOCKD_(\w+_)?(SERVICE_HOST=|SERVICE_PORT(_\w+)?=|PORT=(tcp|udp|sctp)://|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=)`).MatchString(entry)
 }
 
 // PathEnv names the variable that holds the path of the file.
