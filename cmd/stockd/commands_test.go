@@ -38,6 +38,10 @@ func TestCommandsForARunningReplica(t *testing.T) {
 		if status, _, errOut := stockd("healthcheck", "--http-listen", "0.0.0.0:"+port); status != cli.OK {
 			t.Errorf("exit status %d, want 0: %s", status, errOut)
 		}
+		admin := strings.TrimPrefix(r.AdminURL, "http://") // a crowd may have all of the public API
+		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1", "--admin-listen", admin, "--admin-token-file", token); status != cli.OK {
+			t.Errorf("by the admin API the exit status is %d, want 0: %s", status, errOut)
+		}
 		// What it started with may have broken since, and is not for this command.
 		for _, broken := range [][]string{{"--admin-tokens-file", "gone"}, {"--buyer-jwks-file", "gone"}, {"--redis-password-file", "gone"}} {
 			if status, _, errOut := stockd(append([]string{"healthcheck", "--http-listen", "0.0.0.0:" + port}, broken...)...); status != cli.OK {

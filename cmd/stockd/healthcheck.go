@@ -17,14 +17,19 @@ func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask the replica on this machine whether it is ready to sell",
-		Long: "Ask the replica on this machine whether it is ready to sell. It is found by http.listen of the same\n" +
-			"configuration, of which nothing else is looked at. The exit status is 0 only where it is ready:\n" +
-			"an image without a shell checks itself so.",
+		Long: "Ask the replica on this machine whether it is ready to sell: at admin.listen of the same configuration, which\n" +
+			"no crowd fills, where that is open without TLS, and else at http.listen. The exit status is 0 only where it\n" +
+			"is ready: an image without a shell checks itself so.",
 		Example: "  stockd healthcheck\n" +
 			"  stockd healthcheck --http-listen :9090",
 		Args: cli.NoArgs,
 	}
 	return cli.Located(cmd, func(ctx context.Context, c *config.Loaded) error {
+		ctx, cancel := context.WithTimeout(ctx, readyWithin)
+		defer cancel()
+		if c.Admin.Tokens().Any() && c.Admin.TLS.CertFile == "" && askReady(ctx, "http://"+nearby(c.Admin.Listen)+"/readyz") == nil {
+			return nil
+		}
 		return askReady(ctx, "http://"+nearby(c.HTTP.Listen)+"/readyz")
 	})
 }
@@ -34,8 +39,6 @@ func healthcheckCommand() *cobra.Command {
 const readyWithin = 2 * time.Second
 
 func askReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)

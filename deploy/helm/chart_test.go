@@ -288,10 +288,31 @@ func TestFilesOfTheSecretAreMounted(t *testing.T) {
 	}
 }
 
-// A crowd that has all connections of the buyers' port ends no replica, which would send it to the others.
+// The admin API answers to every name that Kubernetes gives its Service, or to those that config has, once.
+func TestTheAdminAPIHasTheNamesOfItsService(t *testing.T) {
+	hosts := func(values map[string]any) (found []string) {
+		for _, variable := range one[*apps.Deployment](t, objects(t, values), "").Spec.Template.Spec.Containers[0].Env {
+			if variable.Name == "STOCKD_ADMIN_HOSTS" {
+				found = append(found, variable.Value)
+			}
+		}
+		return found
+	}
+	values := maps.Clone(shops(t)["shop"])
+	if got, want := hosts(values), []string{"shop-stockd-admin,shop-stockd-admin.sale,shop-stockd-admin.sale.svc,shop-stockd-admin.sale.svc.cluster.local"}; !slices.Equal(got, want) {
+		t.Errorf("it answers to %q, want %q", got, want)
+	}
+	values["config"] = map[string]any{"admin.hosts": "admin.shop.example"}
+	if got, want := hosts(values), []string{"admin.shop.example"}; !slices.Equal(got, want) {
+		t.Errorf("it answers to %q, want %q", got, want)
+	}
+}
+
+// A crowd that has all connections of the buyers' port ends no replica and takes none out of the Service, which
+// would send it to the others.
 func TestNoCrowdEndsAReplica(t *testing.T) {
 	container := one[*apps.Deployment](t, objects(t, shops(t)["shop"]), "").Spec.Template.Spec.Containers[0]
-	for of, probe := range map[string]*core.Probe{"startup": container.StartupProbe, "liveness": container.LivenessProbe} {
+	for of, probe := range map[string]*core.Probe{"startup": container.StartupProbe, "liveness": container.LivenessProbe, "readiness": container.ReadinessProbe} {
 		if port := probe.HTTPGet.Port.StrVal; port != "admin" {
 			t.Errorf("the %s probe asks the port %s", of, port)
 		}

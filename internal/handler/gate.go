@@ -67,21 +67,19 @@ func newGate(tokens Tokens, o Options) *gate {
 	}
 }
 
-// admit answers 429 to an address that has sent too many wrong tokens, before it looks at
-// the token. Every other request without a known token gets the same 401.
+// admit admits a known token at once, since who shares an address with an attacker must not be locked out with
+// it. Every other request gets the same 401, or 429 from an address that has sent too many wrong tokens.
 func (g *gate) admit(c *gin.Context) {
+	token, given := bearerToken(c.Request.Header)
+	if name, ok := g.tokens.Find(token); ok {
+		noteToken(c, name)
+		return
+	}
 	address, now := network(c.ClientIP()), time.Now()
 	wait := g.wrong.wait(address, now)
-	if wait == 0 {
-		token, given := bearerToken(c.Request.Header)
-		if name, ok := g.tokens.Find(token); ok {
-			noteToken(c, name)
-			return
-		}
-		if given {
-			wait = g.wrong.take(address, now) // others of the address may have taken the last
-			g.log.WarnContext(c.Request.Context(), "wrong admin token", append(about(c), "audit", true)...)
-		}
+	if given && wait == 0 {
+		wait = g.wrong.take(address, now) // others of the address may have taken the last
+		g.log.WarnContext(c.Request.Context(), "wrong admin token", append(about(c), "audit", true)...)
 	}
 	if wait > 0 {
 		g.observer.RateLimited(byToken)

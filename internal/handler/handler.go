@@ -78,19 +78,20 @@ func Public(o Options) http.Handler {
 	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
 	limited := e.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.observer()))
-	limited.POST("/deduct", s.deduct)
-	limited.POST("/reservations", s.reserve)
-	limited.GET("/reservations/:id", o.ok(held.read))
-	limited.POST("/reservations/:id/release", o.ok(held.release))
-	limited.POST("/reservations/:id/extend", o.ok(held.extend))
+	buyers := limited.Group("/", neverStored)
+	buyers.POST("/deduct", s.deduct)
+	buyers.POST("/reservations", s.reserve)
+	buyers.GET("/reservations/:id", o.ok(held.read))
+	buyers.POST("/reservations/:id/release", o.ok(held.release))
+	buyers.POST("/reservations/:id/extend", o.ok(held.extend))
 	if o.PublicConfirm {
-		limited.POST("/reservations/:id/confirm", o.ok(held.confirm))
+		buyers.POST("/reservations/:id/confirm", o.ok(held.confirm))
 	}
-	limited.POST("/orders", s.order)
-	limited.GET("/orders", o.ok(placed.find))
+	buyers.POST("/orders", s.order)
+	buyers.GET("/orders", o.ok(placed.find))
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
-		limited.GET("/orders/:id", o.ok(placed.read))
+		buyers.GET("/orders/:id", o.ok(placed.read))
 		limited.GET("/goods/:id", o.ok(ofItem(g.read)))
 		limited.GET("/goods/:id/audit", o.ok(ofItem(g.audit)))
 	} else {
@@ -98,11 +99,11 @@ func Public(o Options) http.Handler {
 	}
 	limited.GET("/openapi.yaml", description)
 	e.GET("/healthz", healthz)
-	e.GET("/readyz", o.ok(g.readyz))
+	e.GET("/readyz", neverStored, o.ok(g.readyz))
 	return e
 }
 
-// Admin returns the routes of the admin API. Every path except /healthz, known or not,
+// Admin returns the routes of the admin API. Every path except /healthz and /readyz, known or not,
 // requires a bearer token.
 func Admin(o Options, tokens Tokens) http.Handler {
 	o.Reveal = true
@@ -110,6 +111,7 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	held := reservations{options: o, private: true}
 	e := newEngine(o, admin)
 	e.GET("/healthz", healthz)
+	e.GET("/readyz", o.ok(g.readyz)) // a crowd may have all connections of the public API
 	// The gate also precedes the answers to unknown paths and methods.
 	e.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
 	e.POST("/goods", within(o.Timeout, o.serve(http.StatusCreated, g.create)))
@@ -160,7 +162,7 @@ func newEngine(o Options, listener string) *gin.Engine {
 	}
 	e.Use(withoutZone, observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
 	if listener == admin {
-		e.Use(auditWrites(o.Log))
+		e.Use(auditWrites(o.Log), neverStored)
 	}
 	e.Use(recovery(o.Log, o.observer()), closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {

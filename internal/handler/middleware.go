@@ -114,6 +114,9 @@ func closing(stopping func() bool) gin.HandlerFunc {
 	}
 }
 
+// neverStored keeps an answer out of caches, such as a shared one before the replicas.
+func neverStored(c *gin.Context) { c.Header("Cache-Control", "no-store") }
+
 // ReplicaHeader names the replica that gave an answer.
 const ReplicaHeader = "X-Stockd-Replica"
 

@@ -171,7 +171,7 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"misdirected-request": {listener: adminAPI, request: func(r *http.Request) { r.Host = "rebound.example" }},
 		"rate-limited": {listener: publicAPI, before: 10, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
-		}},
+		}, request: func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") }},
 		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: withBody},
 		"unsupported-media-type": {request: func(r *http.Request) {
 			withBody(r)

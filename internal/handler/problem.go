@@ -171,6 +171,7 @@ func answer(c *gin.Context, err error) {
 	if p.authenticate != "" {
 		c.Header("WWW-Authenticate", p.authenticate)
 	}
+	neverStored(c)
 	c.Header("Idempotency-Replayed", "")          // what was sold before is not the answer
 	c.Header("X-Content-Type-Options", "nosniff") // a problem quotes the request
 	body, err := json.Marshal(p)

@@ -57,6 +57,56 @@ func TestARequestIDIsTakenAndReturned(t *testing.T) {
 
 const onceOnly = 0.001 // a second: no test takes a quarter of an hour
 
+// What belongs to one buyer, what an admin reads and every problem stays out of caches; what all may read may be kept.
+func TestWhatIsNotForAllIsNotStored(t *testing.T) {
+	a := serveSQLite(t)
+	a.ownerKeyed(t, "k-1", "/goods?goods_id=2&stock=1")
+	const key = "0123456789abcdef-order"
+	a.bought(t, "/deduct?goods_id=1&user_id=u-1", "Idempotency-Key", key)
+	for _, c := range []struct{ api, method, path, want string }{
+		{a.public.URL, http.MethodPost, "/deduct?goods_id=1", "no-store"},
+		{a.public.URL, http.MethodPost, "/reservations?goods_id=1", "no-store"},
+		{a.public.URL, http.MethodGet, "/reservations/1", "no-store"},
+		{a.public.URL, http.MethodGet, "/orders?user_id=u-1&request_id=" + key, "no-store"},
+		{a.public.URL, http.MethodGet, "/orders/1", "no-store"},
+		{a.public.URL, http.MethodGet, "/readyz", "no-store"},
+		{a.public.URL, http.MethodGet, "/nowhere", "no-store"},
+		{a.public.URL, http.MethodPut, "/goods/1", "no-store"},
+		{a.public.URL, http.MethodGet, "/goods/99", "no-store"}, // it may be on sale soon
+		{a.public.URL, http.MethodGet, "/goods/1", ""},
+		{a.public.URL, http.MethodGet, "/strategies", ""},
+		{a.public.URL, http.MethodGet, "/openapi.yaml", ""},
+		{a.admin.URL, http.MethodGet, "/goods/1", "no-store"},
+		{a.admin.URL, http.MethodGet, "/orders?goods_id=1", "no-store"},
+		{a.admin.URL, http.MethodGet, "/readyz", "no-store"},
+	} {
+		r := request(t, c.method, c.api+c.path, "", "")
+		if c.api == a.admin.URL {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, response.Body.Close())
+		if got := response.Header.Get("Cache-Control"); got != c.want {
+			t.Errorf("%s %s is answered with %s and Cache-Control %q, want %q", c.method, c.path, response.Status, got, c.want)
+		}
+	}
+}
+
+// A probe asks the admin API, which no crowd fills, and has no token.
+func TestTheAdminAPITellsAProbeWhetherItIsReady(t *testing.T) {
+	var stopping atomic.Bool
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Stopping = stopping.Load })
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		r := request(t, http.MethodGet, a.admin.URL+"/readyz", "", "")
+		r.Host = "rebound.example" // as a load balancer may ask
+		if got := send(t, r); got.status != want {
+			t.Errorf("it is answered with %d %s, want %d", got.status, got.text, want)
+		}
+		stopping.Store(true)
+	}
+}
+
 // The balancer learns of it, and so does every client with a connection; they
 // are served all the same.
 func TestAReplicaThatStopsSaysSo(t *testing.T) {
