@@ -339,6 +339,7 @@ func (s *killedSale) tell(id string, sale client.Sale) {
 // One kill of each kind, among reservations that are made, paid, released and that expire; the proof
 // makes fifty of each.
 func TestReservationsSurviveKills(t *testing.T) {
+	t.Parallel()
 	reserveAndKill(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"))
 }
 

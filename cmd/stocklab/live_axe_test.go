@@ -72,6 +72,7 @@ func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
 }
 
 func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
+	t.Parallel()
 	script := axe(t)
 	url, b := openLive(t, "light", "--servers=embedded")
 	assertAccessible(t, b, script, "before a sale")

@@ -126,6 +126,7 @@ func there(selector string) string {
 }
 
 func TestAPageShowsASaleThatOversells(t *testing.T) {
+	t.Parallel()
 	url, b := openLive(t, "light", "--servers=embedded")
 	set(t, b, "stock", 2000) // more than naive sells out before the switch
 	click(t, b, "#start")
@@ -159,6 +160,7 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 // A holder that is paused beyond its TTL writes late. Without a fence its write is done;
 // with one it is rejected.
 func TestAPageShowsTwoHolders(t *testing.T) {
+	t.Parallel()
 	url, b := openLive(t, "dark", "--servers=embedded")
 	setAll(t, b, map[string]any{"stock": 5000, "clients": 40, "ttl_s": 1, "strategy": "redis-setnx-ttl"})
 	for _, c := range []struct {
@@ -296,6 +298,7 @@ const tooWide = `[...document.querySelectorAll('body *')]
 	.map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60))`
 
 func TestAReaderWithoutTheTokenWatches(t *testing.T) {
+	t.Parallel()
 	url := startLive(t, "--servers=embedded")
 	page, _, _ := strings.Cut(url, "#")
 	b := browser.Open(t, shown)
@@ -317,6 +320,7 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 // Answers of a server are delayed, lost and cut off by hand, and come again. Nothing is
 // oversold by that, and what is lost after the commit is not known.
 func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
+	t.Parallel()
 	cmdtest.NeedLocal(t)
 	url, b := openLive(t, "light", "--servers=local", "--proxies")
 	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50})
@@ -346,6 +350,7 @@ func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 // A Redis that fails over before replication forgets who holds the lock, and so do masters whose
 // clocks jump: both are seen as two holders.
 func TestAFailoverAndClocksLoseLeases(t *testing.T) {
+	t.Parallel()
 	cmdtest.NeedLocal(t)
 	if _, err := servers.FindFaketime(); err != nil {
 		t.Skip(err)
@@ -411,6 +416,7 @@ func assertReplaced(t *testing.T, b *browser.Browser, url string) {
 // it has. Idle connections are closed meanwhile, so that a purchase that is sent at that very
 // moment may fail: it is no evidence, and the audit is.
 func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
+	t.Parallel()
 	url, b := openLive(t, "light", "--servers=auto")
 	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2})
 	click(t, b, "#start")
@@ -434,6 +440,7 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 
 // With one click an item is sold twice, and both sales are shown on the same axes.
 func TestTwoSalesAreCompared(t *testing.T) {
+	t.Parallel()
 	url, b := openLive(t, "dark", "--servers=embedded")
 	setAll(t, b, map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"})
 	click(t, b, "#start")
@@ -454,6 +461,7 @@ func TestTwoSalesAreCompared(t *testing.T) {
 // One steers, and the phones of a class buy: each in its own name, for real, and without
 // steering anything.
 func TestAClassBuysWithItsPhones(t *testing.T) {
+	t.Parallel()
 	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -539,6 +547,7 @@ func TestThePageIsAtTheAddressesOfThisMachine(t *testing.T) {
 // On replicas that others run a sale is sold, charted and judged. What needs processes of
 // our own is greyed out, with the reason said.
 func TestAPageShowsReplicasOfOthers(t *testing.T) {
+	t.Parallel()
 	others, flags := startOthers(t)
 	url, b := openLive(t, "light", flags...)
 	assertGreyedOut(t, b)
@@ -610,6 +619,7 @@ const (
 // An experiment is made on the servers of the page: each part is drawn while it happens, and judged
 // by what stocklab lab run judges it by.
 func TestAPagePlaysAnExperiment(t *testing.T) {
+	t.Parallel()
 	url := startLive(t, "--servers=embedded")
 	b := browser.Open(t, shown)
 	b.Show(t, url, 1300, 2400, "light")
@@ -711,6 +721,7 @@ func openTrace(t *testing.T, b *browser.Browser, script string) string {
 const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null`
 
 func TestAPageShowsTheTraceOfALease(t *testing.T) {
+	t.Parallel()
 	url, b := openLive(t, "light", "--servers=embedded")
 	setAll(t, b, map[string]any{"stock": 12, "clients": 6, "ttl_s": 1, "work_ms": 700, "strategy": "redis-reentrant"})
 	click(t, b, "#start")

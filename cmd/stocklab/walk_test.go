@@ -55,6 +55,7 @@ func TestRandomWalks(t *testing.T) {
 
 // The same over one replica with a database and a Redis of its own.
 func TestRandomWalksOnSQLite(t *testing.T) {
+	t.Parallel()
 	s := startWalks(t, servers.SQLite)
 	s.throughEach(t, []string{"sql-optimistic", "redis-stock"}, seedsOr(t)...)
 }
