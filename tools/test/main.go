@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // gotestsum prints one line a package, and every failure whole.
@@ -22,6 +25,7 @@ const gotestsum = "gotest.tools/gotestsum@v1.13.0"
 // options are what the command line asks for.
 type options struct {
 	required, race, verbose bool
+	beside                  bool // another part is tested at the same time
 	tags, pattern, timeout  string
 	packages                []string
 }
@@ -60,11 +64,12 @@ func (o options) run() (err error) {
 		env = append(env, "STOCKDTEST_REQUIRE="+strings.Join(names(wanted), ","))
 	}
 	parts, err := o.parts(ctx)
+	if err != nil {
+		return err
+	}
 	var ran []string
 	skipped := make(map[string]int)
-	for _, part := range parts {
-		err = errors.Join(err, part.test(ctx, env, &ran, skipped))
-	}
+	err = run(ctx, parts, env, &ran, skipped)
 	printSkipped(os.Stdout, skipped)
 	if err != nil {
 		return err
@@ -84,7 +89,7 @@ func (o options) parts(ctx context.Context) ([]options, error) {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
 	with, without := o, o
-	without.race = false
+	without.race, without.beside = false, true
 	for pkg := range strings.FieldsSeq(string(out)) {
 		if o.race && o.pattern == "" && fromOutside(pkg) {
 			without.packages = append(without.packages, pkg)
@@ -105,23 +110,36 @@ func fromOutside(pkg string) bool {
 		func(end string) bool { return strings.HasSuffix(pkg, end) })
 }
 
-// test tests the packages, and adds what ran and what was skipped for which reason.
-func (o options) test(ctx context.Context, env []string, ran *[]string, skipped map[string]int) (err error) {
+// run tests the parts side by side: what is looked at from outside waits most of the time. It adds what ran
+// and what was skipped for which reason. What the second part prints comes in one piece, when all are over.
+func run(ctx context.Context, parts []options, env []string, ran *[]string, skipped map[string]int) (err error) {
 	folder, err := os.MkdirTemp("", "stockd-test-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	events := filepath.Join(folder, "events.json")
-	cmd := exec.CommandContext(ctx, "go", o.arguments(events)...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, env
-	failed := cmd.Run()
-	file, err := os.Open(events)
-	if err != nil {
-		return errors.Join(failed, err)
+	var all sync.WaitGroup
+	failed, later := make([]error, len(parts)), make([]bytes.Buffer, len(parts))
+	events := func(i int) string { return filepath.Join(folder, fmt.Sprintf("events-%d.json", i)) }
+	for i, part := range parts {
+		var out io.Writer = os.Stdout
+		if i > 0 {
+			out = &later[i]
+		}
+		all.Go(func() { failed[i] = part.test(ctx, env, events(i), out) })
 	}
-	defer file.Close() //nolint:errcheck // it is only read
-	return errors.Join(failed, read(file, ran, skipped))
+	all.Wait()
+	for i := range parts {
+		_, _ = later[i].WriteTo(os.Stdout) // the exit status tells what matters
+		failed = append(failed, readFile(events(i), ran, skipped))
+	}
+	return errors.Join(failed...)
+}
+
+func (o options) test(ctx context.Context, env []string, events string, out io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", o.arguments(events)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, env
+	return cmd.Run()
 }
 
 // arguments are those of the go command.
@@ -133,14 +151,17 @@ func (o options) arguments(events string) []string {
 	// Packages wait for leases to end, and for servers that do not answer: with fewer of them at once,
 	// and fewer tests of each, two cores are idle for a fifth of the time. With more of them a server
 	// seems to be one that does not answer.
-	atOnce := 4
-	if o.race {
-		atOnce = 3
-	}
 	processors := runtime.GOMAXPROCS(0)
+	atOnce := max(4, processors)
+	switch {
+	case o.race:
+		atOnce = max(3, processors)
+	case o.beside:
+		atOnce = max(1, processors/2)
+	}
 	// The linter vets, and nothing debugs a test binary, which is linked sooner without DWARF.
 	args = append(args, "--", "-timeout", o.timeout, "-vet=off", "-ldflags=-w",
-		fmt.Sprintf("-p=%d", max(atOnce, processors)), fmt.Sprintf("-parallel=%d", max(3, processors)))
+		fmt.Sprintf("-p=%d", atOnce), fmt.Sprintf("-parallel=%d", max(3, processors)))
 	if o.race {
 		// SQLite and its libc are C in Go: the race detector and the checks of pointers find nothing of
 		// ours there, nor in regexp, and take three quarters of the time.

@@ -86,6 +86,16 @@ func TestEachPackageIsInOnePart(t *testing.T) {
 	}
 }
 
+// The parts run at the same time: one that fails is not covered up by the other.
+func TestAPartThatFailsFailsTheRun(t *testing.T) {
+	t.Chdir(root)
+	good, bad := options{packages: []string{"./internal/reload"}, timeout: "5m"}, options{packages: []string{"./no/such/package"}, timeout: "5m"}
+	var ran []string
+	if err := run(t.Context(), []options{good, bad}, os.Environ(), &ran, make(map[string]int)); err == nil || len(ran) == 0 {
+		t.Errorf("it ends with %v after %q", err, ran)
+	}
+}
+
 // go test passes where -run matches nothing.
 func TestEachAlternativeMatchesATest(t *testing.T) {
 	ran := []string{"TestA", "TestA/part", "TestA/part/more", "TestB"}

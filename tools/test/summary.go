@@ -7,10 +7,20 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 )
+
+func readFile(events string, ran *[]string, skipped map[string]int) error {
+	file, err := os.Open(events)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	return read(file, ran, skipped)
+}
 
 // read adds what the events of go test -json say: the names of the tests that ran, and how many were
 // skipped for each reason, which is the last line that a skipped test has logged.
