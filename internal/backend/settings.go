@@ -171,7 +171,7 @@ func assignments(found, own map[string]string) (list []string) {
 			is, has := found[name]
 			value, ok := own[name]
 			if !ok {
-				value, ok = s.Value, s.Value != callers
+				value, ok = s.Value, s.Value != OfCaller
 			}
 			if s.Kind == SettingSet && has && ok && value != is {
 				list = append(list, name+" = "+literal(value))

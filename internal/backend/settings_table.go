@@ -8,8 +8,8 @@ import (
 const (
 	// charset is the only one that text is sent in.
 	charset = "utf8mb4"
-	// callers marks a setting whose value is among the options of a pool.
-	callers = "as configured"
+	// OfCaller is the value of a setting that is among the options of a pool.
+	OfCaller = "as configured"
 	// galeraNode and groupMode tell whether a server is a node of a cluster.
 	galeraNode = "wsrep_on"
 	groupMode  = "group_replication_single_primary_mode"
@@ -39,8 +39,8 @@ func settingsOfTransactions() []Setting {
 		{Names: "transaction_isolation tx_isolation", Kind: SettingSet, Value: "READ-COMMITTED", Why: "gap locks, and reads that are old"},
 		{Names: "innodb_snapshot_isolation", Kind: SettingSet, Value: "OFF", Why: "error 1020 where a row has changed"},
 		{Names: "transaction_read_only tx_read_only", Kind: SettingSet, Value: "OFF", Why: "no transaction could write"},
-		{Names: "innodb_lock_wait_timeout", Kind: SettingSet, Value: callers, Why: "how long a row is waited for: database.lock_wait"},
-		{Names: "wait_timeout", Kind: SettingSet, Value: callers, Why: "how long a row stays locked by a replica that has stopped, unless the DSN says it"},
+		{Names: "innodb_lock_wait_timeout", Kind: SettingSet, Value: OfCaller, Why: "how long a row is waited for: database.lock_wait"},
+		{Names: "wait_timeout", Kind: SettingSet, Value: OfCaller, Why: "how long a row stays locked by a replica that has stopped, unless the DSN says it"},
 		{Names: "idle_transaction_timeout idle_readonly_transaction_timeout idle_write_transaction_timeout", Kind: SettingSet, Value: "0", Why: "would take the row from the holder of a lock"},
 		{Names: "net_read_timeout", Kind: SettingSet, Value: "30", Why: "would end a connection in the middle of a statement"},
 		{Names: "net_write_timeout", Kind: SettingSet, Value: "60", Why: "would end a connection in the middle of an answer"},

@@ -123,23 +123,38 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 	if kind == servers.SQLite {
 		return &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.databases[kind] == nil {
+		l.databases[kind] = l.start(t, kind, "")
+	}
+	return l.empty(t, l.databases[kind])
+}
+
+// OwnDatabase is an empty database on a server with more options than the lab's, which a test may treat as it likes.
+func (l *Lab) OwnDatabase(t *testing.T, kind, options string) *servers.Database {
+	t.Helper()
+	server := l.start(t, kind, options)
+	t.Cleanup(func() {
+		if err := server.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.empty(t, server)
+}
+
+func (l *Lab) start(t *testing.T, kind, options string) *servers.Database {
+	t.Helper()
 	Need(t, kind, slices.ContainsFunc(servers.LocalDatabases(), func(p servers.Program) bool { return p.Kind == kind }),
 		map[string]string{
 			servers.MariaDB: "apt-get install mariadb-server brings it",
 			servers.MySQL:   "a mysqld on PATH that is no MariaDB is used where there is one",
 		}[kind])
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	server := l.databases[kind]
-	if server == nil {
-		var err error
-		server, err = servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.databases[kind] = server
+	server, err := servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true, Options: options})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return l.empty(t, server)
+	return server
 }
 
 func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {

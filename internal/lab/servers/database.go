@@ -50,7 +50,7 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return c.Database == "" || p.Kind == c.Database })
 	if i >= 0 {
-		found[i].volatile = c.Volatile
+		found[i].volatile, found[i].options = c.Volatile, strings.Fields(c.Options)
 		return found[i].start(ctx, k, nil)
 	}
 	if c.Mode == Auto && c.Database == "" {
@@ -85,6 +85,7 @@ type Program struct {
 	Path string
 
 	volatile bool
+	options  []string
 	user     string   // whom it runs as; empty: as this process
 	clients  []string // where clients come from that are not on this machine
 }
@@ -183,7 +184,7 @@ func (p Program) commonArguments(folder string) []string {
 	}
 	// A server that starts removes temporary tables from its temporary folder, also
 	// those of another server that runs there.
-	return []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder, "--user=" + name}
+	return append([]string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder, "--user=" + name}, p.options...)
 }
 
 func (p Program) arguments(folder string, port int, security *Security) []string {

@@ -91,6 +91,8 @@ type Choice struct {
 	// Volatile has a local database leave its commits to the operating system: they
 	// survive its death, and not that of the machine.
 	Volatile bool
+	// Options are more of the command line of a local database, separated by blanks.
+	Options string
 }
 
 // ParseChoice reads a choice as it is given on the command line.
