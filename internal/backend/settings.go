@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -220,4 +221,13 @@ func oneOf(values ...string) func(string, map[string]string) bool {
 	return func(value string, _ map[string]string) bool {
 		return slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, value) })
 	}
+}
+
+// leavesNothing accepts statements after which a session is as it was, but for what is set again.
+func leavesNothing(statements string, _ map[string]string) bool {
+	words := strings.FieldsFunc(strings.ToLower(statements), func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return !slices.ContainsFunc(words, func(word string) bool {
+		s, ok := SettingOf(word)
+		return ok && s.Kind == SettingExcluded || slices.Contains([]string{"begin", "start", "lock", "xa"}, word)
+	})
 }

@@ -75,6 +75,7 @@ func settingsOfServers() []Setting {
 		},
 		{Names: "wsrep_forced_binlog_format", Kind: SettingChecked, Value: "NONE, ROW or MIXED", Why: "the same, on a node of Galera", ok: oneOf("NONE", "ROW", "MIXED")},
 		{Names: "sql_log_bin", Kind: SettingChecked, Value: "ON", Why: "no replica and no backup would have the sales", ok: oneOf("ON")},
+		{Names: "init_connect", Kind: SettingChecked, Value: "without a transaction, and without what is not allowed in a DSN", Why: "what it sets is set again, but for that", ok: leavesNothing},
 		{Names: "max_allowed_packet", Kind: SettingChecked, Value: "4194304 or more", Why: "a batch of a thousand orders is one statement", ok: atLeast(leastPacket)},
 		{Names: "innodb_page_size", Kind: SettingChecked, Value: "8192 or more", Why: "names of locks are keys of up to 1036 bytes", ok: atLeast(leastPage)},
 		{Names: "innodb_default_row_format", Kind: SettingChecked, Value: "DYNAMIC", Why: "the same", ok: oneOf("dynamic")},
@@ -163,9 +164,9 @@ func settingsWithoutEffect() []Setting {
 			Why:   "other engines",
 		},
 		{
-			Names: "init_connect character_set_client_handshake secure_timestamp lower_case_table_names innodb_rollback_on_timeout innodb_autoinc_lock_mode" +
+			Names: "character_set_client_handshake secure_timestamp lower_case_table_names innodb_rollback_on_timeout innodb_autoinc_lock_mode" +
 				" innodb_deadlock_detect automatic_sp_privileges performance_schema",
-			Why: "of servers: what init_connect sets is set again; names are in lower case; a transaction ends with its first error; the others are tried",
+			Why: "of servers: names are in lower case; a transaction ends with its first error; the others are tried",
 		},
 	}
 	for i := range rows {

@@ -400,6 +400,36 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 	}
 }
 
+// A server is rejected by the names of all settings that stockd does not work with, with what was found and what is wanted.
+func TestAServerIsRejectedByTheNamesOfItsSettings(t *testing.T) {
+	for settings, wrong := range map[[2]string][]string{
+		{"innodb_page_size=4096", "disabled_storage_engines=MyISAM,InnoDB"}: {"innodb_page_size", `"4096"`, "8192 or more", "disabled_storage_engines"},
+		{"innodb_page_size=8192", "disabled_storage_engines=MyISAM"}:        nil,
+		{"sql_log_bin=OFF"}:                                                    {"sql_log_bin"},
+		{"binlog_format=STATEMENT", "log_bin=ON"}:                              {"binlog_format", "ROW or MIXED"},
+		{"binlog_format=STATEMENT", "log_bin=OFF"}:                             nil,
+		{"init_connect=START TRANSACTION"}:                                     {"init_connect"},
+		{"init_connect=INSERT INTO a.log VALUES (NOW(), USER()); SET NAMES x"}: nil,
+		{"innodb_flush_log_at_trx_commit=0", "sync_binlog=0"}:                  nil, // it is the owner's to decide
+	} {
+		l := &line{rows: [][2]string{{"sql_mode", ""}}}
+		for _, setting := range settings {
+			name, value, _ := strings.Cut(setting, "=")
+			l.rows = append(l.rows, [2]string{name, value})
+		}
+		c := sessionConnector{timeout: time.Minute, Connector: server{func(context.Context) (driver.Conn, error) { return l, nil }}}
+		_, err := c.Connect(t.Context())
+		if (err == nil) != (wrong == nil) {
+			t.Errorf("%q: %v, want it to name %q", settings, err, wrong)
+		}
+		for _, want := range wrong {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want it to name %q", settings, err, want)
+			}
+		}
+	}
+}
+
 // leaver is a server of a group that it has left.
 type leaver struct{ *line }
 

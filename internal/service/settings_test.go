@@ -31,7 +31,7 @@ func hostile() map[string]string {
 		"sql_big_selects": "0", "sql_select_limit": "0", "max_sort_length": "8", "max_statement_time": "0.5", "max_execution_time": "1",
 		"query_cache_type": "1", "default_storage_engine": "MyISAM",
 		"binlog_format": "'STATEMENT'", "wsrep_forced_binlog_format": "'STATEMENT'", "max_allowed_packet": "1048576",
-		"innodb_default_row_format": "'compact'", "enforce_storage_engine": "'Aria'", "system_versioning_asof": "'2020-01-01 00:00:00'",
+		"innodb_default_row_format": "'compact'", "enforce_storage_engine": "'Aria'", "init_connect": "'SET insert_id = 7'", "system_versioning_asof": "'2020-01-01 00:00:00'",
 	}
 }
 
@@ -80,6 +80,7 @@ func TestASaleIsExactWhateverASessionInherits(t *testing.T) {
 				}
 			}
 			t.Run("all", func(t *testing.T) {
+				change(t, admin, "init_connect", "'SET NAMES gbk; SET autocommit = 0; SET SESSION sql_mode = NO_BACKSLASH_ESCAPES'")
 				for _, name := range set {
 					change(t, admin, name, hostile()[name])
 				}
@@ -98,8 +99,7 @@ func inherited(t *testing.T, d *servers.Database) (admin *sql.DB, limited *serve
 	admin.SetMaxOpenConns(1)
 	t.Cleanup(func() { admin.Close() }) //nolint:errcheck // nothing is lost with it
 	execute(t, admin, fmt.Sprintf("CREATE USER shop@'127.0.0.1' IDENTIFIED BY '%s'", d.Password))
-	execute(t, admin, "GRANT ALL ON *.* TO shop@'127.0.0.1'")
-	execute(t, admin, "REVOKE SUPER ON *.* FROM shop@'127.0.0.1'")
+	execute(t, admin, "GRANT ALL ON `%`.* TO shop@'127.0.0.1'")
 	return admin, as(t, d, func(c *mysql.Config) { c.User = "shop" })
 }
 
