@@ -149,6 +149,15 @@ func TestServeNamesADatabaseThatIsNotThere(t *testing.T) {
 	}
 }
 
+func TestADSNThatAltersTextIsRejected(t *testing.T) {
+	for _, command := range [][]string{{"serve"}, {"migrate", "up"}} {
+		status, _, errOut := stockd(append(command, "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd?charset=gbk")...)
+		if status != cli.Failure || !strings.Contains(errOut, "database.dsn") || !strings.Contains(errOut, `charset is "gbk", want utf8mb4`) {
+			t.Errorf("%s: exit status %d, %q", command, status, errOut)
+		}
+	}
+}
+
 // process is a stockd serve in a process of its own.
 type process struct{ cmdtest.Replica }
 
