@@ -54,8 +54,8 @@ type HTTP struct {
 	Listen         string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
 	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is trusted, separated by commas; none where it is empty"`
 	MaxDeductions  int           `key:"max_deductions" default:"8192" min:"1" max:"1000000" doc:"most concurrent purchases, of which one item has at most half; further ones get busy at once"`
-	MaxConnections int           `key:"max_connections" default:"16384" min:"0" max:"1000000" doc:"most open connections of a listener; further ones are reset; 0 means unlimited"`
-	ConnectionRate int           `key:"connection_rate" default:"0" min:"0" max:"1000000" doc:"most new connections of a listener per second; further ones are reset; 0 means unlimited"`
+	MaxConnections int           `key:"max_connections" default:"16384" min:"0" max:"1000000" doc:"most open connections of a listener; requests on further ones get busy; 0 means unlimited"`
+	ConnectionRate int           `key:"connection_rate" default:"0" min:"0" max:"1000000" doc:"most new connections of a listener per second; requests on further ones get busy; 0 means unlimited"`
 	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send a request"`
 	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" min:"1s" doc:"how long a connection may be idle; longer than the balancer's"`
 	DrainDelay     time.Duration `key:"drain_delay" default:"0s" min:"0s" doc:"how long a stopping replica goes on serving while /readyz already answers 503"`

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -18,6 +19,9 @@ import (
 
 // TypePrefix begins the type of every problem.
 const TypePrefix = "urn:stockd:problem:"
+
+// problemType is the media type of a problem.
+const problemType = "application/problem+json"
 
 // busy is the problem of a request that found no room in time.
 const busy = "busy"
@@ -179,7 +183,24 @@ func answer(c *gin.Context, err error) {
 		panic(err)
 	}
 	c.Abort()
-	c.Data(p.Status, "application/problem+json", append(body, '\n'))
+	c.Data(p.Status, problemType, append(body, '\n'))
+}
+
+// Answer is an answer of HTTP/1.1 with a problem for a connection whose request no route gets: busy for 503, an invalid
+// request for other statuses. An empty reason is the status's own. It ends the connection.
+func Answer(status int, reason string) []byte {
+	p := newProblem(status, "invalid-request", "The request is not valid")
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Type: %s\r\n", status, http.StatusText(status), problemType)
+	if status == http.StatusServiceUnavailable {
+		p = problemOf(stock.ErrBusy)
+		head += "Retry-After: " + retryAfter() + "\r\n"
+	}
+	p.Detail = cmp.Or(reason, strings.ToLower(http.StatusText(status)))
+	body, err := json.Marshal(p)
+	if err != nil { // impossible: strings and numbers
+		panic(err)
+	}
+	return fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s\n", head, len(body)+1, body)
 }
 
 // jitter spreads the retries of clients that were rejected together, in seconds.

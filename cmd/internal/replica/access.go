@@ -37,6 +37,10 @@ func warn(ctx context.Context, c config.Config, log *slog.Logger) {
 	for _, w := range c.Warnings() {
 		log.WarnContext(ctx, "insecure configuration", "key", w.Key, "problem", w.Problem)
 	}
+	if limit, needed, ok := OpenFiles(c); ok && limit < needed {
+		log.WarnContext(ctx, "too few open files allowed: raise the limit (ulimit -n, LimitNOFILE, nofile) or lower http.max_connections",
+			"limit", limit, "needed", needed, "http.max_connections", c.HTTP.MaxConnections)
+	}
 	if !c.MayChoose() {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}

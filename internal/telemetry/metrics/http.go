@@ -16,7 +16,7 @@ func (m *Metrics) http() {
 		m.shed.WithLabelValues(full)
 	}
 	m.connections = m.counters("stockd_connections_rejected_total",
-		"Connections that were reset because of http.max_connections or http.connection_rate.", "listener", "by")
+		"Connections that were rejected because of http.max_connections or http.connection_rate.", "listener", "by")
 	for _, by := range []string{"connections", "rate"} {
 		m.connections.WithLabelValues("public", by)
 		m.connections.WithLabelValues("admin", by)

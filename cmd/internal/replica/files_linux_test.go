@@ -1,0 +1,45 @@
+package replica
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockd/stockd/internal/config"
+)
+
+// A replica that may open fewer files than it accepts connections says so at the start, with both numbers.
+func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
+	before := new(unix.Rlimit)
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, before); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, before); err != nil {
+			t.Error(err)
+		}
+	})
+	c := config.Config{Database: config.Database{MaxOpen: 16}, Lock: config.Lock{Connections: 8}, Redis: config.Redis{Addresses: []string{"a:1"}, MaxOpen: 32}, HTTP: config.HTTP{MaxConnections: 100}}
+	const enough = 100 + 1024 + 16 + 8 + 1 + 32 + 64
+	admin := c
+	admin.Admin.Token = config.NewSecret("0123456789abcdef-owner")
+	for _, row := range []struct {
+		c     config.Config
+		limit uint64
+		want  string
+	}{
+		{c, enough, ""}, {c, enough - 1, "limit=1244 needed=1245 http.max_connections=100"},
+		{admin, enough + 1124, ""}, {admin, enough + 1123, "limit=2368 needed=2369 http.max_connections=100"},
+	} {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		warn(t.Context(), row.c, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Contains(log.String(), "too few open files"); got != (row.want != "") || !strings.Contains(log.String(), row.want) {
+			t.Errorf("with a limit of %d it is logged %q, want %q", row.limit, &log, row.want)
+		}
+	}
+}
