@@ -150,7 +150,7 @@ func (g goods) recall(c *gin.Context, id int64) (any, error) {
 	return g.options.Inventory.Recall(c.Request.Context(), id)
 }
 
-// readyz serves GET /readyz. A replica is ready while it reaches the database and is not about
+// readyz serves GET /readyz. A replica is ready while the database takes its writes and it is not about
 // to stop. Other backends are listed only: the strategies that need none of them go on.
 func (g goods) readyz(c *gin.Context) (any, error) {
 	if g.options.Stopping != nil && g.options.Stopping() {

@@ -81,6 +81,52 @@ func TestALockServerGoneAndBack(t *testing.T) {
 	}
 }
 
+// A server that rejects writes is named with the reason, and nothing is sold; the replica is ready unless it is
+// the database's.
+func TestAServerThatRejectsWritesIsNamed(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "r") // brings the schema up to date
+	all, _ := labtest.Connect(t, d)
+	defer all.Close() //nolint:errcheck // the test is over
+	locks, server := lab.Locks(t, d), lab.OwnRedis(t)
+	locks.RedisOptions = labtest.RedisOptions(server)
+	locks.Redis = backend.NewRedis(locks.RedisOptions)
+	a := serveWith(t, labtest.Restricted(t, d, labtest.ReplicaRights), locks)
+	a.awaitSale(t, "goods_id=1&strategy=redis-lua")
+	for _, c := range []struct {
+		name, strategy, why string
+		enter, leave        func(context.Context) error
+		ready               int
+	}{
+		{"redis", "redis-lua", "redis rejects writes: its memory is full", func(ctx context.Context) error {
+			return locks.Redis.ConfigSet(ctx, "maxmemory", "1").Err()
+		}, func(ctx context.Context) error { return locks.Redis.ConfigSet(ctx, "maxmemory", "0").Err() }, http.StatusOK},
+		{"mysql", "sql-conditional", "mysql rejects writes: it is read-only", func(ctx context.Context) error {
+			_, err := all.ExecContext(ctx, `SET GLOBAL read_only = 1`)
+			return err
+		}, func(ctx context.Context) error {
+			_, err := all.ExecContext(ctx, `SET GLOBAL read_only = 0`)
+			return err
+		}, http.StatusServiceUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			must(t, c.enter(t.Context()))
+			got := a.buy(t, "goods_id=1&strategy="+c.strategy)
+			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != c.name || got.body["detail"] != c.why {
+				t.Errorf("a purchase is answered with %d %s", got.status, got.text)
+			}
+			if !labtest.Eventually(2*time.Second, func() bool {
+				got = a.get(t, "/readyz")
+				return got.status == c.ready && strings.Contains(got.text, c.why)
+			}) {
+				t.Errorf("readiness is %d %s", got.status, got.text)
+			}
+			must(t, c.leave(t.Context()))
+			a.awaitSale(t, "goods_id=1&strategy="+c.strategy)
+		})
+	}
+}
+
 // assertNamed holds a replica whose lock server is down to what it owes.
 func (a api) assertNamed(t *testing.T, fault, buy, backend string) {
 	t.Helper()

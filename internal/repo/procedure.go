@@ -61,9 +61,9 @@ func (s *Store) sellOnce(ctx context.Context, sale Sale) ([]stock.Outcome, error
 // each that is dead leaves the pool.
 func (s *Store) callSell(ctx context.Context, goodsID int64, now time.Time, rowFirst bool, units int64, batch string) (answer saleAnswer, err error) {
 	for range s.pool.Stats().MaxOpenConnections + 1 {
-		conn, err := s.pool.Conn(ctx)
-		if err != nil {
-			return answer, s.beginFault(ctx, err)
+		conn, failed := s.pool.Conn(ctx)
+		if failed != nil {
+			return answer, s.beginFault(ctx, failed)
 		}
 		deadline, _ := ctx.Deadline()
 		answer, err = s.callSellOn(ctx, conn, goodsID, s.strategy, s.replica, now, time.Until(deadline).Microseconds(), rowFirst, units, batch)

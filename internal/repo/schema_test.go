@@ -1,9 +1,7 @@
 package repo_test
 
 import (
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
@@ -114,7 +112,7 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 			"no right at all": {"SELECT, INSERT ON %s.tb_goods_stock", false},
 		} {
 			t.Run(name, func(t *testing.T) {
-				own := restricted(t, d, c.rights)
+				own := labtest.Restricted(t, d, c.rights)
 				must(t, all.Exec(t.Context(), `DROP TABLE IF EXISTS goose_db_version`))
 				s := unmigrated(t, own)
 				_, err := s.MigrateUp(t.Context())
@@ -132,24 +130,4 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 			t.Errorf("of a broken table the migrations are %v", list)
 		}
 	})
-}
-
-// restricted is the database as a user with some rights reaches it.
-func restricted(t *testing.T, d *servers.Database, rights string) *servers.Database {
-	t.Helper()
-	db, c := labtest.Connect(t, d)
-	defer db.Close() //nolint:errcheck // nothing is lost with it
-	user := rand.Text()
-	for _, statement := range []string{
-		fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", user, d.Password),
-		fmt.Sprintf("GRANT "+rights+" TO '%s'@'127.0.0.1'", c.DBName, user),
-	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	c.User = user
-	own := *d
-	own.DSN = c.FormatDSN()
-	return &own
 }

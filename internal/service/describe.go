@@ -68,7 +68,7 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 	return list
 }
 
-// whyDown says why a backend is down. Its address and the failure itself are not public.
+// whyDown says why a backend is down, or rejects writes. Its address and the failure itself are not public.
 func whyDown(err error) string {
 	failed, ok := errors.AsType[*stock.BackendError](err)
 	if !ok || errors.Is(err, backend.ErrNotConfigured) {
@@ -81,15 +81,16 @@ func whyDown(err error) string {
 const (
 	Up            = "ok"
 	Down          = "down"
+	Rejecting     = "rejects writes" // it answers
 	NotConfigured = "not configured"
 )
 
 // Backend is one of the servers behind the strategies, as GET /readyz shows it.
 type Backend struct {
 	Name string `json:"name"`
-	// Status is Up, Down or NotConfigured.
+	// Status is Up, Down, Rejecting or NotConfigured.
 	Status string `json:"status"`
-	// Note is why it is down.
+	// Note is why it is down, or rejects writes.
 	Note string `json:"note,omitempty"`
 }
 
@@ -97,19 +98,24 @@ type Backend struct {
 // error is the database's: without it, nothing can be sold at all.
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
-	list := make([]Backend, 0, 1+len(backend.LockServers()))
-	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
+	list := []Backend{stateOf(c.store.Dialect(), down[backend.Database])}
 	for _, b := range backend.LockServers() {
-		state := Backend{Name: string(b), Status: Up}
-		switch err := down[b]; {
-		case errors.Is(err, backend.ErrNotConfigured):
-			state.Status = NotConfigured
-		case err != nil:
-			state.Status, state.Note = Down, whyDown(err)
-		}
-		list = append(list, state)
+		list = append(list, stateOf(string(b), down[b]))
 	}
 	return list, down[backend.Database]
+}
+
+func stateOf(name string, err error) Backend {
+	switch {
+	case err == nil:
+		return Backend{Name: name, Status: Up}
+	case errors.Is(err, backend.ErrNotConfigured):
+		return Backend{Name: name, Status: NotConfigured}
+	case errors.Is(err, stock.ErrWritesRejected):
+		return Backend{Name: name, Status: Rejecting, Note: whyDown(err)}
+	default:
+		return Backend{Name: name, Status: Down, Note: whyDown(err)}
+	}
 }
 
 const (
@@ -185,7 +191,7 @@ func (c *Catalogue) pingAll() map[backend.Name]error {
 			}
 		})
 	}
-	ask(backend.Database, func() error { return c.store.Ping(ctx) })
+	ask(backend.Database, func() error { return c.store.Writable(ctx) })
 	for _, b := range backend.LockServers() {
 		ask(b, func() error { return c.clients.Ping(ctx, b) })
 	}

@@ -33,7 +33,7 @@ func (p *pinged) DialHook(next redis.DialHook) redis.DialHook {
 
 func (p *pinged) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "ping" {
+		if cmd.Name() == "set" {
 			p.count.Add(1)
 			time.Sleep(p.takes)
 		}
@@ -115,7 +115,7 @@ type silent struct{ pinged }
 
 func (*silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "ping" {
+		if cmd.Name() != "set" {
 			return next(ctx, cmd)
 		}
 		<-ctx.Done()

@@ -71,7 +71,7 @@ type Rejection string
 // The rejections.
 const (
 	ReadOnly       Rejection = "it is read-only"
-	NotPermitted   Rejection = "stockd lacks a right"
+	NotPermitted   Rejection = "stockd lacks the right, or the password"
 	OutOfSpace     Rejection = "its disk is full"
 	OutOfMemory    Rejection = "its memory is full"
 	NotSaved       Rejection = "it cannot save what it has"

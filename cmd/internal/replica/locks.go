@@ -13,7 +13,9 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // lockDeps is what the locks of a replica are made of. It waits for no server: one that is
@@ -141,19 +143,27 @@ func addEtcd(clients *backend.Clients, c config.Config) error {
 // firstPing bounds the pings at the start.
 const firstPing = 5 * time.Second
 
-// pingAll pings every configured backend, and logs why one does not answer: a wrong
+// pingAll pings every configured backend, and logs why one does not answer, or rejects writes: a wrong
 // certificate or password shows at the start, and not at the first purchase, whose
 // client is only answered that the backend is unavailable.
-func pingAll(ctx context.Context, clients *backend.Clients, log *slog.Logger) (stop func()) {
+func pingAll(ctx context.Context, store *repo.Store, clients *backend.Clients, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithTimeout(ctx, firstPing)
 	var pings sync.WaitGroup
-	for _, b := range backend.LockServers() {
+	ask := func(b string, ping func() error) {
 		pings.Go(func() {
-			err := clients.Ping(ctx, b)
-			if err != nil && !errors.Is(err, backend.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
-				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
+			err := ping()
+			switch {
+			case err == nil, errors.Is(err, backend.ErrNotConfigured), errors.Is(ctx.Err(), context.Canceled):
+			case errors.Is(err, stock.ErrWritesRejected):
+				log.WarnContext(ctx, "backend rejects writes", "backend", b, "error", err)
+			default:
+				log.WarnContext(ctx, "backend does not answer", "backend", b, "error", err)
 			}
 		})
+	}
+	ask(store.Dialect(), func() error { return store.Writable(ctx) })
+	for _, b := range backend.LockServers() {
+		ask(string(b), func() error { return clients.Ping(ctx, b) })
 	}
 	return func() {
 		cancel()

@@ -117,7 +117,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		return err
 	}
 	open.add("lock clients", locks.Close)
-	open.add("first ping", quietly(pingAll(ctx, locks.Clients, log)))
+	open.add("first ping", quietly(pingAll(ctx, store, locks.Clients, log)))
 	deps, options := strategyDeps(c, watch, store, locks, o), handlerOptions(ctx, c, watch)
 	deps.Failpoints, options.Routes, err = openFailpoints(ctx, c, log, open, o)
 	if err != nil {

@@ -347,7 +347,12 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	defer closed(t, deps)
 	var out cmdtest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	stop := pingAll(t.Context(), deps.Clients, log)
+	store, err := OpenStore(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was written
+	stop := pingAll(t.Context(), store, deps.Clients, log)
 	cmdtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
 	stop()
 	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
@@ -355,7 +360,7 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	pingAll(ctx, deps.Clients, log)()
+	pingAll(ctx, store, deps.Clients, log)()
 	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
 		t.Errorf("a replica that stops logs\n%s", out.Text())
 	}

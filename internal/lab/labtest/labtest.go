@@ -4,6 +4,7 @@ package labtest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"flag"
@@ -183,6 +184,28 @@ func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 		t.Fatal(err)
 	}
 	return sql.OpenDB(connector), c
+}
+
+// ReplicaRights are those that a replica needs.
+const ReplicaRights = "SELECT, INSERT, UPDATE, DELETE, EXECUTE ON %s.*"
+
+// Restricted is a database as a user with some rights reaches it, and not one that read_only does not bind. %s is its name.
+func Restricted(t *testing.T, d *servers.Database, rights string) *servers.Database {
+	t.Helper()
+	db, c := Connect(t, d)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	c.User = rand.Text()
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", c.User, d.Password),
+		fmt.Sprintf("GRANT "+rights+" TO '%s'@'127.0.0.1'", c.DBName, c.User),
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	own := *d
+	own.DSN = c.FormatDSN()
+	return &own
 }
 
 // WaitingWriters counts the statements on a server that want to write a stock

@@ -208,7 +208,8 @@ func state() metrics.State {
 		Stopping: func() bool { return true },
 		Backends: func(context.Context) ([]service.Backend, error) {
 			return []service.Backend{
-				{Name: "mysql", Status: service.Up}, {Name: "redis", Status: service.Down}, {Name: "etcd", Status: service.NotConfigured},
+				{Name: "mysql", Status: service.Down}, {Name: "redis", Status: service.Rejecting}, {Name: "zookeeper", Status: service.Up},
+				{Name: "etcd", Status: service.NotConfigured},
 			}, errors.New("the database does not answer")
 		},
 		Waiting: func() map[string]int { return map[string]int{"mutex": 7} },
@@ -229,7 +230,9 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 	m := metrics.New(metrics.Build{})
 	m.Watch(state())
 	scraped := scrape(t, m)
-	wants(t, scraped, `stockd_stopping 1`, `stockd_backend_up{backend="mysql"} 0`, `stockd_backend_up{backend="redis"} 0`,
+	wants(t, scraped, `stockd_stopping 1`, `stockd_backend_up{backend="mysql"} 0`, `stockd_backend_writable{backend="mysql"} 0`,
+		`stockd_backend_up{backend="redis"} 1`, `stockd_backend_writable{backend="redis"} 0`,
+		`stockd_backend_up{backend="zookeeper"} 1`, `stockd_backend_writable{backend="zookeeper"} 1`,
 		`stockd_group_queue_depth{strategy="mutex"} 7`, `stockd_redis_stock_pending_orders 5`,
 		`stockd_redis_stock_oldest_pending_seconds 3`, `stockd_pool_connections{pool="stock",state="in_use"} 3`,
 		`stockd_pool_connections{pool="stock",state="idle"} 2`, `stockd_pool_connections_max{pool="stock"} 16`,
@@ -237,7 +240,7 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_timeouts_total{pool="stock"} 1`,
 		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`,
 		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`)
-	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
+	if strings.Contains(scraped, `backend_up{backend="etcd"}`) || strings.Contains(scraped, `backend_writable{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
 	}
 }
@@ -265,7 +268,7 @@ func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
 	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", 2.5)
 	scraped := scrape(t, m)
 	wants(t, scraped, `stockd_stopping 0`, `stockd_config_lock_wait_seconds 2.5`)
-	for _, unknown := range []string{"stockd_backend_up", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader"} {
+	for _, unknown := range []string{"stockd_backend_up", "stockd_backend_writable", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader"} {
 		if lines := about(scraped, unknown); len(lines) > 0 {
 			t.Errorf("what is unknown is %q", lines)
 		}
@@ -278,18 +281,6 @@ func TestReservationsAreCountedByTheirEnd(t *testing.T) {
 	m.PaidLate()
 	wants(t, scrape(t, m), `stockd_reservations_ended_total{state="confirmed"} 0`, `stockd_reservations_ended_total{state="released"} 0`,
 		`stockd_reservations_ended_total{state="expired"} 3`, `stockd_reservations_paid_late_total 1`)
-}
-
-// A failure is that of the database, the first backend; the others are what they say.
-func TestABackendThatAnswersIsUp(t *testing.T) {
-	for failure, database := range map[error]int{nil: 1, errors.New("the database does not answer"): 0} {
-		m, s := metrics.New(metrics.Build{}), state()
-		s.Backends = func(context.Context) ([]service.Backend, error) {
-			return []service.Backend{{Name: "mysql", Status: service.Up}, {Name: "redis", Status: service.Up}}, failure
-		}
-		m.Watch(s)
-		wants(t, scrape(t, m), fmt.Sprintf(`stockd_backend_up{backend="mysql"} %d`, database), `stockd_backend_up{backend="redis"} 1`)
-	}
 }
 
 func TestAnAuditThatFailsLeavesWhatTheLastOneFound(t *testing.T) {

@@ -36,6 +36,7 @@ func (m *Metrics) Watch(s State) {
 		State: s, pools: newPoolDescs(),
 		stopping: prometheus.NewDesc("stockd_stopping", "1 while this replica is about to stop, else 0.", nil, nil),
 		up:       prometheus.NewDesc("stockd_backend_up", "1 if a configured backend answers this replica, else 0.", []string{"backend"}, nil),
+		writable: prometheus.NewDesc("stockd_backend_writable", "1 if a configured backend takes writes, 0 if it answers and rejects them, or does not answer.", []string{"backend"}, nil),
 		waiting:  prometheus.NewDesc("stockd_group_queue_depth", "Grouped purchases that wait for a batch.", []string{"strategy"}, nil),
 		pending:  prometheus.NewDesc("stockd_redis_stock_pending_orders", "Accepted orders of all replicas that are pending in the ledger.", nil, nil),
 		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "Age of the oldest order that is pending in the ledger.", nil, nil),
@@ -52,11 +53,12 @@ type state struct {
 
 	pools                                  poolDescs
 	stopping, up, waiting, pending, oldest *prometheus.Desc
+	writable                               *prometheus.Desc
 	held, overdue, late, behind            *prometheus.Desc
 }
 
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.writable, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind) {
 		ch <- d
 	}
 }
@@ -68,10 +70,11 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	gauge(s.stopping, number(s.Stopping()))
-	backends, failed := s.Backends(ctx) // the error is that of the first one, the database
-	for i, b := range backends {
+	backends, _ := s.Backends(ctx) // the error is that of the database, which is among them
+	for _, b := range backends {
 		if b.Status != service.NotConfigured {
-			gauge(s.up, number(b.Status == service.Up && (i > 0 || failed == nil)), b.Name)
+			gauge(s.up, number(b.Status != service.Down), b.Name)
+			gauge(s.writable, number(b.Status == service.Up), b.Name)
 		}
 	}
 	for strategy, purchases := range s.Waiting() {
