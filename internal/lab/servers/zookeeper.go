@@ -230,7 +230,7 @@ ssl.clientAuth=%s
 const zookeeperConfig = `dataDir=%s
 tickTime=100
 minSessionTimeout=500
-maxSessionTimeout=60000
+maxSessionTimeout=600000
 maxClientCnxns=0
 forceSync=no
 extendedTypesEnabled=true

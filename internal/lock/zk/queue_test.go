@@ -114,8 +114,8 @@ func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	replica := func() lock.Locker { // a session so long that no ping falls into the test
-		return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: time.Minute}))
+	replica := func() lock.Locker { // a session so long that no ping falls into the test on a busy machine either
+		return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: 10 * time.Minute}))
 	}
 	lease := locktest.Hold(t, replica(), name)
 	granted := make(chan struct{}, waiters)
