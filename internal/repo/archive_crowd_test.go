@@ -109,7 +109,7 @@ func (b *archiveBuyer) reserve(ctx context.Context, key string, paid bool) error
 		return err
 	}
 	p := &repo.Payment{Number: number, Reference: number}
-	answers, err := b.store.Confirm(ctx, p)
+	answers, err := b.store.ConfirmLocked(ctx, p)
 	if err := errors.Join(err, answers[p].Rejected); err != nil {
 		return err
 	}

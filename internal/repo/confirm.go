@@ -32,10 +32,18 @@ type Confirmation struct {
 // transaction. Each payment is answered as if it had come alone, in the order of the arguments.
 // An error is that of all of them; after stock.ErrUnknownOutcome the same again finds out.
 //
-// Several wait for no reservation that another transaction has locked: its payments have no answer, and are
-// to be confirmed alone, each of which waits.
+// It waits for no reservation that another transaction has locked: its payments have no answer, and are
+// for ConfirmLocked.
 func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment]Confirmation, error) {
-	waits := len(payments) == 1
+	return s.confirmEach(ctx, false, payments)
+}
+
+// ConfirmLocked is Confirm, and waits for what is locked.
+func (s *Store) ConfirmLocked(ctx context.Context, payments ...*Payment) (map[*Payment]Confirmation, error) {
+	return s.confirmEach(ctx, true, payments)
+}
+
+func (s *Store) confirmEach(ctx context.Context, waits bool, payments []*Payment) (map[*Payment]Confirmation, error) {
 	together, alone := firstOfEach(payments)
 	answers, err := s.confirm(ctx, false, waits, together)
 	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which

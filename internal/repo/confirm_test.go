@@ -18,7 +18,7 @@ import (
 func confirm(t *testing.T, s *repo.Store, number, reference string) (r stock.Reservation, again bool, err error) {
 	t.Helper()
 	paid := &repo.Payment{Number: number, Reference: reference}
-	answers, err := s.Confirm(t.Context(), paid)
+	answers, err := s.ConfirmLocked(t.Context(), paid)
 	answer := answers[paid]
 	return answer.Reservation, answer.Again, errors.Join(err, answer.Rejected)
 }

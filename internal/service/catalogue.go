@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -32,10 +33,11 @@ type Catalogue struct {
 	outbox   strategy.Outbox // nil where no strategy has one
 	recalls  *recaller
 	switches *switches
-	requests *shared[string, stock.Order] // of the ledger, by their ids
+	requests *queue.Shared[string, stock.Order] // of the ledger, by their ids
 	items    *items
 	pings    pings
 	timeout  time.Duration // of a deduction
+	batch    int           // the most that is written together
 	standard Mode
 	// maxQuantity is that of items that have none.
 	maxQuantity int64
@@ -67,9 +69,9 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
-		timeout: timeout, maxQuantity: stock.MaxQuantity,
+		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity,
 	}
-	c.requests = &shared[string, stock.Order]{query: deps.Store.Orders, doing: "find requests", most: deps.Group.Batch, within: timeout, log: deps.Log}
+	c.requests = queue.Share(deps.Store.Orders, queue.Options[struct{}, []string, map[string]stock.Order]{Doing: "find requests", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log}
 	versions := c.versions(ctx, entries)
@@ -119,7 +121,7 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 // addSellers adds the sellers of a mode: one that sells alone, and one whose batches are sold
 // grouped. A strategy that sells together what waits has one for both.
 func (c *Catalogue) addSellers(o *offer, m Mode, alone, grouped strategy.Deduct, bounds strategy.Group) {
-	batcher := strategy.NewBatcher(grouped, c.requests.get, bounds)
+	batcher := strategy.NewBatcher(grouped, c.requests.Get, bounds)
 	o.batchers = append(o.batchers, batcher)
 	if o.entry.Together {
 		alone = batcher.Deduct

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -19,7 +20,7 @@ const mostKnown = 100_000
 // unknown: an item sells at once that another replica has just created.
 type items struct {
 	switches *switches
-	search   *shared[int64, bool]
+	search   *queue.Shared[int64, bool]
 	most     int
 
 	mu    sync.RWMutex
@@ -29,7 +30,7 @@ type items struct {
 func newItems(store *repo.Store, known *switches, batch int, within time.Duration, log *slog.Logger) *items {
 	return &items{
 		switches: known, most: mostKnown, known: make(map[int64]struct{}),
-		search: &shared[int64, bool]{query: store.Existing, doing: "find items", most: batch, within: within, log: log},
+		search: queue.Share(store.Existing, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find items", Most: batch, Within: within, Log: log}),
 	}
 }
 
@@ -42,7 +43,7 @@ func (i *items) require(ctx context.Context, goodsID int64) error {
 	if i.isKnown(goodsID) || i.switches.hasUnitsInRedis(goodsID) {
 		return nil
 	}
-	existing, err := i.search.get(ctx, goodsID)
+	existing, err := i.search.Get(ctx, goodsID)
 	switch {
 	case err != nil:
 		return err

@@ -33,13 +33,13 @@ func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrd
 // written finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
 func (c *Catalogue) written(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
 	id := stock.BuyerKey(key, buyer)
-	orders, err := c.requests.get(ctx, id)
+	orders, err := c.requests.Get(ctx, id)
 	order, ok := orders[id]
 	if order.Kind != stock.Hold {
 		return order, ok, err
 	}
 	final := stock.FinalKey(order.ID)
-	orders, err = c.requests.get(ctx, final)
+	orders, err = c.requests.Get(ctx, final)
 	order = orders[final]
 	return order, order.Kind == stock.Confirmation, err
 }

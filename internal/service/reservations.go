@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
@@ -29,9 +30,9 @@ type Reservations struct {
 	catalogue *Catalogue
 	jobs      *background.Jobs
 	// confirming confirms together what is paid while others are being confirmed.
-	confirming *shared[*repo.Payment, repo.Confirmation]
-	// waiting confirms one at a time what others had locked then: it waits for that, and has one connection.
-	waiting  *shared[*repo.Payment, repo.Confirmation]
+	confirming *queue.Shared[*repo.Payment, repo.Confirmation]
+	// waiting confirms each by itself what others had locked then: it waits for that, with few connections.
+	waiting  *queue.Shared[*repo.Payment, repo.Confirmation]
 	longest  time.Duration
 	observer ReservationObserver
 }
@@ -44,17 +45,19 @@ type ReservationObserver interface {
 	PaidLate()
 }
 
+// confirmLocked is how many payments of one replica wait at the same time for reservations that others have locked.
+const confirmLocked = 4
+
 // NewReservations keeps reservations no longer than longest, with all that they are extended by.
 func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration, observer ReservationObserver) *Reservations {
-	confirming := func(most int) *shared[*repo.Payment, repo.Confirmation] {
-		return &shared[*repo.Payment, repo.Confirmation]{
-			query: store.Confirm, doing: "confirm reservations", most: most, within: catalogue.timeout,
-			writes: true, log: catalogue.log,
-		}
+	confirming := queue.Options[struct{}, []*repo.Payment, map[*repo.Payment]repo.Confirmation]{
+		Doing: "confirm reservations", Most: catalogue.batch, Within: catalogue.timeout, Changes: true, Log: catalogue.log,
 	}
+	waiting := confirming
+	waiting.Most, waiting.Writers = 1, confirmLocked
 	return &Reservations{
 		store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer,
-		confirming: confirming(catalogue.requests.most), waiting: confirming(1),
+		confirming: queue.Share(store.Confirm, confirming), waiting: queue.Share(store.ConfirmLocked, waiting),
 	}
 }
 
@@ -85,9 +88,9 @@ func (r *Reservations) Accepted(ctx context.Context, asked time.Duration, outcom
 // repo.Confirmation. stock.ErrUnknownOutcome: the same again finds out.
 func (r *Reservations) Confirm(ctx context.Context, number, reference string) (confirmed stock.Reservation, again bool, err error) {
 	paid := &repo.Payment{Number: number, Reference: reference}
-	answers, err := r.confirming.get(ctx, paid)
+	answers, err := r.confirming.Get(ctx, paid)
 	if _, ok := answers[paid]; err == nil && !ok {
-		answers, err = r.waiting.get(ctx, paid)
+		answers, err = r.waiting.Get(ctx, paid)
 	}
 	if err != nil {
 		return confirmed, false, err

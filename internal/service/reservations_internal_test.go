@@ -58,7 +58,7 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	of = &seen{}
 	r = NewReservations(store, &Catalogue{
-		offers: []*offer{{strategy: of}}, requests: &shared[string, stock.Order]{most: 100}, log: log, timeout: time.Minute,
+		offers: []*offer{{strategy: of}}, batch: 100, log: log, timeout: time.Minute,
 	}, time.Hour, of)
 	t.Cleanup(func() {
 		if err := errors.Join(r.Close(), store.Close()); err != nil {
@@ -111,9 +111,9 @@ func TestTheEndOfAReservationIsCountedAndAnnouncedOnce(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+	r.confirming = share(func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
 		return nil, broken
-	}
+	})
 	if _, again, err := r.Confirm(t.Context(), paid, "p"); again || !errors.Is(err, broken) {
 		t.Errorf("a payment that fails is answered with %t, %v", again, err)
 	}
@@ -162,43 +162,14 @@ func TestAStrategyThatWasNotNotifiedIsLogged(t *testing.T) {
 // A search that fails when it has found a reservation does not know whether it is an order.
 func TestAReservationThatCannotBeReadIsNoUnknownOrder(t *testing.T) {
 	calls := 0
-	c := &Catalogue{requests: sharedIn(func(_ context.Context, ids ...string) (map[string]stock.Order, error) {
+	c := &Catalogue{requests: share(func(_ context.Context, ids ...string) (map[string]stock.Order, error) {
 		if calls++; calls > 1 {
 			return nil, &stock.BackendError{Backend: "database", Err: errors.New("cut")}
 		}
 		return map[string]stock.Order{ids[0]: {ID: "7", Kind: stock.Hold, RequestID: ids[0]}}, nil
-	}, 100)}
+	})}
 	if found, err := c.OrderOf(t.Context(), "k", ""); !errors.Is(err, stock.ErrBackendUnavailable) {
 		t.Errorf("it is answered with %+v (%v)", found, err)
-	}
-}
-
-// Payments without an answer are made one by one: together none of them would wait.
-func TestPaymentsWithoutAnAnswerAreMadeOneByOne(t *testing.T) {
-	r, _, held := holder(t, slog.New(slog.DiscardHandler)) // whose payments are made together
-	r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
-		return map[*repo.Payment]repo.Confirmation{}, nil
-	}
-	confirm := r.waiting.query
-	most := 0
-	r.waiting.query = func(ctx context.Context, payments ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
-		most = max(most, len(payments))   // one query at a time
-		time.Sleep(20 * time.Millisecond) // the others come
-		return confirm(ctx, payments...)
-	}
-	var paying sync.WaitGroup
-	for i := range 4 {
-		number := fmt.Sprintf("018bcfe5-6800-7000-8000-%012d", i)
-		held(number, time.Hour)
-		paying.Go(func() {
-			if paid, _, err := r.Confirm(t.Context(), number, "paid "+number); err != nil || paid.State != stock.Confirmed {
-				t.Errorf("%s is answered with %+v (%v)", number, paid, err)
-			}
-		})
-	}
-	paying.Wait()
-	if most != 1 {
-		t.Errorf("%d payments are made in one query, want 1", most)
 	}
 }
 
@@ -210,7 +181,7 @@ func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, copied := opened(t, path), unresponsive{notified: make(chan int64, lines)}
 		r := NewReservations(store, &Catalogue{
-			offers: []*offer{{strategy: copied}}, requests: &shared[string, stock.Order]{}, log: slog.New(slog.DiscardHandler), timeout: time.Minute,
+			offers: []*offer{{strategy: copied}}, log: slog.New(slog.DiscardHandler), timeout: time.Minute,
 		}, time.Hour, uncounted{})
 		basket := Basket{RequestID: "key"}
 		for id := range int64(lines) {

@@ -101,6 +101,39 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 	}
 }
 
+// A reservation is locked: a payment for it waits by itself, also where it came first, and one that is left is unknown.
+func TestALockedReservationHoldsUpNoOtherPayment(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openAll(t, d)
+		all, _ := s.reservations(t, d)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		slow, proxy := labtest.Through(t, d)
+		through := labtest.Open(t, slow, "slow")
+		s.create(t, 1, 10)
+		numbers := s.holds(t, "sql-conditional", 1, 4, time.Hour)
+		step, released := proxy.Arm(servers.Rule{Sent: "SET state = 'released'", Do: servers.Hold}), make(chan error, 1)
+		go func() { released <- third(through.Release(ctx, numbers[0])) }()
+		labtest.AwaitReached(t, step)
+		waiting := make(chan error, 1)
+		go func() { waiting <- third(all[0].Confirm(ctx, numbers[0], "a")) }()
+		for _, number := range numbers[1:] {
+			soon, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			if err := third(all[0].Confirm(soon, number, number)); err != nil {
+				t.Errorf("a payment beside it is answered with %v", err)
+			}
+		}
+		step.Pass()
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; !errors.Is(err, stock.ErrReleased) {
+			t.Errorf("a payment for what was released is answered with %v", err)
+		}
+	})
+}
+
 // told is a strategy that keeps a copy of the stock, and notes what it is notified of.
 type told struct {
 	strategy.Strategy

@@ -262,7 +262,7 @@ func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
 
 // replay searches the ledger for the first answer to a key.
 func (c *Catalogue) replay(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := c.requests.get(ctx, p.RequestID)
+	orders, err := c.requests.Get(ctx, p.RequestID)
 	if err != nil {
 		return stock.Outcome{}, err
 	}

@@ -57,7 +57,7 @@ func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order
 func (c *counter) seller(deduct func(call int, p stock.Purchase) (stock.Outcome, error)) *Seller {
 	log := slog.New(slog.DiscardHandler)
 	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil)}
-	catalogue.requests = sharedIn(c.find, 100)
+	catalogue.requests = share(c.find)
 	_, catalogue.items = newShelf(10, 1)
 	catalogue.items.remember(1)
 	own := &offer{entry: strategy.Entry{Name: "s"}, strategy: c, observer: c}
@@ -479,8 +479,8 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 	} {
 		ledger := &counter{ledger: map[string]stock.Order{c.order.RequestID: c.order}}
 		for where, catalogue := range map[stock.Durability]*Catalogue{
-			stock.InSQL:   {requests: sharedIn(ledger.find, 100)},
-			stock.InRedis: {requests: sharedIn((&counter{}).find, 100), outbox: &box{pending: c.order}},
+			stock.InSQL:   {requests: share(ledger.find)},
+			stock.InRedis: {requests: share((&counter{}).find), outbox: &box{pending: c.order}},
 		} {
 			for _, buyer := range []string{"", "ann", "bob"} {
 				got, err := catalogue.OrderOf(t.Context(), "k", buyer)
@@ -497,7 +497,7 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	c := &Catalogue{
-		store: store, requests: sharedIn(store.Orders, 100),
+		store: store, requests: share(store.Orders),
 		outbox: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}},
 	}
 	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
@@ -553,8 +553,8 @@ func TestAnOrderThatCannotBeSearchedForIsNotUnknown(t *testing.T) {
 	down := &stock.BackendError{Backend: "any", Err: errors.New("refused")}
 	broken := func(context.Context, ...string) (map[string]stock.Order, error) { return nil, down }
 	for where, catalogue := range map[string]*Catalogue{
-		"the ledger": {requests: sharedIn(broken, 100), outbox: &box{}},
-		"the outbox": {requests: sharedIn((&counter{}).find, 100), outbox: &box{err: down}},
+		"the ledger": {requests: share(broken), outbox: &box{}},
+		"the outbox": {requests: share((&counter{}).find), outbox: &box{err: down}},
 	} {
 		if got, err := catalogue.OrderOf(t.Context(), "k", "ann"); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("while %s is down: %+v, %v; want %v", where, got, err, stock.ErrBackendUnavailable)

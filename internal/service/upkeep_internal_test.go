@@ -281,7 +281,7 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 		}
 		log := slog.New(slog.DiscardHandler)
 		r := NewReservations(store, &Catalogue{
-			offers: []*offer{{strategy: copied}}, requests: &shared[string, stock.Order]{}, log: log,
+			offers: []*offer{{strategy: copied}}, log: log,
 		}, time.Hour, uncounted{})
 		begun := time.Now()
 		if ended, err := r.Expire(t.Context()); err != nil || ended != items || time.Since(begun) > time.Second {
@@ -367,27 +367,6 @@ func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
 	}
 	if err := c.switchBy(t.Context(), stock.ErrBusy); !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("what was not written is answered with %v, want %v", err, stock.ErrBusy)
-	}
-}
-
-// broken is a ledger that panics, for as many times as it says.
-type broken int
-
-func (b *broken) Orders(context.Context, ...string) (map[string]stock.Order, error) {
-	if *b--; *b >= 0 {
-		panic("a ledger that is broken")
-	}
-	return map[string]stock.Order{"id": {}}, nil
-}
-
-func TestAPanicInASearchFailsItsCallers(t *testing.T) {
-	once := broken(1)
-	g := sharedIn(once.Orders, 10)
-	if _, err := g.get(t.Context(), "id"); !errors.Is(err, background.ErrPanicked) {
-		t.Errorf("answered with %v, want %v", err, background.ErrPanicked)
-	}
-	if orders, err := g.get(t.Context(), "id"); err != nil || len(orders) != 1 {
-		t.Errorf("the next search is answered with %v (%v)", orders, err)
 	}
 }
 

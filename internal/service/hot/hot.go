@@ -47,6 +47,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -115,9 +116,9 @@ type Stock struct {
 	script  *redis.Script
 	parts   []*partition
 	soldOut *soldOut
-	limited moments // when buyers at their limit were verified
-	ledger  *ledgerWatch
-	wasUsed atomic.Bool // see used
+	limited moments                            // when buyers at their limit were verified
+	ledger  *queue.Shared[string, stock.Order] // orders by their request ids
+	wasUsed atomic.Bool                        // see used
 	looking sync.Mutex
 	drifts  map[int64]Drift // what the last look has seen
 
@@ -140,7 +141,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
-	s.ledger = newLedgerWatch(store.Orders, s.options.Log)
+	s.ledger = shareLedger(store.Orders, s.options.Log)
 	for n := range s.options.Partitions {
 		p := newPartition(s.options.Prefix, n)
 		s.parts = append(s.parts, p)

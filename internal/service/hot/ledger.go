@@ -4,132 +4,57 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 const (
-	// ledgerLook is the pause between two looks into the ledger on behalf of all waiting
-	// requests.
-	ledgerLook = 4 * time.Millisecond
+	// ledgerLook and ledgerRest are the first and the longest pause between two looks into the ledger.
+	ledgerLook, ledgerRest = 4 * time.Millisecond, 32 * time.Millisecond
 	// ledgerAtOnce bounds the requests of one look.
 	ledgerAtOnce = 500
+	// ledgerWithin bounds a look.
+	ledgerWithin = time.Second
 )
 
-// ledgerWatch waits for orders to be in the ledger, with one look for all waiting requests
-// of this replica.
-type ledgerWatch struct {
-	// find finds the orders that the ledger has under request ids.
-	find func(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
-	log  *slog.Logger
-
-	mu      sync.Mutex
-	looking bool                          // a look is under way; it ends when no request waits
-	waiting map[string][]chan stock.Order // by request id
+// shareLedger has one look for all waiting requests of this replica.
+func shareLedger(find queue.Query[string, stock.Order], log *slog.Logger) *queue.Shared[string, stock.Order] {
+	return queue.Share(find, queue.Options[struct{}, []string, map[string]stock.Order]{
+		Doing: "look into the ledger", Most: ledgerAtOnce, Within: ledgerWithin, Log: log,
+	})
 }
 
-func newLedgerWatch(find func(context.Context, ...string) (map[string]stock.Order, error), log *slog.Logger) *ledgerWatch {
-	return &ledgerWatch{find: find, log: log, waiting: make(map[string][]chan stock.Order)}
-}
-
-// await returns the order of the ledger under a request id when it is there.
-func (w *ledgerWatch) await(ctx context.Context, requestID string) (stock.Order, error) {
-	found := make(chan stock.Order, 1)
-	w.mu.Lock()
-	if !w.looking {
-		w.looking = true
-		go w.look()
-	}
-	w.waiting[requestID] = append(w.waiting[requestID], found)
-	w.mu.Unlock()
-	select {
-	case order := <-found:
-		return order, nil
-	case <-ctx.Done():
-		if order, ok := w.leave(requestID, found); ok {
+// written returns the order of the ledger under a request id when it is there. All requests look at the same
+// moments, those that wait longer less often; a look that fails is repeated.
+func written(ctx context.Context, ledger *queue.Shared[string, stock.Order], requestID string) (stock.Order, error) {
+	for rest := ledgerLook; ; rest = min(2*rest, ledgerRest) {
+		now := time.Now()
+		if err := pause.For(ctx, now.Truncate(rest).Add(rest).Sub(now)); err != nil {
+			return stock.Order{}, err
+		}
+		orders, err := ledger.Get(ctx, requestID)
+		if order, ok := orders[requestID]; err == nil && ok {
 			return order, nil
 		}
-		return stock.Order{}, context.Cause(ctx)
 	}
-}
-
-// leave withdraws a request. Its order may have been found as it gave up: then it has its answer.
-func (w *ledgerWatch) leave(requestID string, found chan stock.Order) (order stock.Order, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rest := slices.DeleteFunc(w.waiting[requestID], func(c chan stock.Order) bool { return c == found })
-	if w.waiting[requestID] = rest; len(rest) == 0 {
-		delete(w.waiting, requestID)
-	}
-	select {
-	case order = <-found:
-		return order, true
-	default:
-		return order, false
-	}
-}
-
-// look asks the ledger as long as a request waits. A failed look is repeated.
-func (w *ledgerWatch) look() {
-	for {
-		time.Sleep(ledgerLook)
-		w.mu.Lock()
-		ids := slices.Collect(maps.Keys(w.waiting))
-		w.mu.Unlock()
-		for some := range slices.Chunk(ids, ledgerAtOnce) {
-			// Each waiting request has a limit of its own: failures are not for it.
-			_ = background.Guard(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
-		}
-		if w.ended() {
-			return
-		}
-	}
-}
-
-// ended ends the look where no request waits; the next one starts a new one.
-func (w *ledgerWatch) ended() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.looking = len(w.waiting) > 0
-	return !w.looking
-}
-
-func (w *ledgerWatch) ask(ids []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	orders, err := w.find(ctx, ids...)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, order := range orders {
-		for _, found := range w.waiting[id] {
-			found <- order
-		}
-		delete(w.waiting, id)
-	}
-	return nil
 }
 
 // Await returns when the ledger has an accepted order. Where it does not
 // within ctx, stock.ErrUnknownOutcome; where it has another order under the request
 // id, stock.ErrKeyReused.
 func (s *Stock) Await(ctx context.Context, order stock.Order) error {
-	written, err := s.ledger.await(ctx, order.RequestID)
+	first, err := written(ctx, s.ledger, order.RequestID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: the ledger does not have the order yet: %w", stock.ErrUnknownOutcome, err)
-	case written.ID != order.ID:
+	case first.ID != order.ID:
 		return stock.ErrKeyReused
 	default:
 		return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,110 +13,12 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// slowLedger is asked for orders, and has them once they are written.
-type slowLedger struct {
-	mu      sync.Mutex
-	looks   int
-	asked   []string // the last time
-	written map[string]stock.Order
-}
-
-func (l *slowLedger) find(_ context.Context, ids ...string) (map[string]stock.Order, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.looks++
-	l.asked = ids
-	if l.looks > 10_000 {
-		return map[string]stock.Order{"patient": {}, "impatient": {}}, nil // ends a look that would never end
-	}
-	return maps.Clone(l.written), nil
-}
-
-func (l *slowLedger) write(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.written[id] = stock.Order{}
-}
-
-func (l *slowLedger) seen() (looks int, asked []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.looks, l.asked
-}
-
-// The ledger is asked as long as a request waits, and no longer. A request that gives up
-// leaves the others waiting, also its copies.
-func TestTheLedgerIsAskedAsLongAsARequestWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &slowLedger{written: make(map[string]stock.Order)}
-		w := newLedgerWatch(l.find, slog.New(slog.DiscardHandler))
-		patient := make(chan error, 1)
-		go func() {
-			_, err := w.await(t.Context(), "patient")
-			patient <- err
-		}()
-		synctest.Wait()
-		for id, limit := range map[string]time.Duration{"impatient": time.Second, "patient": time.Millisecond} {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			if _, err := w.await(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a request for %s that gives up gets %v", id, err)
-			}
-		}
-		time.Sleep(time.Second)
-		if _, asked := l.seen(); !slices.Equal(asked, []string{"patient"}) {
-			t.Errorf("%q are looked for, want the one that is waited for", asked)
-		}
-		l.write("patient")
-		if err := <-patient; err != nil {
-			t.Errorf("the other request gets %v", err)
-		}
-		before, _ := l.seen()
-		time.Sleep(time.Minute)
-		if after, _ := l.seen(); after > before+1 {
-			t.Errorf("it was asked %d times more while no request waits", after-before)
-		}
-	})
-}
-
-// Requests that wait one after the other, each of which gives up, share one look.
-func TestTheLedgerIsAskedByOneLookAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		asking, most := 0, 0
-		w := newLedgerWatch(func(context.Context, ...string) (map[string]stock.Order, error) {
-			mu.Lock()
-			asking++
-			most = max(most, asking)
-			mu.Unlock()
-			time.Sleep(3 * ledgerLook)
-			mu.Lock()
-			asking--
-			mu.Unlock()
-			return nil, nil
-		}, slog.New(slog.DiscardHandler))
-		for range 100 {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*ledgerLook)
-			if _, err := w.await(ctx, "impatient"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a request that gives up gets %v", err)
-			}
-			cancel()
-		}
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		if most != 1 || asking != 0 {
-			t.Errorf("%d looks at once, %d in the end; want 1 and none", most, asking)
-		}
-	})
-}
-
 // Each of many requests gets its own order, some of them the same one, although looks at the ledger panic, fail, and are
-// not answered before.
+// not answered before. All of them share looks, and nothing is asked when none waits.
 func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		w := newLedgerWatch(func(ctx context.Context, ids ...string) (map[string]stock.Order, error) {
+		ledger := shareLedger(func(ctx context.Context, ids ...string) (map[string]stock.Order, error) {
 			switch looks++; looks {
 			case 1:
 				panic("a ledger that is broken")
@@ -127,9 +27,6 @@ func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 			case 3:
 				<-ctx.Done()
 				return nil, ctx.Err()
-			}
-			if len(ids) > ledgerAtOnce {
-				t.Errorf("%d orders are looked for at once", len(ids))
 			}
 			found := make(map[string]stock.Order)
 			for _, id := range ids {
@@ -143,29 +40,35 @@ func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 		for i := range 2*ledgerAtOnce + 10 {
 			waiting.Go(func() {
 				id := strconv.Itoa(i / 2)
-				if order, err := w.await(ctx, id); err != nil || order.ID != "order of "+id {
+				if order, err := written(ctx, ledger, id); err != nil || order.ID != "order of "+id {
 					t.Errorf("request %s gets %+v (%v)", id, order, err)
 				}
 			})
 		}
 		waiting.Wait()
+		asked := looks
+		time.Sleep(time.Minute)
+		if asked > 20 || looks != asked {
+			t.Errorf("the ledger was asked %d times, and %d times when no request waited", asked, looks-asked)
+		}
 	})
 }
 
-// An order that the ledger is found to have as its request gives up is an answer, and no unknown outcome.
-func TestAnOrderThatIsFoundAsItsRequestGivesUpIsItsAnswer(t *testing.T) {
-	l := &slowLedger{written: map[string]stock.Order{"key": {ID: "number"}}}
-	w := newLedgerWatch(l.find, slog.New(slog.DiscardHandler))
-	found, late := make(chan stock.Order, 1), make(chan stock.Order, 1)
-	w.waiting["key"] = []chan stock.Order{found}
-	if err := w.ask([]string{"key"}); err != nil {
-		t.Fatal(err)
-	}
-	if order, ok := w.leave("key", found); !ok || order.ID != "number" {
-		t.Errorf("it leaves with %+v, %t", order, ok)
-	}
-	w.waiting["key"] = []chan stock.Order{late}
-	if order, ok := w.leave("key", late); ok || len(w.waiting) > 0 {
-		t.Errorf("one that no look has found leaves with %+v, and %d wait", order, len(w.waiting))
-	}
+// A ledger that does not have the order is asked ever less often, until the request gives up.
+func TestALedgerWithoutTheOrderIsAskedEverLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		ledger := shareLedger(func(context.Context, ...string) (map[string]stock.Order, error) {
+			looks++
+			return nil, nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := written(ctx, ledger, "missing"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it gives up with %v", err)
+		}
+		if least, most := int(time.Second/ledgerRest), int(time.Second/ledgerRest)+4; looks < least || looks > most {
+			t.Errorf("the ledger was asked %d times in a second, want %d to %d times", looks, least, most)
+		}
+	})
 }

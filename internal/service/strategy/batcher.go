@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
-	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Group bounds the queues of a Batcher.
@@ -40,227 +39,86 @@ type Group struct {
 // ledger are not in the answer.
 type FindOrders func(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
 
-// Batcher makes one batch of the calls that wait for the same item while another batch is
-// being written, and passes it to the strategy. It keeps the obligations of a Strategy for
-// each call; on one replica it is exclusive whatever the strategy is, and across replicas it
-// is what the strategy is.
+// Batcher sells as one batch what waits for the same item in a queue.Queue, while another batch is being
+// written. It keeps the obligations of a Strategy for each call; on one replica it is exclusive whatever
+// the strategy is, and across replicas it is what the strategy is.
 //
-//  1. No call waits for a batch to fill: the first call of an idle item is written at once,
-//     alone, and those that arrive meanwhile are the next batch, first come first served.
-//     A batch has no more purchases and units than its bounds, and where more than eight
-//     purchases wait, no more than the next smaller of few lengths, so that the database can
-//     prepare its statements: the others are the batch after it.
-//  2. Batches of an item are written one after the other, and items do not wait for each
-//     other. After an unknown outcome the next batch does not read the stock from before.
-//  3. A caller that leaves the queue leaves no trace. A caller that leaves a batch does not
-//     disturb the others; the last one to leave ends it, and gets its outcome.
-//  4. Two copies of a request id are never in one batch. A copy of what the ledger has
-//     fails no other call of its batch.
-//  5. A full queue is stock.ErrBusy at once. A batch has a time limit of its own, and lasts
-//     no longer than its callers wait.
-//  6. Close answers queued calls with stock.ErrBusy, and waits for what is being written.
+//  1. A batch has no more purchases and units than its bounds, and where more than eight purchases wait,
+//     no more than the next smaller of few lengths, so that the database can prepare its statements: the
+//     others are the batch after it.
+//  2. After an unknown outcome the next batch does not read the stock from before.
+//  3. Two copies of a request id are never in one batch. A copy of what the ledger has fails no other
+//     call of its batch.
 type Batcher struct {
-	deduct  Deduct
-	find    FindOrders
-	bounds  Group
-	writers sync.WaitGroup // one for each item in queues
+	deduct Deduct
+	find   FindOrders
+	bounds Group
+	queue  *queue.Queue[int64, []stock.Purchase, []stock.Outcome]
 
-	mu     sync.Mutex
-	queues map[int64]*queue // of those items that have waiting calls
-	closed bool
+	mu sync.Mutex
 	// unsettled has the items whose last batch may still be committed.
 	unsettled map[int64]bool
 }
+
+// call is one call of Deduct.
+type call = queue.Call[[]stock.Purchase, []stock.Outcome]
 
 // NewBatcher batches the calls of a strategy; find searches the ledger that it writes.
 func NewBatcher(deduct Deduct, find FindOrders, bounds Group) *Batcher {
 	if bounds.Observer == nil {
 		bounds.Observer = unobserved{}
 	}
-	return &Batcher{deduct: deduct, find: find, bounds: bounds, queues: make(map[int64]*queue), unsettled: make(map[int64]bool)}
+	b := &Batcher{deduct: deduct, find: find, bounds: bounds, unsettled: make(map[int64]bool)}
+	b.queue = queue.New(queue.Options[int64, []stock.Purchase, []stock.Outcome]{
+		Doing: "write batch", Write: b.write, Take: b.take, Changes: true,
+		Weight: func(purchases []stock.Purchase) int { return len(purchases) },
+		Room:   bounds.Queue, Within: bounds.Timeout, Log: bounds.Log,
+	})
+	return b
 }
 
-// Deduct waits in the queue of the item, and then for the batch. A caller whose
-// ctx ends leaves the queue without a trace. When its purchases are being
-// written, it gets stock.ErrUnknownOutcome with the cause, because the batch
-// goes on for the others; only the last one to leave ends the batch, and gets
-// its outcome.
+// Deduct waits in the queue of the item, and then for the batch. Its errors are those of queue.Queue.Do,
+// and of the strategy.
 func (b *Batcher) Deduct(ctx context.Context, goodsID int64, purchases []stock.Purchase) ([]stock.Outcome, error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("queue for item %d: %w", goodsID, context.Cause(ctx))
+	if !reserve(make(map[string]bool, len(purchases)), purchases) {
+		return nil, fmt.Errorf("%w: it is twice in one batch", stock.ErrDuplicateRequest)
 	}
-	c := &call{purchases: purchases, asked: time.Now(), step: trace.SpanFromContext(ctx), done: make(chan struct{})}
-	c.until, _ = ctx.Deadline()
-	if err := b.enter(goodsID, c); err != nil {
-		return nil, err
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if err := b.leave(goodsID, c, context.Cause(ctx)); err != nil {
-			return nil, err
-		}
-		if err := b.awaitEnd(goodsID, c, context.Cause(ctx)); err != nil {
-			return nil, err
-		}
-	}
-	return c.outcomes, c.err
-}
-
-// endWithin bounds the end of a batch whose last caller has left. It is shorter than
-// what a stopping replica leaves to a request that it has cancelled.
-const endWithin = 650 * time.Millisecond
-
-// awaitEnd waits for the answer to a call that is on its way, or whose batch has just
-// been ended.
-func (b *Batcher) awaitEnd(goodsID int64, c *call, cause error) error {
-	timer := time.NewTimer(endWithin)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return nil
-	case <-timer.C:
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c.state == callSettled {
-		return nil
-	}
-	c.state = callLeft
-	return fmt.Errorf("%w: a batch of item %d is still being written: %w", stock.ErrUnknownOutcome, goodsID, cause)
+	return b.queue.Do(ctx, goodsID, purchases)
 }
 
 // Close answers queued calls with stock.ErrBusy, and waits for what is being written. The
 // strategy is left open.
-func (b *Batcher) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	for _, q := range b.queues {
-		for _, c := range q.clear() {
-			c.settle(nil, errClosing)
-		}
-	}
-	b.mu.Unlock()
-	b.writers.Wait()
-	return nil
-}
+func (b *Batcher) Close() error { return b.queue.Close() }
 
 // Waiting is how many purchases wait in all queues.
-func (b *Batcher) Waiting() (purchases int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, q := range b.queues {
-		purchases += q.purchases
-	}
-	return purchases
-}
-
-// errClosing answers calls that arrive when the replica stops.
-var errClosing = fmt.Errorf("%w: this replica is stopping", stock.ErrBusy)
-
-// enter appends the call to the queue of the item, and starts to serve it where it is new.
-func (b *Batcher) enter(goodsID int64, c *call) error {
-	if repeats(c.purchases) {
-		return fmt.Errorf("%w: it is twice in one batch", stock.ErrDuplicateRequest)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return errClosing
-	}
-	q, ok := b.queues[goodsID]
-	if !ok {
-		q = new(queue)
-		b.queues[goodsID] = q
-		b.writers.Go(func() { b.serve(goodsID) })
-	}
-	if len(q.calls) > 0 && q.purchases+len(c.purchases) > b.bounds.Queue {
-		return fmt.Errorf("%w: %d purchases wait for item %d already", stock.ErrBusy, q.purchases, goodsID)
-	}
-	q.append(c)
-	return nil
-}
-
-// leave withdraws a call whose caller gives up. Without an error its answer is
-// on its way.
-func (b *Batcher) leave(goodsID int64, c *call, cause error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case c.state == callSettled:
-		return nil
-	case c.state == callWaiting:
-		b.queues[goodsID].remove(c)
-		return fmt.Errorf("wait in the queue of item %d: %w", goodsID, cause)
-	case c.batch.othersStay(c):
-		c.state = callLeft
-		return fmt.Errorf("%w: item %d is being written for other calls too: %w", stock.ErrUnknownOutcome, goodsID, cause)
-	default:
-		c.batch.end(cause)
-		return nil
-	}
-}
-
-// serve writes one batch after the other until no call waits for the item.
-func (b *Batcher) serve(goodsID int64) {
-	for {
-		made, ctx := b.next(goodsID)
-		if made == nil {
-			return
-		}
-		b.write(ctx, goodsID, made.calls)
-		made.end(nil)
-	}
-}
-
-// next makes a batch of the calls that wait longest, or forgets the item where none does.
-func (b *Batcher) next(goodsID int64) (*callBatch, context.Context) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	calls := b.queues[goodsID].take(b.bounds)
-	if len(calls) == 0 {
-		delete(b.queues, goodsID)
-		return nil, nil
-	}
-	// It is written for many calls, and must not end with any one of them.
-	ctx, end := context.WithCancelCause(context.Background())
-	ctx, free := context.WithDeadline(ctx, lastDeadline(calls, func(c *call) time.Time { return c.until }, time.Now().Add(b.bounds.Timeout)))
-	made := &callBatch{calls: calls, end: func(cause error) { end(cause); free() }}
-	for _, c := range calls {
-		c.state, c.batch = callWriting, made
-	}
-	return made, ctx
-}
+func (b *Batcher) Waiting() (purchases int) { return b.queue.Waiting() }
 
 // rewrites bounds how often a batch is written again because of the copies in it. Each
 // time at least one of them is dropped, or was rolled back meanwhile.
 const rewrites = 10
 
 // write has the strategy write the batch, without those calls that turn out to
-// be in the ledger already. A panic here would end the replica.
+// be in the ledger already.
 func (b *Batcher) write(ctx context.Context, goodsID int64, calls []*call) {
-	ctx, step := telemetry.StartBatchSpan(ctx, "write batch", stepsOf(calls))
-	defer step.End()
 	for range rewrites {
 		begun, purchases := time.Now(), purchasesOf(calls)
 		if err := b.awaitSettled(ctx, goodsID); err != nil {
-			b.answer(calls, begun, nil, fmt.Errorf("wait for the batch before: %w", err))
+			answerAll(calls, begun, nil, fmt.Errorf("wait for the batch before: %w", err))
 			return
 		}
 		b.bounds.Observer.Batched(len(purchases))
-		outcomes, err := unknownOnPanic(ctx, b.bounds.Log, lockName(goodsID), func() ([]stock.Outcome, error) { return b.deduct(ctx, goodsID, purchases) })
-		if errors.Is(err, stock.ErrUnknownOutcome) {
-			b.setUnsettled(goodsID)
-		}
+		b.setUnsettled(goodsID, true) // as it is where the strategy panics
+		outcomes, err := b.deduct(ctx, goodsID, purchases)
+		b.setUnsettled(goodsID, errors.Is(err, stock.ErrUnknownOutcome))
 		if !errors.Is(err, stock.ErrDuplicateRequest) {
-			b.answer(calls, begun, outcomes, err)
+			answerAll(calls, begun, outcomes, err)
 			return
 		}
 		if calls = b.withoutCopies(ctx, calls, err); len(calls) == 0 {
 			return
 		}
 	}
-	b.answer(calls, time.Now(), nil, fmt.Errorf("%w: copies of a batch for item %d keep being rolled back", stock.ErrBusy, goodsID))
+	answerAll(calls, time.Now(), nil, fmt.Errorf("%w: copies of a batch for item %d keep being rolled back", stock.ErrBusy, goodsID))
 }
 
 // awaitSettled waits until the last batch of an item is committed or rolled back,
@@ -272,77 +130,141 @@ func (b *Batcher) awaitSettled(ctx context.Context, goodsID int64) error {
 	if !unsettled || b.bounds.Settled == nil {
 		return nil
 	}
-	if err := b.bounds.Settled(ctx, goodsID); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.unsettled, goodsID)
-	return nil
+	return b.bounds.Settled(ctx, goodsID)
 }
 
-func (b *Batcher) setUnsettled(goodsID int64) {
+func (b *Batcher) setUnsettled(goodsID int64, unsettled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unsettled[goodsID] = true
+	if unsettled {
+		b.unsettled[goodsID] = true
+	} else {
+		delete(b.unsettled, goodsID)
+	}
 }
 
 // withoutCopies answers those calls with duplicate that have a request id which
-// is in the ledger, and returns the others whose callers still wait.
-func (b *Batcher) withoutCopies(ctx context.Context, calls []*call, duplicate error) []*call {
+// is in the ledger, and returns the others whose callers still wait. The batch was rolled back: for those
+// who have left it nothing was sold.
+func (b *Batcher) withoutCopies(ctx context.Context, calls []*call, duplicate error) (others []*call) {
 	if len(calls) == 1 {
-		b.answer(calls, time.Now(), nil, duplicate)
+		answerAll(calls, time.Now(), nil, duplicate)
 		return nil
 	}
 	orders, err := b.find(ctx, requestIDs(calls)...)
 	if err != nil {
-		b.answer(calls, time.Now(), nil, fmt.Errorf("find the copies in a batch: %w", err))
+		answerAll(calls, time.Now(), nil, fmt.Errorf("find the copies in a batch: %w", err))
 		return nil
 	}
-	var known, others []*call
-	b.mu.Lock()
 	for _, c := range calls {
+		left := c.Left()
 		switch {
-		case c.isIn(orders):
-			known = append(known, c)
-		case c.state == callWriting:
+		case isIn(orders, c.Ask):
+			c.Answer(nil, duplicate)
+		case left != nil:
+			c.Answer(nil, left)
+		default:
 			others = append(others, c)
 		}
 	}
-	b.mu.Unlock()
-	b.answer(known, time.Now(), nil, duplicate)
 	return others
 }
 
-// answer gives each call its part of the outcomes, or all of them the error.
-func (b *Batcher) answer(calls []*call, begun time.Time, outcomes []stock.Outcome, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// answerAll gives each call its part of the outcomes, or all of them the error.
+func answerAll(calls []*call, begun time.Time, outcomes []stock.Outcome, err error) {
 	for _, c := range calls {
 		var own []stock.Outcome
 		if err == nil {
-			n := len(c.purchases)
+			n := len(c.Ask)
 			own, outcomes = outcomes[:n:n], outcomes[n:]
 		}
 		for i := range own {
-			own[i].Wait += begun.Sub(c.asked)
+			own[i].Wait += begun.Sub(c.Since)
 		}
-		if c.state == callWriting {
-			c.settle(own, err)
-		}
+		c.Answer(own, err)
 	}
 }
 
-// unknownOnPanic writes a batch of something. Where that ends in a panic, its fate is unknown: it
-// may have come after the commit.
-func unknownOnPanic[T any](ctx context.Context, log *slog.Logger, of string, write func() (T, error)) (outcomes T, err error) {
-	err = background.Guard(ctx, log, "write a batch of "+of, func() error {
-		outcomes, err = write()
-		return err
-	})
-	if errors.Is(err, background.ErrPanicked) {
-		var none T
-		return none, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+// take makes the next batch: the oldest calls, as many as the bounds and fewLengths allow. A copy of a
+// purchase that is in the batch waits for the next one, when that purchase is in the ledger or not.
+func (b *Batcher) take(waiting []*call) (batch, rest []*call) {
+	var all, purchases int
+	for i := 0; i < len(waiting) && all < b.bounds.Batch; i++ {
+		all += len(waiting[i].Ask)
 	}
-	return outcomes, err
+	most, units := fewLengths(min(all, b.bounds.Batch)), int64(0)
+	ids := make(map[string]bool, most)
+	var copies []*call
+	for rest = waiting; len(rest) > 0; rest = rest[1:] {
+		c := rest[0]
+		more := stock.Units(c.Ask)
+		if len(batch) > 0 && (purchases+len(c.Ask) > most || units+more > b.bounds.Units) {
+			break
+		}
+		if !reserve(ids, c.Ask) {
+			copies = append(copies, c)
+			continue
+		}
+		batch = append(batch, c)
+		purchases += len(c.Ask)
+		units += more
+	}
+	if len(copies) > 0 {
+		rest = append(copies, rest...)
+	}
+	return batch, rest
+}
+
+// fewLengths is n up to eight, and above it the next smaller of 8, 12, 16, 24, 32, 48 and so on. A
+// database prepares the statements of batches that come again and again, and keeps only so
+// many of them.
+func fewLengths(n int) int {
+	if n <= 8 {
+		return n
+	}
+	half := 1 << (bits.Len(uint(n)) - 2) // of the power of two below n
+	return n - n%half
+}
+
+// isIn reports whether one of the purchases is among the orders.
+func isIn(orders map[string]stock.Order, purchases []stock.Purchase) bool {
+	return slices.ContainsFunc(purchases, func(p stock.Purchase) bool {
+		_, ok := orders[p.RequestID]
+		return ok
+	})
+}
+
+// reserve adds the request ids of the purchases, or none of them where one is
+// there already, or twice among them.
+func reserve(ids map[string]bool, purchases []stock.Purchase) bool {
+	for i, p := range purchases {
+		if ids[p.RequestID] {
+			for _, added := range purchases[:i] {
+				delete(ids, added.RequestID)
+			}
+			return false
+		}
+		ids[p.RequestID] = true
+	}
+	return true
+}
+
+// purchasesOf is the batch that the calls make.
+func purchasesOf(calls []*call) []stock.Purchase {
+	if len(calls) == 1 {
+		return calls[0].Ask
+	}
+	list := make([]stock.Purchase, 0, len(calls))
+	for _, c := range calls {
+		list = append(list, c.Ask...)
+	}
+	return list
+}
+
+func requestIDs(calls []*call) []string {
+	ids := make([]string, 0, len(calls))
+	for _, p := range purchasesOf(calls) {
+		ids = append(ids, p.RequestID)
+	}
+	return ids
 }

@@ -30,13 +30,9 @@ type memory struct {
 	mu      sync.Mutex
 	stock   int64
 	ledger  map[string]stock.Order
-	batches []string        // the request ids of each call
-	left    []time.Duration // that each of them had
+	batches []string // the request ids of each call
 	// gate holds every batch until the test lets it go; nil: nothing does.
 	gate chan struct{}
-	// late has a batch that was held and cancelled be written nevertheless, as
-	// when the commit was on its way.
-	late bool
 	// fails is what every batch is answered with; nil: nothing fails.
 	fails error
 	// locked is how long each batch waits for its lock.
@@ -55,17 +51,13 @@ func (m *memory) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	}
 	m.mu.Lock()
 	m.batches = append(m.batches, strings.Join(ids, " "))
-	until, _ := ctx.Deadline()
-	m.left = append(m.left, time.Until(until))
 	gate := m.gate
 	m.mu.Unlock()
 	if gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			if !m.late {
-				return nil, fmt.Errorf("write: %w", context.Cause(ctx))
-			}
+			return nil, fmt.Errorf("write: %w", context.Cause(ctx))
 		}
 	}
 	return m.write(goodsID, batch)
@@ -140,10 +132,6 @@ func inQueue(t *testing.T, units int64, bounds strategy.Group, test func(q *queu
 		m := &memory{stock: units, ledger: make(map[string]stock.Order)}
 		q := &queued{t: t, memory: m, grouped: strategy.NewBatcher(m.Deduct, m.Orders, bounds)}
 		test(q)
-		synctest.Wait()
-		if !q.grouped.Idle() {
-			t.Error("something is kept of an item without waiting calls")
-		}
 	})
 }
 
@@ -218,24 +206,6 @@ func (q *queued) assertError(a *answer, kinds ...error) {
 	}
 }
 
-func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
-	inQueue(t, 6, bounds, func(q *queued) {
-		release := q.hold()
-		first, three, four, two := q.buy("first", 1), q.buy("three", 3), q.buy("four", 4), q.buy("two", 2)
-		if first.answered || three.answered {
-			t.Error("a caller was answered before the batch was written")
-		}
-		release()
-		q.assertBatches("first", "three four two")
-		q.assertSale(first, "first")
-		q.assertSale(three, "three")
-		q.assertSale(two, "two")
-		if four.err != nil || !errors.Is(four.outcomes[0].Rejected, stock.ErrInsufficientStock) {
-			t.Errorf("4 of 5, after 3 were sold, got %+v, want a rejection", four)
-		}
-	})
-}
-
 func TestABatchKeepsItsBounds(t *testing.T) {
 	narrow := bounds
 	narrow.Batch, narrow.Units = 3, 10
@@ -292,79 +262,6 @@ func TestACopyKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		q.buy("first", 1)
-		before := q.buy("before", 1)
-		gone, leave := q.leaving("gone")
-		after := q.buy("after", 1)
-		leave()
-		q.assertError(gone, errGone)
-		if errors.Is(gone.err, stock.ErrUnknownOutcome) {
-			t.Error("a caller that left the queue got an unknown outcome")
-		}
-		release()
-		q.assertBatches("first", "before after")
-		q.assertSale(before, "before")
-		q.assertSale(after, "after")
-	})
-}
-
-func TestACancelledCallIsNotServed(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		ctx, cancel := context.WithCancelCause(q.t.Context())
-		cancel(errGone)
-		q.assertError(q.call(ctx, stock.Purchase{RequestID: "gone", Quantity: 1}), errGone)
-		q.assertBatches()
-	})
-}
-
-func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		q.buy("first", 1)
-		gone, leave := q.leaving("gone")
-		stays := q.buy("stays", 1)
-		q.gate <- struct{}{} // the first is written, the two are in a batch
-		synctest.Wait()
-		leave()
-		q.assertError(gone, stock.ErrUnknownOutcome, errGone)
-		if stays.answered {
-			t.Errorf("a waiting caller got %+v before the batch was written", stays)
-		}
-		release()
-		q.assertSale(stays, "stays")
-	})
-}
-
-func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
-			inQueue(t, 10, bounds, func(q *queued) {
-				q.late = late
-				release := q.hold()
-				q.buy("first", 1)
-				one, leaveOne := q.leaving("one")
-				two, leaveTwo := q.leaving("two")
-				q.gate <- struct{}{}
-				synctest.Wait()
-				leaveOne()
-				q.assertError(one, stock.ErrUnknownOutcome)
-				leaveTwo()
-				if late {
-					q.assertSale(two, "two")
-					q.assertSold("first", "one", "two")
-				} else {
-					q.assertError(two, errGone)
-					q.assertSold("first")
-				}
-				release()
-			})
-		})
-	}
-}
-
 func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.assertSale(q.buy("known", 1), "known")
@@ -399,7 +296,7 @@ func TestCopiesAreNeverInOneBatch(t *testing.T) {
 	})
 }
 
-// What is written again because of a copy is written for those that still wait.
+// What is written again because of a copy is written for those that still wait; for the others it was not.
 func TestACallThatLeftABatchIsNotWrittenAgain(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.buy("known", 1)
@@ -410,8 +307,10 @@ func TestACallThatLeftABatchIsNotWrittenAgain(t *testing.T) {
 		q.gate <- struct{}{}
 		synctest.Wait()
 		leave()
-		q.assertError(gone, stock.ErrUnknownOutcome)
 		release()
+		if q.assertError(gone, errGone); errors.Is(gone.err, stock.ErrUnknownOutcome) {
+			t.Errorf("what was rolled back, and not written again, is %v", gone.err)
+		}
 		q.assertError(copied, stock.ErrDuplicateRequest)
 		q.assertSale(stays, "stays")
 		q.assertBatches("known", "first", "gone known stays", "stays")
@@ -466,39 +365,6 @@ func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	}
 }
 
-func TestAFullQueueIsBusyAtOnce(t *testing.T) {
-	narrow := bounds
-	narrow.Queue = 2
-	inQueue(t, 10, narrow, func(q *queued) {
-		release := q.hold()
-		q.buy("first", 1) // is being written, and not in the queue
-		gone, leave := q.leaving("gone")
-		a := q.buy("a", 1)
-		q.assertError(q.buy("one too many", 1), stock.ErrBusy)
-		leave()
-		b := q.buy("b", 1)
-		q.assertError(gone, errGone)
-		release()
-		q.assertSale(a, "a")
-		q.assertSale(b, "b")
-		q.assertBatches("first", "a b")
-	})
-}
-
-// A call that is larger than the queue is served nevertheless, where it is the only one there.
-func TestACallLargerThanTheQueueWaitsInAnEmptyOne(t *testing.T) {
-	narrow := bounds
-	narrow.Queue = 1
-	inQueue(t, 10, narrow, func(q *queued) {
-		release := q.hold()
-		q.buy("first", 1)
-		pair := q.call(q.t.Context(), stock.Purchase{RequestID: "a", Quantity: 1}, stock.Purchase{RequestID: "b", Quantity: 1})
-		q.assertError(q.buy("one too many", 1), stock.ErrBusy)
-		release()
-		q.assertSale(pair, "a", "b")
-	})
-}
-
 func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
 	seen := new(listener)
 	observed := bounds
@@ -517,40 +383,6 @@ func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
 	if !slices.Equal(seen.batches, []int{1, 3}) {
 		t.Errorf("batches of %v purchases are reported, want 1 and 3", seen.batches)
 	}
-}
-
-func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		a := q.buy("a", 1)
-		time.Sleep(bounds.Timeout - time.Second)
-		b := q.buy("b", 1)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		q.assertError(a, context.DeadlineExceeded)
-		if b.answered {
-			t.Errorf("the next batch got %+v, a second after it began", b)
-		}
-		release()
-		q.assertSale(b, "b")
-	})
-}
-
-// A batch lasts as long as its last caller waits, and no longer.
-func TestABatchLastsAsLongAsItsLastCallerWaits(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		for i, wait := range []time.Duration{time.Second, time.Second, 5 * time.Second, time.Second} {
-			ctx, cancel := context.WithTimeout(q.t.Context(), wait)
-			defer cancel()
-			q.call(ctx, stock.Purchase{RequestID: fmt.Sprint("p", i), Quantity: 1})
-		}
-		release()
-		q.assertBatches("p0", "p1 p2 p3")
-		if want := []time.Duration{time.Second, 5 * time.Second}; !slices.Equal(q.left, want) {
-			t.Errorf("the batches have %s, want %s", q.left, want)
-		}
-	})
 }
 
 // A copy of a purchase that is still being written waits for what becomes of it, and is written where that failed.
@@ -585,71 +417,6 @@ func TestTheWaitIsThatInTheQueueAndThatForTheLock(t *testing.T) {
 		}
 		if waited := a.outcomes[0].Wait; waited != 2*time.Second+q.locked {
 			t.Errorf("a call that came 2 s before the batch ended waited %s, and its lock %s", waited, q.locked)
-		}
-	})
-}
-
-func TestGoodsDoNotWaitForEachOther(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		a := q.buy("a", 1)
-		q.gate = nil
-		_, err := q.grouped.Deduct(q.t.Context(), 2, []stock.Purchase{{RequestID: "another item", Quantity: 1}})
-		if err != nil || a.answered {
-			t.Errorf("another item got %v, and this one %+v", err, a)
-		}
-		release()
-		q.assertSale(a, "a")
-	})
-}
-
-func TestCloseWaitsForTheBatchAndRejectsTheQueue(t *testing.T) {
-	inQueue(t, 10, bounds, func(q *queued) {
-		release := q.hold()
-		a, waits := q.buy("a", 1), q.buy("waits", 1)
-		closed := false
-		go func() {
-			if err := q.grouped.Close(); err != nil {
-				t.Error(err)
-			}
-			closed = true
-		}()
-		synctest.Wait()
-		q.assertError(waits, stock.ErrBusy)
-		if closed || a.answered {
-			t.Errorf("closed %v in the middle of a batch, which got %+v", closed, a)
-		}
-		release()
-		q.assertSale(a, "a")
-		if !closed {
-			t.Error("does not close when everything is written")
-		}
-		q.assertError(q.buy("late", 1), stock.ErrBusy)
-		q.assertSold("a")
-	})
-}
-
-// The last caller of a batch waits for its end, but not for ever.
-func TestACallerLeavesABatchThatDoesNotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		letGo := make(chan struct{})
-		g := strategy.NewBatcher(func(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
-			<-letGo // it ignores cancellation
-			return nil, stock.ErrBusy
-		}, nil, bounds)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := g.Deduct(ctx, 1, []stock.Purchase{{RequestID: "x", Quantity: 1}})
-		if took := time.Since(start); took >= 2*time.Second {
-			t.Errorf("it waits for %s", took)
-		}
-		if !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("it ends with %v, want %v and the cause", err, stock.ErrUnknownOutcome)
-		}
-		close(letGo)
-		if err := g.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -2,11 +2,13 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -51,9 +53,13 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 		taken := time.Now()
 		waited := taken.Sub(asked)
 		s.observer.Waited(waited)
-		outcomes, err = unknownOnPanic(ctx, s.log, lockName(goodsID), func() ([]stock.Outcome, error) {
-			return readCheckWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
+		err = background.Guard(ctx, s.log, "sell "+lockName(goodsID), func() (err error) {
+			outcomes, err = readCheckWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
+			return err
 		})
+		if errors.Is(err, background.ErrPanicked) { // it may have come after the commit
+			err = fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+		}
 		held := time.Since(taken)
 		s.observer.Held(held, false)
 		for i := range outcomes {

@@ -25,11 +25,9 @@ type shop struct {
 	mu      sync.Mutex
 	gate    chan struct{}
 	begun   []string
-	left    []time.Duration // that each transaction of several had
-	refuses map[int64]bool  // items that are not sold together with others
-	fails   error           // of several items
+	refuses map[int64]bool // items that are not sold together with others
+	fails   error          // of several items
 	panics  bool
-	breaks  bool // over one item
 }
 
 func (s *shop) begin(ctx context.Context, items ...string) error {
@@ -46,9 +44,6 @@ func (s *shop) begin(ctx context.Context, items ...string) error {
 }
 
 func (s *shop) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	if s.breaks {
-		panic("a strategy that is broken")
-	}
 	if err := s.begin(ctx, fmt.Sprint(goodsID)); err != nil {
 		return nil, err
 	}
@@ -60,10 +55,6 @@ func (s *shop) DeductItems(ctx context.Context, items []strategy.ItemBatch) ([][
 	for i, item := range items {
 		names[i] = fmt.Sprint(item.GoodsID)
 	}
-	until, _ := ctx.Deadline()
-	s.mu.Lock()
-	s.left = append(s.left, time.Until(until))
-	s.mu.Unlock()
 	if err := s.begin(ctx, names...); err != nil {
 		return nil, err
 	}
@@ -116,12 +107,6 @@ func (s *shop) buy(ctx context.Context, goodsID int64, purchases int) *answer {
 }
 
 func (s *shop) one(goodsID int64) *answer { return s.buy(s.t.Context(), goodsID, 1) }
-
-// pass lets time pass, and what is due happen.
-func (s *shop) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
 
 // busy begins as many transactions as there may be before batches wait: items 101 and 102.
 func (s *shop) busy() {
@@ -191,6 +176,18 @@ func TestItemsThatWaitAreOneTransaction(t *testing.T) {
 	})
 }
 
+// A transaction may wait itself, for the row of an item: the others do not wait for that.
+func TestNoItemWaitsLongForAnother(t *testing.T) {
+	inShop(t, func(s *shop) {
+		s.busy()
+		s.one(1)
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		s.assertBegun("101", "102", "1")
+		s.endAll()
+	})
+}
+
 func TestAHotItemHasATransactionOfItsOwn(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
@@ -215,60 +212,6 @@ func TestATransactionHasNoMorePurchasesThanABatch(t *testing.T) {
 		s.end()
 		s.end()
 		s.assertBegun("101", "102", "1+2", "3+4", "5")
-		s.endAll()
-	})
-}
-
-// A transaction may wait itself, for the row of an item: the others do not wait for that.
-func TestNoItemWaitsLongForAnother(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		s.one(1)
-		time.Sleep(19 * time.Millisecond)
-		s.one(2)
-		s.assertBegun("101", "102")
-		s.pass(2 * time.Millisecond)
-		s.assertBegun("101", "102", "1+2")
-		s.one(3)
-		s.pass(21 * time.Millisecond)
-		s.assertBegun("101", "102", "1+2", "3")
-		s.one(4)
-		s.end() // there are three still
-		s.assertBegun("101", "102", "1+2", "3")
-		s.end()
-		s.end() // there is one
-		s.assertBegun("101", "102", "1+2", "3", "4")
-		s.endAll()
-	})
-}
-
-// What a transaction has no room for waits for the next, and no longer than that.
-func TestWhatATransactionHasNoRoomForDoesNotWaitLong(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		for item := range int64(4) {
-			s.buy(s.t.Context(), item+1, 5)
-		}
-		s.pass(21 * time.Millisecond)
-		s.assertBegun("101", "102", "1+2")
-		s.pass(21 * time.Millisecond)
-		s.assertBegun("101", "102", "1+2", "3+4")
-		s.endAll()
-	})
-}
-
-// Each wait begins with the first that waits, and not with those that were written meanwhile.
-func TestAWaitBeginsAnewAfterATransaction(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		s.one(1)
-		time.Sleep(10 * time.Millisecond)
-		s.end()
-		s.one(2)
-		s.pass(15 * time.Millisecond)
-		s.assertBegun("101", "102", "1")
-		s.pass(6 * time.Millisecond)
-		s.assertBegun("101", "102", "1", "2")
 		s.endAll()
 	})
 }
@@ -327,103 +270,6 @@ func TestAPanicOverSeveralItemsIsAnUnknownOutcome(t *testing.T) {
 		s.assertFailed(a, stock.ErrUnknownOutcome)
 		s.assertFailed(b, stock.ErrUnknownOutcome)
 		s.assertSold(s.one(3), 3, 1)
-	})
-}
-
-// A batch that panics is under way no more: the next ones are written at once.
-func TestAPanicOverOneItemEndsItsTransaction(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.breaks = true
-		for range 2 {
-			func() {
-				defer func() { _ = recover() }() // the batcher does
-				_, err := s.sell(s.t.Context(), 1, make([]stock.Purchase, 1))
-				s.t.Errorf("a strategy that panics answers %v", err)
-			}()
-		}
-		s.breaks = false
-		a := s.one(1)
-		s.assertBegun("1")
-		s.endAll()
-		s.assertSold(a, 1, 1)
-	})
-}
-
-func TestWhoLeavesBeforeTheTransactionLeavesNoTrace(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		ctx, leave := context.WithCancelCause(s.t.Context())
-		gone, stays := s.buy(ctx, 1, 1), s.one(2)
-		leave(errGone)
-		synctest.Wait()
-		s.assertFailed(gone, errGone)
-		if errors.Is(gone.err, stock.ErrUnknownOutcome) {
-			t.Error("the outcome of what was never written is unknown")
-		}
-		s.endAll()
-		s.assertSold(stays, 2, 1)
-		s.assertBegun("101", "102", "2")
-	})
-}
-
-// The last to wait leaves: nothing is written then, and the next one is.
-func TestNothingIsWrittenWhereAllHaveLeft(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		ctx, leave := context.WithCancelCause(s.t.Context())
-		s.buy(ctx, 1, 1)
-		leave(errGone)
-		time.Sleep(time.Second)
-		s.one(2)
-		s.assertBegun("101", "102")
-		s.pass(21 * time.Millisecond)
-		s.assertBegun("101", "102", "2")
-		s.endAll()
-	})
-}
-
-func TestTheLastItemToLeaveEndsTheTransaction(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		first, leaveFirst := context.WithCancelCause(s.t.Context())
-		second, leaveSecond := context.WithCancelCause(s.t.Context())
-		a, b := s.buy(first, 1, 1), s.buy(second, 2, 1)
-		s.end()
-		leaveFirst(errGone)
-		synctest.Wait()
-		s.assertFailed(a, stock.ErrUnknownOutcome, errGone)
-		if b.answered {
-			t.Errorf("the other got %+v", b)
-		}
-		leaveSecond(errGone)
-		synctest.Wait()
-		s.assertFailed(b, errGone)
-		if errors.Is(b.err, stock.ErrUnknownOutcome) {
-			t.Error("the last one did not get the outcome")
-		}
-		s.endAll()
-	})
-}
-
-func TestATransactionLastsAsLongAsOneOfItsItemsWaits(t *testing.T) {
-	inShop(t, func(s *shop) {
-		s.busy()
-		short, cancelShort := context.WithTimeout(s.t.Context(), time.Second)
-		defer cancelShort()
-		long, cancelLong := context.WithTimeout(s.t.Context(), 5*time.Second)
-		defer cancelLong()
-		s.buy(short, 1, 1)
-		s.buy(long, 2, 1)
-		s.end()
-		if want := []time.Duration{5 * time.Second}; !slices.Equal(s.left, want) {
-			t.Errorf("the transaction has %s, want %s", s.left, want)
-		}
-		s.one(3) // has no deadline
-		s.end()
-		s.endAll()
-		if len(s.left) != 2 || s.left[1] != time.Minute {
-			t.Errorf("the transactions have %s, want the second to have a minute", s.left)
-		}
 	})
 }
 

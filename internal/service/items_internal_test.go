@@ -1,0 +1,122 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/queue"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// shelf answers a search for items when it is opened.
+type shelf struct {
+	opened   chan struct{}
+	existing map[int64]bool
+	searches [][]int64
+}
+
+func (s *shelf) find(_ context.Context, ids ...int64) (map[int64]bool, error) {
+	s.searches = append(s.searches, ids)
+	<-s.opened
+	return s.existing, nil
+}
+
+func newShelf(most int, existing ...int64) (*shelf, *items) {
+	s := &shelf{opened: make(chan struct{}), existing: make(map[int64]bool)}
+	for _, id := range existing {
+		s.existing[id] = true
+	}
+	return s, &items{
+		switches: newSwitches(nil), most: most, known: make(map[int64]struct{}),
+		search: share(s.find),
+	}
+}
+
+// share shares a query as a catalogue does.
+func share[K comparable, V any](query queue.Query[K, V]) *queue.Shared[K, V] {
+	return queue.Share(query, queue.Options[struct{}, []K, map[K]V]{
+		Doing: "ask", Most: 100, Within: time.Hour, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestOneSearchFindsTheItemsOfAllCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, i := newShelf(10, 7)
+		var callers sync.WaitGroup
+		for n := range int64(100) {
+			callers.Go(func() {
+				err := i.require(t.Context(), n)
+				if known := n == 7; known != (err == nil) || !known && !errors.Is(err, stock.ErrUnknownGoods) {
+					t.Errorf("item %d: %v", n, err)
+				}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := i.require(ctx, 7); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller whose time is over gets %v, want %v", err, context.DeadlineExceeded)
+		}
+		close(s.opened)
+		callers.Wait()
+		if len(s.searches) > 2 {
+			t.Errorf("%d searches, want the first caller's and one for all others", len(s.searches))
+		}
+	})
+}
+
+func TestAnItemIsSearchedOnceAndAnUnknownOneEachTime(t *testing.T) {
+	s, i := newShelf(10, 6, 7)
+	close(s.opened)
+	for range 3 {
+		if err := errors.Join(i.require(t.Context(), 6), i.require(t.Context(), 7)); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(s.searches) != 2 {
+		t.Errorf("%d searches for two items, want one for each", len(s.searches))
+	}
+	for range 3 {
+		if err := i.require(t.Context(), 8); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("%v, want %v", err, stock.ErrUnknownGoods)
+		}
+	}
+	s.existing[8] = true // another replica has created it
+	if err := i.require(t.Context(), 8); err != nil {
+		t.Errorf("an item that was just created: %v", err)
+	}
+	i.forget(7)
+	delete(s.existing, 7) // by hand
+	if err := i.require(t.Context(), 7); !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("an item that was deleted: %v, want %v", err, stock.ErrUnknownGoods)
+	}
+}
+
+func TestKnownItemsAreBounded(t *testing.T) {
+	const most = 10
+	s, i := newShelf(most)
+	close(s.opened)
+	for n := range int64(1000) {
+		s.existing[n] = true
+		if err := i.require(t.Context(), n); err != nil {
+			t.Error(err)
+		}
+		_ = i.require(t.Context(), -n-1) // unknown
+		if len(i.known) > most || !i.isKnown(n) {
+			t.Fatalf("%d items are known after item %d, want at most %d and this one", len(i.known), n, most)
+		}
+	}
+}
+
+func TestASearchThatFailsFailsItsCallers(t *testing.T) {
+	broken := errors.New("the database is gone")
+	_, i := newShelf(10)
+	i.search = share(func(context.Context, ...int64) (map[int64]bool, error) { return nil, broken })
+	if err := i.require(t.Context(), 7); !errors.Is(err, broken) {
+		t.Errorf("it fails with %v, want %v", err, broken)
+	}
+}
