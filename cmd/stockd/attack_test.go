@@ -10,14 +10,18 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/nginx"
 )
 
 // owners is a request to the owner's listener.
@@ -256,7 +260,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 }
 
 // Idle connections use up the room of the public API alone, and only while they are open. One that is rejected is
-// reset: it is not left to wait.
+// answered: it is not left to wait.
 func TestConnectionsAreCapped(t *testing.T) {
 	const limit = 20
 	r := startReplica(t, fmt.Sprintf("--http-max-connections=%d", limit))
@@ -304,6 +308,53 @@ func TestConnectionsAreCapped(t *testing.T) {
 		_, served := open()
 		return served
 	})
+}
+
+// nginxBefore runs the nginx of this repository before a replica, until the test ends.
+func nginxBefore(t *testing.T, replica string) (url string) {
+	t.Helper()
+	program, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, address := t.TempDir(), servers.Loopback(port)
+	file := filepath.Join(folder, "nginx.conf")
+	overwrite(t, file, nginx.Local(folder, address, []string{replica}, nginx.Limits{}))
+	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
+		_ = process.Wait()                          // it got SIGTERM
+	})
+	cmdtest.Await(t, "nginx", 10*time.Second, func() bool {
+		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, "http://"+address+"/healthz")).Status == http.StatusOK
+	})
+	return "http://" + address
+}
+
+// A burst of buyers has nginx open more connections than it may: each is sold a unit, or is busy, and of no purchase
+// the outcome is unknown.
+func TestABurstThroughNginxIsBusyAndNeverUnknown(t *testing.T) {
+	const buyers = 300
+	url := nginxBefore(t, startReplica(t, "--http-connection-rate=20").Host())
+	answers := make(chan string, buyers)
+	for range buyers {
+		go func() {
+			got := cmdtest.Do(cmdtest.Ask(t, http.MethodPost, url+"/deduct?goods_id=1"))
+			answers <- fmt.Sprint(got.Status, got.Kind)
+		}()
+	}
+	counts := make(map[string]int)
+	for range buyers {
+		counts[<-answers]++
+	}
+	if sold, busy := counts["200"], counts["503busy"]; sold+busy != buyers || sold == 0 || busy == 0 {
+		t.Errorf("%d buyers are answered %v, want sales and busy alone", buyers, counts)
+	}
 }
 
 // overwrite replaces the content of a file.
