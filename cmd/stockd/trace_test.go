@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -232,5 +233,28 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 	r.Exit(t)
 	if len(spans.trace(callersTrace)) == 0 {
 		t.Error("a trusted caller's sampling decision is ignored")
+	}
+}
+
+// What other libraries read from variables, and quote where it is wrong, may hold a password or a key.
+func TestWrongVariablesOfLibrariesAreNotShown(t *testing.T) {
+	env := []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization hidden,x-key=hidden%zz", "HTTP_PROXY=http://shop:hidden@a proxy:1", "HTTPS_PROXY=http://shop:hidden@a proxy:1", "NO_PROXY="}
+	r := process{cmdtest.StartEmpty(t, "serve", env, "--trace-endpoint=http://collector.invalid:4318", "--trace-sample=1")}
+	r.Buy(t, "goods_id=1")
+	cmdtest.Await(t, "a line of the log", 20*time.Second, func() bool { return r.Log.Contains("traces are not sent") })
+	token := filepath.Join(t.TempDir(), "token")
+	overwrite(t, token, cmdtest.Token)
+	said := r.Log.Text()
+	for _, url := range []string{"http://shop.invalid", "https://shop.invalid", "http://shop:hidden@shop.invalid:x", "http://shop:hidden@%zz", "http://shop:hidden@shop.invalid"} {
+		command := exec.CommandContext(t.Context(), os.Args[0], "stock", "--goods=1", "--units=1", "--token-file="+token, "--admin-url="+url)
+		command.Env = append(cmdtest.Environment(), env...)
+		text, err := command.CombinedOutput()
+		if err == nil {
+			t.Errorf("%s is asked: %s", url, text)
+		}
+		said += string(text)
+	}
+	if strings.Contains(said, "hidden") {
+		t.Errorf("a variable is shown:\n%s", said)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -63,10 +64,16 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 
 // NoArgs rejects arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return UsageError{Err: fmt.Errorf("%q is not understood after %s; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	what := strconv.Quote(args[0])
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.String() == "" { // it may be a password that was typed after a blank
+			what = "what follows --" + flag.Name + "= and a blank"
+		}
+	})
+	return UsageError{Err: fmt.Errorf("%s is not understood after %s; see %s --help", what, cmd.CommandPath(), cmd.CommandPath())}
 }
 
 // Configured makes a command that reads the configuration first.

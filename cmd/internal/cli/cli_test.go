@@ -43,6 +43,7 @@ func TestTheExitStatusTellsWhatFailed(t *testing.T) {
 		"a mistake":                 {[]string{"serve"}, UsageError{Err: errors.New("no")}, Usage, "", "stockd: no\n"},
 		"a wrapped mistake":         {[]string{"serve"}, errors.Join(UsageError{Err: errors.New("no")}), Usage, "", "stockd: no\n"},
 		"an argument":               {[]string{"serve", "now"}, nil, Usage, "", `stockd: "now" is not understood after stockd serve; see stockd serve --help` + "\n"},
+		"a blank behind =":          {[]string{"serve", "--admin-token=", "hidden"}, nil, Usage, "", "stockd: what follows --admin-token= and a blank is not understood after stockd serve; see stockd serve --help\n"},
 		"an unknown command":        {[]string{"serv"}, nil, Usage, "", `"serv" is not understood after stockd`},
 		"an unknown flag":           {[]string{"serve", "--none"}, nil, Usage, "", "stockd: unknown flag: --none\n"},
 		"a key as a flag":           {[]string{"serve", "--http.max_deductions=1"}, nil, Usage, "", "unknown flag: --http.max_deductions; did you mean --http-max-deductions?\n"},

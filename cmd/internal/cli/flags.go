@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,7 +79,11 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 func checkURL(flag *pflag.Flag) error {
 	u, err := url.Parse(flag.Value.String())
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--%s must be http:// or https:// with a host, such as http://127.0.0.1:8080, not %q", flag.Name, flag.Value)
+		set := strconv.Quote(flag.Value.String())
+		if strings.Contains(set, "@") {
+			set = "what is set, which is not shown: it may hold a password"
+		}
+		return fmt.Errorf("--%s must be http:// or https:// with a host, such as http://127.0.0.1:8080, not %s", flag.Name, set)
 	}
 	return nil
 }

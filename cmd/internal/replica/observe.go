@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
@@ -25,6 +26,16 @@ func buildOf(c config.Config) metrics.Build {
 		build.Version, build.Commit, build.GoVersion = info.Main.Version, telemetry.Commit(info), info.GoVersion
 	}
 	return build
+}
+
+// namesOnly logs what OpenTelemetry does not understand of its variables, without their values: they hold keys.
+type namesOnly struct{ slog.Handler }
+
+// Handle leaves out all but the message.
+func (h namesOnly) Handle(ctx context.Context, r slog.Record) error {
+	short := slog.NewRecord(r.Time, r.Level, "OpenTelemetry reports a problem, such as a wrong OTEL_ variable", 0)
+	short.AddAttrs(slog.String("problem", r.Message))
+	return h.Handler.Handle(ctx, short)
 }
 
 // newMetrics makes the metrics of a replica, with the limits that alerts compare with.
@@ -69,6 +80,7 @@ func observe(ctx context.Context, c config.Config, errOut io.Writer, spans traci
 	if c.Trace.Endpoint == "" && spans == nil {
 		return o, nil
 	}
+	otel.SetLogger(logr.FromSlogHandler(namesOnly{o.log.Handler()}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
 	var err error
 	o.tracing, err = tracing.Open(ctx, tracing.Options{
