@@ -136,7 +136,7 @@ func (s *sale) sell(t *testing.T, after time.Duration, deed func()) *load.Result
 	}()
 	var number [16]int
 	result, err := load.Run(ctx, load.Plan{
-		URL: s.there.URL, Strategy: s.strategy, GoodsID: s.goods, Clients: len(number), Timeout: 20 * time.Second, Duration: time.Minute,
+		URL: s.there.URL, Strategy: s.strategy, GoodsID: s.goods, Clients: len(number), Timeout: 20 * time.Second, Duration: 20 * time.Minute,
 		Key: func(client int) string {
 			number[client]++
 			return fmt.Sprintf("%d-%d-%d", s.goods, client, number[client])
@@ -205,6 +205,7 @@ func TestCompose(t *testing.T) {
 		{"nginx reaches no store, and etcd asks for a password", leastRights},
 		{"the process lock fails on three replicas and holds on one", scaled},
 		{"a killed replica costs no sale and stops none", killed},
+		{"scaling under load costs no buyer its certainty", scaledUnderLoad},
 		{"no accepted sale is lost when everything is taken down", takenDown},
 		{"every strategy does on three replicas what it claims", everyStrategy},
 		{"Prometheus reads every replica", watched},
@@ -276,6 +277,27 @@ func killed(t *testing.T, p project) {
 		}
 		p.compose(t, "up", "--detach", "--wait")
 		p.replicas(t, 3)
+	}
+}
+
+// scaledUnderLoad changes the number of replicas while a crowd buys: containers that stop take their addresses with
+// them, which nginx learns a moment later, and has in its log.
+func scaledUnderLoad(t *testing.T, p project) {
+	const rounds = 2
+	s := &sale{project: p, goods: 1501, strategy: "sql-conditional"}
+	result := s.sell(t, time.Second, func() {
+		for range rounds {
+			for _, replicas := range []int{5, 2, 5, 1, 3} {
+				p.compose(t, "up", "--detach", "--wait", "--no-recreate", fmt.Sprintf("--scale=stockd=%d", replicas))
+			}
+		}
+	})
+	s.audit(t, result)
+	if failed := result.Sent - result.Sold - result.Errors["busy"]; failed > 0 {
+		t.Errorf("%d purchases failed: %d with an unknown outcome, %v", failed, result.Unknown, result.Errors)
+	}
+	if log := p.compose(t, "logs", "--no-log-prefix", "nginx"); !strings.Contains(log, ` status="504, 200"`) {
+		t.Errorf("nginx has no line for an address that was gone:\n%s", log)
 	}
 }
 
