@@ -73,12 +73,18 @@ func settingsOfServers() []Setting {
 			Names: "binlog_format", Kind: SettingChecked, Value: "ROW or MIXED, where log_bin is ON", Why: "InnoDB takes no write of READ COMMITTED into a log of statements",
 			ok: func(value string, all map[string]string) bool { return value != "STATEMENT" || all["log_bin"] != "ON" },
 		},
-		{Names: "wsrep_forced_binlog_format", Kind: SettingChecked, Value: "NONE, ROW or MIXED", Why: "the same, on a node of Galera", ok: oneOf("NONE", "ROW", "MIXED")},
+		{Names: "wsrep_forced_binlog_format", Kind: SettingChecked, Value: "NONE, ROW or MIXED", Why: "InnoDB takes no write of READ COMMITTED into a log of statements", ok: oneOf("NONE", "ROW", "MIXED")},
 		{Names: "sql_log_bin", Kind: SettingChecked, Value: "ON", Why: "no replica and no backup would have the sales", ok: oneOf("ON")},
 		{Names: "init_connect", Kind: SettingChecked, Value: "without a transaction, and without what is not allowed in a DSN", Why: "what it sets is set again, but for that", ok: leavesNothing},
 		{Names: "max_allowed_packet", Kind: SettingChecked, Value: "4194304 or more", Why: "a batch of a thousand orders is one statement", ok: atLeast(leastPacket)},
-		{Names: "innodb_page_size", Kind: SettingChecked, Value: "8192 or more", Why: "names of locks are keys of up to 1036 bytes", ok: atLeast(leastPage)},
-		{Names: "innodb_default_row_format", Kind: SettingChecked, Value: "DYNAMIC", Why: "the same", ok: oneOf("dynamic")},
+		{
+			Names: "innodb_page_size", Kind: SettingChecked, Value: "8192 or more", Why: "names of locks are keys of up to 1036 bytes, and MySQL takes 768 in a page of 4096; MariaDB takes them",
+			ok: func(value string, all map[string]string) bool {
+				_, isMariaDB := all["old_mode"]
+				return isMariaDB || atLeast(leastPage)(value, all)
+			},
+		},
+		{Names: "innodb_default_row_format", Kind: SettingChecked, Value: "DYNAMIC", Why: "names of locks are keys of up to 1036 bytes", ok: oneOf("dynamic")},
 		{Names: "enforce_storage_engine", Kind: SettingChecked, Value: "InnoDB, or none", Why: "no other engine has transactions", ok: oneOf("", "InnoDB")},
 		{
 			Names: "disabled_storage_engines", Kind: SettingChecked, Value: "without InnoDB", Why: "no table could be made",
