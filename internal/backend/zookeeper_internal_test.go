@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,20 +100,21 @@ func TestZKRestsBetweenRoundsOfItsServers(t *testing.T) {
 	})
 }
 
-// An answer is what the server says of a request; what the network or the library says leaves
-// the outcome unknown.
+// An answer is what the server says of a request, also where the library does not know it; what the network or the
+// library says leaves the outcome unknown.
 func TestZKErrorsOfTheServerAreAnswers(t *testing.T) {
 	for _, err := range []error{
 		nil, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoAuth, zk.ErrAuthFailed,
-		zk.ErrInvalidACL, zk.ErrInvalidPath, zk.ErrBadArguments, zk.ErrNoChildrenForEphemerals,
+		zk.ErrInvalidACL, zk.ErrInvalidPath, zk.ErrBadArguments, zk.ErrNoChildrenForEphemerals, zk.ErrAPIError,
+		errors.New("unknown error: -125"), // as the library has it: quota exceeded
 	} {
 		if !ZKAnswered(err) || err != nil && !ZKAnswered(fmt.Errorf("delete: %w", err)) {
 			t.Errorf("%v is no answer", err)
 		}
 	}
 	for _, err := range []error{
-		zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, zk.ErrUnknown, zk.ErrAPIError, zk.ErrNoServer,
-		zk.ErrNothing, io.EOF, context.Canceled, ErrUnanswered, ErrBeginAgain,
+		zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, zk.ErrNoServer,
+		&net.OpError{Op: "write", Err: syscall.EPIPE}, net.ErrClosed, io.EOF, context.Canceled, ErrUnanswered, ErrBeginAgain,
 	} {
 		if ZKAnswered(err) {
 			t.Errorf("%v is an answer", err)

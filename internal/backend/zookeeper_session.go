@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -205,7 +207,7 @@ type ZKDrop func(*zk.Conn) error
 const sweepAgain = 100 * time.Millisecond
 
 // Discard deletes in the background what may be left: it would block other clients for as long as
-// the session lasts. It is tried until the server has answered, over any number of connections.
+// the session lasts. It is tried until it is gone, over any number of connections.
 func (s *ZKSession) Discard(drop ZKDrop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +226,7 @@ func (s *ZKSession) sweep() {
 		case <-s.ctx.Done():
 			return
 		}
-		if ZKAnswered(drop(s.conn)) {
+		if ZKGone(drop(s.conn)) {
 			continue
 		}
 		s.Discard(drop)
@@ -246,11 +248,18 @@ func (s *ZKSession) nextLitter() (drop ZKDrop) {
 	return drop
 }
 
-// ZKAnswered reports whether the server has answered. Other errors, those of the network among
-// them, leave the outcome unknown.
+// ZKAnswered reports whether the server has answered. What is listed here leaves the outcome unknown; everything else is
+// an answer, also where the library does not know its number: servers have more of them than the library.
 func ZKAnswered(err error) bool {
-	return err == nil || slices.ContainsFunc([]error{
-		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoAuth, zk.ErrAuthFailed,
-		zk.ErrInvalidACL, zk.ErrInvalidPath, zk.ErrBadArguments, zk.ErrNoChildrenForEphemerals,
-	}, func(said error) bool { return errors.Is(err, said) })
+	if _, network := errors.AsType[net.Error](err); network {
+		return false
+	}
+	return !slices.ContainsFunc([]error{
+		zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, zk.ErrNoServer, // of the library
+		ErrUnanswered, ErrBeginAgain, context.Canceled, context.DeadlineExceeded, // ours
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, // of the connection
+	}, func(open error) bool { return errors.Is(err, open) })
 }
+
+// ZKGone reports whether the server has answered that a node is not there, or not any more.
+func ZKGone(err error) bool { return err == nil || errors.Is(err, zk.ErrNoNode) }

@@ -234,6 +234,7 @@ maxSessionTimeout=600000
 maxClientCnxns=0
 forceSync=no
 extendedTypesEnabled=true
+enforceQuota=true
 admin.enableServer=false
 4lw.commands.whitelist=ruok,srvr,mntr,cons,dump,conf,wchp
 `

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Ephemeral creates one ephemeral node, and watches it while it is taken.
@@ -64,6 +65,8 @@ func (l scramble) acquire(ctx context.Context, folder string) (*lock.Held, error
 		case errors.Is(err, zk.ErrNoNode): // it was released, or the folder removed, just then
 		case backend.ZKAnswered(err), errors.Is(err, backend.ErrUnanswered), ctx.Err() != nil:
 			return nil, err
+		default:
+			_ = pause.About(ctx, reconnectAfter)
 		}
 	}
 }

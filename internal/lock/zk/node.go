@@ -21,6 +21,9 @@ const server = string(backend.ZooKeeper)
 // network swallowed in one Acquire, each time within one round trip.
 const tries = 5
 
+// reconnectAfter is the pause before a question that was not answered is asked again: the connection may be the same still.
+const reconnectAfter = 20 * time.Millisecond
+
 // folderOf is where a lock keeps a name.
 func folderOf(prefix, kind, name string) string {
 	name = url.PathEscape(name)

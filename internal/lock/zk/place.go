@@ -153,7 +153,7 @@ func (p *place) leave(ctx context.Context) {
 	case p.name != "":
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), backend.AnswerWithin)
 		defer cancel()
-		if err := backend.ZKDo(own, p.session.Current(), p.drop); !backend.ZKAnswered(err) {
+		if err := backend.ZKDo(own, p.session.Current(), p.drop); !backend.ZKGone(err) {
 			p.session.Discard(p.drop)
 		}
 	case p.unsure:

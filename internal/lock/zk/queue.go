@@ -75,6 +75,7 @@ func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, e
 			return lease, err
 		}
 		// The connection was lost. The session may not be, nor the place.
+		_ = pause.About(ctx, reconnectAfter)
 	}
 }
 

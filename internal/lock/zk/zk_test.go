@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -570,4 +571,67 @@ func TestZKNamesAServerThatFallsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	locktest.Release(t, locktest.Hold(t, l, zkName()))
+}
+
+// A server that answers with an error that the library does not know, as with a quota that is exceeded, has answered: the
+// Acquire fails with what it says, and does not ask on. What is left of an earlier one goes all the same.
+func TestAnErrorThatTheLibraryDoesNotKnowIsAnAnswer(t *testing.T) {
+	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
+		const rejected = "-125" // quota exceeded
+		way, prefix, name := labtest.NewProxy(t, server), "quota-"+kind, zkName()
+		entry, err := registry.Find(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
+		l := entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client, Prefix: prefix}, Retry: 5 * time.Millisecond})
+		lease := locktest.Hold(t, l, name) // the folders are there
+		admin.limit(t, prefix, 1)
+		asked := way.Arm(servers.Rule{Sent: url.PathEscape(name), Do: servers.Count})
+		rejects := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, name)
+			return err
+		}
+		err = rejects()
+		if kind != "zk-ephemeral" && (err == nil || !strings.Contains(err.Error(), rejected)) {
+			t.Errorf("acquired over the quota with %v, want the server's %s", err, rejected)
+		}
+		locktest.Release(t, lease)
+		err = rejects()
+		if err == nil || !strings.Contains(err.Error(), rejected) || !errors.Is(err, stock.ErrBackendUnavailable) {
+			t.Errorf("acquired over the quota with %v, want the server's %s", err, rejected)
+		}
+		if n := asked.Seen(); n > 20 {
+			t.Errorf("the server was asked %d times", n)
+		}
+		if left := admin.nodesBelow(t, zklock.Folder(prefix, kind, name)); left > 0 {
+			t.Errorf("%d nodes are left", left)
+		}
+	})
+}
+
+// limit lets no more nodes be made below a prefix.
+func (a zkAdmin) limit(t *testing.T, prefix string, nodes int) {
+	t.Helper()
+	path := "/zookeeper/quota/" + prefix
+	for _, node := range [][2]string{
+		{"", ""}, {"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + strconv.Itoa(nodes)},
+		{"/zookeeper_stats", "count=9,bytes=0"},
+	} {
+		if _, err := a.Create(path+node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// nodesBelow counts the nodes in a folder.
+func (a zkAdmin) nodesBelow(t *testing.T, folder string) int {
+	t.Helper()
+	names, _, err := a.Children(folder)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return len(names)
 }
