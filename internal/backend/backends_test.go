@@ -94,7 +94,7 @@ func TestTLSVerifiesBothSides(t *testing.T) {
 // Redis lists the connections of a replica by its name. Names have no blanks there.
 func TestRedisListsConnectionsByReplica(t *testing.T) {
 	o := labtest.RedisOptions(lab.Redis(t))
-	o.Replica = "shop 1"
+	o.Replica, o.Username = "shop 1", "" // a replica may not ask that
 	client := backend.NewRedis(o)
 	defer client.Close() //nolint:errcheck // the test is over
 	list, err := client.ClientList(t.Context()).Result()

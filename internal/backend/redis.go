@@ -38,6 +38,13 @@ type RedisOptions struct {
 	PoolSize int
 }
 
+// RedisRights are the rules of the user of Redis that an installation needs, as ACL SETUSER and redis.conf take them.
+// Redis compares the pattern of a PSUBSCRIBE literally with these: only single channels below the prefix may be
+// subscribed to.
+func RedisRights(prefix string) string {
+	return "~" + prefix + ":* &" + prefix + ":* +@all -@dangerous +info +cluster"
+}
+
 // NewRedis makes a client; it does not wait for the server.
 //
 // It never repeats a command by itself: a script whose answer was lost may have run. (A cluster's

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/api"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // Every route that a document names is described, whatever stands for its parameters.
@@ -81,6 +82,17 @@ func TestProblemsThatAreNamedExist(t *testing.T) {
 	for name, named := range described {
 		if !named {
 			t.Errorf("no document names the problem %s", name)
+		}
+	}
+}
+
+// The rights of users that documents and files give are those that every test runs with.
+func TestRightsThatAreGivenAreThoseOfTheTests(t *testing.T) {
+	for path, given := range map[string]string{
+		"docs/tls.md": "ACL SETUSER stockd on >PASSWORD " + backend.RedisRights("stockd") + "\n",
+	} {
+		if !strings.Contains(read(t, path), given) {
+			t.Errorf("%s does not give %q", path, given)
 		}
 	}
 }

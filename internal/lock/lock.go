@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -216,12 +217,24 @@ type Deps struct {
 	// Now is the clock of redis-getset, which writes it into Redis. Nil:
 	// time.Now.
 	Now func() time.Time
+	// Log has what the locks cannot do as they should; nil: slog's default.
+	Log *slog.Logger
+	// Releases repeats what a backend did not answer; nil: a release is tried once.
+	Releases *Releases
 	// TriedInVain is called after each try that found the name taken, by those locks
 	// that try again; nil: they are not counted.
 	TriedInVain func()
 	// Unreaped has sql-insert-lock leave the names of dead holders locked, and NodeLocks has an
 	// Entry with OneServer used where several servers take writes: both are for experiments.
 	Unreaped, NodeLocks bool
+}
+
+// Close ends the repeated releases, and then the clients.
+func (d Deps) Close() error {
+	if d.Releases != nil {
+		d.Releases.Close()
+	}
+	return d.Clients.Close()
 }
 
 // Clock is the clock of the locks that write it into their backend.

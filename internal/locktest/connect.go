@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,8 @@ type addresses struct {
 	// one that issues its tokens.
 	Driver string `json:"driver"`
 	DSN    string `json:"dsn"`
-	// Password is that of the servers above.
+	// User is that of Redis, and Password that of the servers above.
+	User     string `json:"user"`
 	Password string `json:"password"`
 	// Prefix is that of the installation; empty is the default.
 	Prefix string `json:"prefix"`
@@ -86,7 +88,7 @@ func (a addresses) connect() (*backend.Clients, error) {
 // redis makes a client of one server, or of those that Sentinels or a cluster name.
 func (a addresses) redis(of ...string) redis.UniversalClient {
 	return backend.NewRedis(backend.RedisOptions{
-		Addresses: of, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
+		Addresses: of, Username: a.User, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
 		Timeout: answerWithin, PoolSize: connections,
 	})
 }
@@ -95,6 +97,7 @@ func (a addresses) redis(of ...string) redis.UniversalClient {
 type replica struct {
 	lock.Locker
 	clients *backend.Clients
+	deps    lock.Deps
 }
 
 // open makes a replica. floor may be nil.
@@ -103,11 +106,11 @@ func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (u
 	if err != nil {
 		return nil, err
 	}
-	deps := lock.Deps{Clients: clients, TTL: a.TTL, Retry: retry, Floor: floor}
+	deps := lock.Deps{Clients: clients, TTL: a.TTL, Retry: retry, Floor: floor, Releases: lock.NewReleases(), Log: slog.New(slog.DiscardHandler)}
 	if clients.DB != nil {
 		deps.Issue = sqllock.NewTokens(clients.DB, clients.Dialect).Issue
 	}
-	return &replica{Locker: entry.New(deps), clients: clients}, nil
+	return &replica{Locker: entry.New(deps), clients: clients, deps: deps}, nil
 }
 
 // connected returns the replica when its backends have answered it, and each of its independent
@@ -132,7 +135,7 @@ func (r *replica) Close() error {
 	if closer, ok := r.Locker.(io.Closer); ok {
 		err = closer.Close()
 	}
-	return errors.Join(err, r.clients.Close())
+	return errors.Join(err, r.deps.Close())
 }
 
 // served reports whether the backend is a server, and not a file.

@@ -198,3 +198,52 @@ func namesAServerThatTakesNoRelease(t *testing.T, s *subject) {
 		t.Error("the context of a lease goes on after its release")
 	}
 }
+
+// freesANameWhoseReleaseIsLost ends the connections at a release, before the servers get it or before they answer. The
+// name is free long before its TTL is over. Where a release names no hold, it must not be repeated, and the name stays
+// taken.
+func freesANameWhoseReleaseIsLost(t *testing.T, s *subject) {
+	l, cuts, other := s.lossy(t)
+	for _, deliver := range []bool{false, true} {
+		name := unique()
+		lease := Hold(t, l, name)
+		request, end := cuts.lose(1, name, deliver), cuts.lose(1, "ROLLBACK", deliver) // which ends sql-row-lock
+		err := lease.Release(within(t))
+		if met := request.disarm(); !end.disarm() && !met {
+			t.Fatalf("no request of a release contains the name, so that none could be lost (%v)", err)
+		}
+		switch {
+		case s.lock.Guarantees.ReleasesOnlyItsOwn:
+			Release(t, HoldWithin(t, other, name, patience))
+			s.assertClean(t, name)
+		case !deliver && isFreeWithin(t, other, name, soon):
+			t.Error("does not guarantee ReleasesOnlyItsOwn, and repeats a release")
+		}
+	}
+}
+
+// keepsTheOtherHoldOfALostRelease has an owner hold a name twice, and loses the answer to one of the releases:
+// repeating it must not end the other hold.
+func keepsTheOtherHoldOfALostRelease(t *testing.T, s *subject) {
+	l, cuts, other := s.lossy(t)
+	for _, sent := range s.site.requests() {
+		name, owner := unique(), lock.WithOwner(t.Context(), unique())
+		first, second := HoldUnder(owner, t, l, name), HoldUnder(owner, t, l, name)
+		armed := cuts.lose(1, cmp.Or(sent, name), true)
+		_ = second.Release(within(t)) // which may be counted here
+		armed.disarm()
+		assertHeld(t, first, other, name)
+		Release(t, first)
+		Release(t, HoldWithin(t, other, name, patience))
+		s.assertClean(t, name)
+	}
+}
+
+// lossy is a replica behind proxies, and one beside them. A name stays taken for longer than a topic waits.
+func (s *subject) lossy(t *testing.T) (l *replica, cuts proxies, other *replica) {
+	t.Helper()
+	direct := s.site.at
+	direct.TTL = 3 * patience
+	fronts, cuts := direct.through(t)
+	return s.replicaAt(t, fronts, nil).connected(t), cuts, s.replicaAt(t, direct, nil).connected(t)
+}

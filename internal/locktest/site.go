@@ -36,7 +36,9 @@ type crashable interface {
 
 func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *site {
 	t.Helper()
-	clients, err := at.connect()
+	all := at
+	all.User = "" // may do everything
+	clients, err := all.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
 	switch backend.Name(kind) {
 	case backend.Redis:
 		server := either(own, lab.OwnRedis, lab.Redis)(t)
-		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, Password: server.Password, TTL: 2 * time.Second})
+		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, User: servers.RedisUser, Password: server.Password, TTL: 2 * time.Second})
 	case backend.Redlock:
 		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t).Nodes)
 	case backend.ZooKeeper:
@@ -92,7 +94,7 @@ func redlockSite(t *testing.T, nodes []*servers.Redis) *site {
 	tokens := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "tokens.db")}
 	migrate(t, tokens)
 	return newSite(t, backend.Redlock, crashables(nodes), addresses{
-		Redlock: addressesOf(nodes), Driver: tokens.Driver, DSN: tokens.DSN, Password: nodes[0].Password,
+		Redlock: addressesOf(nodes), Driver: tokens.Driver, DSN: tokens.DSN, User: servers.RedisUser, Password: nodes[0].Password,
 		TTL: 2 * time.Second, // part of which passes while a token is written to the disk
 	})
 }
@@ -291,13 +293,13 @@ func topologies() map[string]topology {
 		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 			return newSite(t, backend.Redis, nil, addresses{
-				Redis: addressesOf(c.Masters), Cluster: true, Password: c.Masters[0].Password, TTL: time.Second,
+				Redis: addressesOf(c.Masters), Cluster: true, User: servers.RedisUser, Password: c.Masters[0].Password, TTL: time.Second,
 			})
 		}},
 		"redis-sentinels": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
 			s := lab.OwnSentinels(t, nil)
 			return newSite(t, backend.Redis, nil, addresses{
-				Redis: addressesOf(s.Watchers), Master: servers.MasterName, Password: s.Master.Password,
+				Redis: addressesOf(s.Watchers), Master: servers.MasterName, User: servers.RedisUser, Password: s.Master.Password,
 				SentinelPassword: s.Watchers[0].Password, TTL: time.Second,
 			})
 		}},

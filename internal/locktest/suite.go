@@ -243,6 +243,8 @@ func contents() []topic {
 		{"NamesAnUnresponsiveServer", namesAnUnresponsiveServer, isServed},
 		{"NamesAServerThatGoesAsAWaitEnds", namesAServerThatGoesAsAWaitEnds, isServed},
 		{"NamesAServerThatTakesNoRelease", namesAServerThatTakesNoRelease, isServed},
+		{"FreesANameWhoseReleaseIsLost", freesANameWhoseReleaseIsLost, isServed},
+		{"KeepsTheOtherHoldOfALostRelease", keepsTheOtherHoldOfALostRelease, isReentrantAndServed},
 		{"OutlivesALostRequest", outlivesALostRequest, isServed},
 		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
 	}
@@ -254,6 +256,9 @@ func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
 func guaranteesLoss(s *subject) bool  { return s.lock.Guarantees.SignalsLoss }
 func freesOnlyItsOwn(s *subject) bool { return s.lock.Guarantees.ReleasesOnlyItsOwn }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
+func isReentrantAndServed(s *subject) bool {
+	return isReentrantLock(s) && isServed(s)
+}
 func hasPrefix(s *subject) bool {
 	return !slices.Contains([]string{repo.SQLite, repo.MySQL}, string(s.site.name))
 }

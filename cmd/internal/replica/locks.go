@@ -32,6 +32,7 @@ func lockDeps(c config.Config, watch observation) (lock.Deps, error) {
 	watch.follow(clients)
 	return lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Unrenewed: !c.Lock.Renew, Retry: c.Lock.Retry,
+		Releases: lock.NewReleases(), Log: watch.log,
 		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
 	}, nil
 }

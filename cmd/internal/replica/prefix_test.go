@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
@@ -52,7 +51,7 @@ func TestEverythingInTheLockServersHasThePrefix(t *testing.T) {
 		}
 	}
 	for of, left := range map[string][]string{
-		"redis": redisKeys(t, p.locks.Redis), "redlock": redisKeys(t, p.locks.Redlock...),
+		"redis": redisKeys(t, one), "redlock": redisKeys(t, five.Nodes...),
 		"zookeeper": zooKeeperNodes(t, zookeeper), "etcd": etcdKeys(t, p.locks.Etcd),
 	} {
 		if len(left) == 0 {
@@ -86,9 +85,11 @@ func (p innards) holds(t *testing.T, entry lock.Entry) {
 }
 
 // redisKeys lists keys, and the channels that have a subscriber.
-func redisKeys(t *testing.T, clients ...redis.UniversalClient) (all []string) {
+func redisKeys(t *testing.T, nodes ...*servers.Redis) (all []string) {
 	t.Helper()
-	for _, client := range clients {
+	for _, node := range nodes {
+		client := labtest.RedisClient(node)
+		defer client.Close() //nolint:errcheck // what it was for has been answered
 		keys, err := client.Keys(t.Context(), "*").Result()
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,4 +112,24 @@ func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 		settle()
 	}
 	change(`UPDATE tb_ledger_settled SET aged = upto`)
+}
+
+// Lines are those of a log, which goes on while they are read.
+type Lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+// Write takes a line.
+func (l *Lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(line)
+}
+
+// String is all lines so far.
+func (l *Lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
 }

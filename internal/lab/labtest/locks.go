@@ -39,18 +39,19 @@ func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lo
 		t.Fatal(err)
 	}
 	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	deps := lock.Deps{
+		Clients: clients, TTL: LockTTL, Retry: lockRetry, Releases: lock.NewReleases(),
+		Issue: sqllock.NewTokens(pool, dialect).Issue,
+	}
 	t.Cleanup(func() {
-		if err := clients.Close(); err != nil {
+		if err := deps.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, need := range needs {
 		l.connect(t, clients, need)
 	}
-	return lock.Deps{
-		Clients: clients, TTL: LockTTL, Retry: lockRetry,
-		Issue: sqllock.NewTokens(pool, dialect).Issue,
-	}
+	return deps
 }
 
 func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name) {
@@ -61,7 +62,7 @@ func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name)
 		clients.Redis = backend.NewRedis(clients.RedisOptions)
 	case backend.Redlock:
 		for _, node := range l.Redlock(t).Nodes {
-			clients.Redlock = append(clients.Redlock, RedisClient(node))
+			clients.Redlock = append(clients.Redlock, backend.NewRedis(RedisOptions(node)))
 		}
 	case backend.ZooKeeper:
 		clients.ZooKeeper = ZooKeeperClient(l.ZooKeeper(t))
@@ -75,14 +76,18 @@ func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name)
 	}
 }
 
-// RedisClient is a client of a Redis, as one replica has it.
+// RedisClient is a client of a Redis that may do everything there, unlike a replica.
 func RedisClient(r *servers.Redis) redis.UniversalClient {
-	return backend.NewRedis(RedisOptions(r))
+	o := RedisOptions(r)
+	o.Username = ""
+	return backend.NewRedis(o)
 }
 
-// RedisOptions say how one replica reaches a Redis.
+// RedisOptions say how one replica reaches a Redis: with the rights that the documents give it.
 func RedisOptions(r *servers.Redis) backend.RedisOptions {
-	return backend.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool}
+	return backend.RedisOptions{
+		Addresses: []string{r.Address}, Username: servers.RedisUser, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool,
+	}
 }
 
 // ZooKeeperClient is a client of a ZooKeeper, as one replica has it.

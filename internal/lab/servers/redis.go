@@ -16,8 +16,13 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/pause"
 )
+
+// RedisUser is stockd's user of a Redis that has a default user with all rights beside. It has the same password,
+// and under any prefix the rights that the documents give it.
+const RedisUser = clientName
 
 // Redis is one that runs, and how to reach it. It keeps nothing on disk, unless it
 // was started by StartDurableRedis: after a restart it is empty.
@@ -156,9 +161,9 @@ func (s redisSetup) file(folder string, port int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bind 127.0.0.1\ndir \"%s\"\n", folder)
 	if s.username == "" {
-		fmt.Fprintf(&b, "requirepass %s\n", s.password)
+		fmt.Fprintf(&b, "requirepass %s\nuser %s on >%s %s\n", s.password, RedisUser, s.password, backend.RedisRights("*"))
 	} else {
-		fmt.Fprintf(&b, "user default off\nuser %s on >%s ~* &* +@all\n", s.username, s.password)
+		fmt.Fprintf(&b, "user default off\nuser %s on >%s %s\n", s.username, s.password, s.rights())
 	}
 	if !s.sentinel {
 		b.WriteString("save \"\"\n")
@@ -166,6 +171,14 @@ func (s redisSetup) file(folder string, port int) string {
 	b.WriteString(s.security.redis(port))
 	b.WriteString(s.config)
 	return b.String()
+}
+
+// rights are those of the only user: what the documents say, but for a Sentinel, whose users are its own.
+func (s redisSetup) rights() string {
+	if s.sentinel {
+		return "~* &* +@all"
+	}
+	return backend.RedisRights(clientName)
 }
 
 // redis is where a Redis listens, and how.
@@ -226,10 +239,7 @@ func (r *Redis) open(encryption *tls.Config) *redis.Client {
 
 // Env is the configuration of a replica of stockd that uses the Redis.
 func (r *Redis) Env() []string {
-	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
-	if r.Username != "" {
-		env = append(env, "STOCKD_REDIS_USERNAME="+r.Username)
-	}
+	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + r.Password}
 	return append(env, r.security.env("redis")...)
 }
 
@@ -251,6 +261,7 @@ func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
 func (r *Redis) startInside(context.Context) (stop func(), err error) {
 	m := miniredis.NewMiniRedis()
 	m.RequireAuth(r.Password)
+	m.RequireUserAuth(RedisUser, r.Password)
 	m.ClockTTL(true) // or its keys would outlive any lease
 	if err := m.StartAddr(r.Address); err != nil {
 		return nil, fmt.Errorf("start miniredis: %w", err)

@@ -157,6 +157,6 @@ func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error)
 func (c *RedisCluster) Env() []string {
 	return append([]string{
 		"STOCKD_REDIS_CLUSTER=true", "STOCKD_REDIS_ADDRESSES=" + addressesOf(c.all),
-		"STOCKD_REDIS_PASSWORD=" + c.Masters[0].Password,
+		"STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + c.Masters[0].Password,
 	}, c.Masters[0].security.env("redis")...)
 }

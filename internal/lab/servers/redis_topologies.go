@@ -179,7 +179,7 @@ func startRedlock(ctx context.Context, start func(context.Context) (*Redis, erro
 
 // Env is the configuration of a replica of stockd that uses the masters.
 func (r *Redlock) Env() []string {
-	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + addressesOf(r.Nodes), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
+	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + addressesOf(r.Nodes), "STOCKD_REDLOCK_USERNAME=" + RedisUser, "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
 	return slices.Concat(env, r.Nodes[0].security.env("redlock"))
 }
 
@@ -257,7 +257,7 @@ func (p *RedisPair) Promote(ctx context.Context) error {
 
 // Env is the configuration of a replica of stockd that uses the pair.
 func (p *RedisPair) Env() []string {
-	return []string{"STOCKD_REDIS_ADDRESSES=" + p.Front.Address, "STOCKD_REDIS_PASSWORD=" + p.Primary.Password}
+	return []string{"STOCKD_REDIS_ADDRESSES=" + p.Front.Address, "STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + p.Primary.Password}
 }
 
 // Sentinels are three that watch a master with a replica, and promote the replica
@@ -352,7 +352,7 @@ func (s *Sentinels) Current(ctx context.Context) (current *Redis, err error) {
 func (s *Sentinels) Env() []string {
 	env := []string{
 		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + addressesOf(s.Watchers),
-		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
+		"STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
 	}
 	if name := s.Watchers[0].Username; name != "" {
 		env = append(env, "STOCKD_REDIS_SENTINEL_USERNAME="+name)

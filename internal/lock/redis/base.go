@@ -40,21 +40,26 @@ func script(names ...string) *redis.Script {
 
 // base is what the locks on Redis share.
 type base struct {
-	prefix string // of every key, that of this installation
-	kind   string // the lock's name: locks of different kinds do not meet
-	client redis.UniversalClient
-	ttl    time.Duration
-	keep   keeper
-	polls  *lock.Polling
-	floor  func(ctx context.Context, name string) (uint64, error)
-	raise  *redis.Script
+	prefix   string // of every key, that of this installation
+	kind     string // the lock's name: locks of different kinds do not meet
+	client   redis.UniversalClient
+	ttl      time.Duration
+	keep     keeper
+	repeated repeater
+	polls    *lock.Polling
+	floor    func(ctx context.Context, name string) (uint64, error)
+	raise    *redis.Script
 }
+
+// repeater is lock.Deps.Repeated, of what names its own hold. The locks that are here to show how locks fail do not
+// repeat: their DEL would free another's name.
+type repeater func(do func(context.Context) error) func(context.Context) error
 
 // keeper is lock.Deps.Keep.
 type keeper func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
 
 func newBase(kind string, d lock.Deps) base {
-	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, keep: d.Keep, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
+	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, keep: d.Keep, repeated: d.Repeated, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into
@@ -164,6 +169,14 @@ func giveBack(ctx context.Context, c redis.Scripter, s *redis.Script, keys []str
 		return lock.ErrLost
 	default:
 		return nil
+	}
+}
+
+// abandon takes back what an Acquire may have left that failed, in the background: its caller need not wait for an
+// unresponsive server. Where there was no connection, it has left nothing.
+func abandon(ctx context.Context, failed error, takeBack func(context.Context) error) {
+	if !errors.Is(failed, backend.ErrNotConnected) {
+		go lock.TakeBack(ctx, takeBack)
 	}
 }
 

@@ -30,15 +30,15 @@ type luaLock struct {
 
 func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	owner, keys := lock.NewOwner(), []string{l.key(name), l.counter(name)}
-	giveUp := func(ctx context.Context) error {
+	giveUp := l.repeated(func(ctx context.Context) error {
 		return giveBack(ctx, l.client, l.release, keys[:1], owner)
-	}
+	})
 	waiter := l.polls.Begin(name)
 	defer waiter.End()
 	for {
 		grant, err := l.take(ctx, l.acquire, name, keys, owner)
 		if err != nil {
-			go lock.TakeBack(ctx, giveUp) // the caller need not wait for an unresponsive server
+			abandon(ctx, err, giveUp)
 			return nil, lock.Unreachable(server, err)
 		}
 		if grant.won() {

@@ -8,27 +8,31 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
 )
+
+func message(payload string) *redis.Message { return &redis.Message{Payload: payload} }
 
 // A message wakes the waiter of its id, or the first where it has none; a connection that was
 // made anew wakes all, because messages may have been lost before.
 func TestAMessageWakesTheWaiterThatItNames(t *testing.T) {
 	for name, c := range map[string]struct {
-		rouse func(*wakeups)
-		want  []string
+		said *redis.Message
+		want []string
 	}{
-		"to any":     {func(w *wakeups) { w.deliver("channel", "") }, []string{"first"}},
-		"to one":     {func(w *wakeups) { w.deliver("channel", "second") }, []string{"second"}},
-		"to another": {func(w *wakeups) { w.deliver("channel", "gone") }, nil},
-		"to all":     {(*wakeups).rouseAll, []string{"first", "second", "third"}},
+		"to any":     {message("key"), []string{"first"}},
+		"to one":     {message("key second"), []string{"second"}},
+		"to another": {message("key gone"), nil},
+		"to none":    {message(""), nil},
+		"to all":     {nil, []string{"first", "second", "third"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWakeups(nil, "")
+			w := newWakeups(nil, "", nil)
 			if err := w.Close(); err != nil { // from now on it subscribes to nothing
 				t.Fatal(err)
 			}
-			all := []*sleeper{w.enter("channel", "first"), w.enter("channel", "second"), w.enter("other", "third")}
-			c.rouse(w)
+			all := []*sleeper{w.enter("key", "first"), w.enter("key", "second"), w.enter("other", "third")}
+			w.deliver(c.said)
 			var woken []string
 			for _, s := range all {
 				if len(s.wake) > 0 {
@@ -43,27 +47,26 @@ func TestAMessageWakesTheWaiterThatItNames(t *testing.T) {
 }
 
 // A waiter that was woken and leaves without looking hands its wake-up on, to the next of
-// its channel and to no other.
+// its name and to no other.
 func TestAWakeUpThatIsNotUsedIsTheNextWaiters(t *testing.T) {
 	woken := func(s *sleeper) bool { return len(s.wake) > 0 }
-	for _, rouse := range []func(*wakeups){
-		func(w *wakeups) { w.deliver("channel", "") },
-		func(w *wakeups) { w.deliver("channel", "first") },
-	} {
-		w := newWakeups(nil, "")
-		w.closed = true // it subscribes to nothing
-		first, second, third, other := w.enter("channel", "first"), w.enter("channel", "second"), w.enter("channel", "third"), w.enter("other", "other")
-		rouse(w)
-		w.leave("channel", first)
-		if !woken(second) || woken(third) || woken(other) {
-			t.Fatalf("woken: the second %v, the third %v, another channel's %v; want the second alone", woken(second), woken(third), woken(other))
+	for _, said := range []*redis.Message{message("key"), message("key first")} {
+		w := newWakeups(nil, "", nil)
+		if err := w.Close(); err != nil { // it subscribes to nothing
+			t.Fatal(err)
 		}
-		w.leave("channel", third) // nothing woke it
+		first, second, third, other := w.enter("key", "first"), w.enter("key", "second"), w.enter("key", "third"), w.enter("other", "other")
+		w.deliver(said)
+		w.leave("key", first)
+		if !woken(second) || woken(third) || woken(other) {
+			t.Fatalf("woken: the second %v, the third %v, another name's %v; want the second alone", woken(second), woken(third), woken(other))
+		}
+		w.leave("key", third) // nothing woke it
 		<-second.wake
-		w.leave("channel", second)
+		w.leave("key", second)
 		w.leave("other", other)
 		if woken(other) || len(w.waiting) != 0 {
-			t.Errorf("another channel's is woken: %v; %d channels are remembered", woken(other), len(w.waiting))
+			t.Errorf("another name's is woken: %v; %d names are remembered", woken(other), len(w.waiting))
 		}
 	}
 }

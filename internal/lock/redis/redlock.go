@@ -60,12 +60,12 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 		nodes[i] = node
 	}
 	mutex := newMutex(l.key(name), l.deps.TTL, nodes...)
-	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes))
+	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes), l.deps.Repeated)
 	if err != nil {
 		return nil, err
 	}
 	token, err := l.deps.NextToken(ctx, name)
-	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep)
+	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep, l.deps.Repeated)
 	if err != nil {
 		lock.TakeBack(ctx, lease.Release)
 		return nil, lock.NotAcquired(ctx, string(backend.Database), err)

@@ -49,11 +49,11 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (lock.Lease, error
 		return grant.won(), err
 	}
 	mutex := newMutex(l.key(name), l.ttl, node)
-	asked, err := lockMutex(ctx, backend.Redis, mutex, l.polls.Begin(name), 1)
+	asked, err := lockMutex(ctx, backend.Redis, mutex, l.polls.Begin(name), 1, l.repeated)
 	if err != nil {
 		return nil, err
 	}
-	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.keep))
+	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.keep, l.repeated))
 }
 
 // set takes the name by SETNX and counts the try. A script would count the holds
@@ -181,11 +181,13 @@ const retryMultiplier = 3
 // the cause when ctx ends, and does not tell a name that is taken from nodes
 // that are down. What redsync takes back ends with the try, and a grant may reach
 // a node later: a failure takes it back once more, by its value.
-func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int) (asked time.Time, err error) {
+func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int, repeated repeater) (asked time.Time, err error) {
 	defer waiter.End()
 	takeBack := func(ctx context.Context) error {
-		_, err := m.UnlockContext(ctx)
-		return err
+		if _, err := m.UnlockContext(ctx); failedNodes(err) > 0 {
+			return err
+		}
+		return nil
 	}
 	for {
 		asked = time.Now()
@@ -197,6 +199,9 @@ func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *l
 			lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: m.Name()})
 			return asked, nil
 		case noQuorum(err, nodes):
+			if !errors.Is(err, backend.ErrNotConnected) {
+				takeBack = repeated(takeBack)
+			}
 			go lock.TakeBack(ctx, takeBack) // the caller need not wait for an unresponsive server
 			return asked, lock.Unreachable(string(on), err)
 		case !waiter.Pause(ctx):
@@ -230,8 +235,8 @@ func failedNodes(err error) int {
 
 // mutexLease is the lease of a mutex that is ours: kept, and ended when that
 // fails.
-func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper) lock.Lease {
-	lease := lock.NewHeld(token, func(ctx context.Context) error {
+func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper, repeated repeater) lock.Lease {
+	lease := lock.NewHeld(token, repeated(func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
 		switch {
 		case ours:
@@ -241,7 +246,7 @@ func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time
 		default:
 			return lock.NotReleased(string(on), err)
 		}
-	})
+	}))
 	keep(lease, asked, func(ctx context.Context) (bool, error) {
 		ours, err := m.ExtendContext(ctx)
 		if isTaken(err) {

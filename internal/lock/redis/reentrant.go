@@ -37,6 +37,7 @@ func Reentrant() lock.Entry {
 // the keys that they work on.
 type hashLock struct {
 	base
+	free    string // the channel of releases
 	wakeups *wakeups
 	// acquire takes the name, release ends a hold, leave takes back what an
 	// attempt that was given up may have left, renew prolongs.
@@ -49,9 +50,11 @@ type hashLock struct {
 
 func newHashLock(kind string, d lock.Deps) *hashLock {
 	b := newBase(kind, d)
+	free := b.prefix + ":" + kind + ":free"
 	return &hashLock{
 		base:     b,
-		wakeups:  newWakeups(d.Redis, b.prefix+":*:"+kind+":free"),
+		free:     free,
+		wakeups:  newWakeups(d.Redis, free, d.Log),
 		renew:    script("reentrant_renew"),
 		patience: min(d.TTL, patience),
 	}
@@ -71,15 +74,15 @@ func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error)
 	if lease, err := a.try(ctx); lease != nil || err != nil {
 		return lease, err
 	}
-	me := l.wakeups.enter(a.channel(), a.hold)
-	defer l.wakeups.leave(a.channel(), me)
+	me := l.wakeups.enter(a.key(name), a.hold)
+	defer l.wakeups.leave(a.key(name), me)
 	for {
 		// Only now, when a release wakes us, is it of use to wait for one.
 		if lease, err := a.try(ctx); lease != nil || err != nil {
 			return lease, err
 		}
 		if !me.sleep(ctx, l.patience/3) {
-			lock.TakeBack(ctx, a.takeBack)
+			lock.TakeBack(ctx, a.repeated(a.takeBack))
 			return nil, lock.NotAcquired(ctx, server, nil)
 		}
 	}
@@ -108,8 +111,6 @@ type attempt struct {
 	name, owner, hold string
 }
 
-func (a attempt) channel() string { return a.key(a.name) + ":free" }
-
 // keys are those of the name; without a queue there is only the first.
 func (a attempt) keys(more ...string) []string {
 	keys := append([]string{a.key(a.name)}, more...)
@@ -124,15 +125,15 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	grant, err := a.take(ctx, a.acquire, a.name, a.keys(a.counter(a.name)), a.owner, a.hold, a.patience.Milliseconds())
 	switch {
 	case err != nil:
-		go lock.TakeBack(ctx, a.takeBack) // the caller need not wait for an unresponsive server
+		abandon(ctx, err, a.repeated(a.takeBack))
 		return nil, lock.Unreachable(server, err)
 	case !grant.won():
 		return nil, nil
 	}
 	lock.Tell(ctx, lock.Note{At: grant.asked, What: lock.Placed, Key: a.key(a.name)})
-	lease := lock.NewHeld(grant.token, func(ctx context.Context) error {
-		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.channel())
-	})
+	lease := lock.NewHeld(grant.token, a.repeated(func(ctx context.Context) error {
+		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.free)
+	}))
 	a.keep(lease, grant.asked, func(ctx context.Context) (bool, error) {
 		return still(ctx, a.client, a.renew, a.keys()[:1], a.hold, a.ttl.Milliseconds())
 	})
@@ -141,5 +142,5 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 
 // takeBack ends the attempt: no waiter must wait for it.
 func (a attempt) takeBack(ctx context.Context) error {
-	return a.leave.Run(ctx, a.client, a.keys(), a.hold, a.channel()).Err()
+	return a.leave.Run(ctx, a.client, a.keys(), a.hold, a.free).Err()
 }

@@ -174,25 +174,14 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)
 	l, key := onRedis(t, "redis-fair", client), keyOf("alive", "redis-fair")
-	woken := client.Subscribe(t.Context(), key+":free")
-	defer woken.Close() //nolint:errcheck // the test is over
-	if _, err := woken.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	woken := releases(t, client)
 	lease := locktest.Hold(t, l, "alive")
 	queued(t, client, "alive", "the dead", 1, time.Now().Add(-time.Hour))
 	queued(t, client, "alive", "the living", 2, time.Now().Add(time.Hour))
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case m := <-woken.Channel():
-		if m.Payload != "the living" {
-			t.Errorf("%q is woken", m.Payload)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("no waiter is woken")
-	}
+	assertWoken(t, woken, key, "the living")
 	if left := client.ZRange(t.Context(), key+":queue", 0, -1).Val(); !slices.Equal(left, []string{"the living"}) {
 		t.Errorf("the queue is %q", left)
 	}

@@ -1,8 +1,9 @@
 package redis
 
 import (
-	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -13,16 +14,14 @@ import (
 // wakeups is one subscription for all waiters of this replica: what a release publishes
 // wakes one of them. It begins with the first waiter.
 //
-// A message is lost with the connection, and wakes no waiter: each of them looks again by
-// itself, in bounded time.
+// All names share one channel, because Redis lets a user subscribe to a pattern only where its rights have that very
+// pattern. A message is the key of a name and, after a blank, the id of the waiter whose turn it is, or nothing: the
+// first in line here.
 type wakeups struct {
-	client  redis.UniversalClient
-	pattern string
+	*backend.RedisChannel
 
 	mu      sync.Mutex
-	waiting map[string][]*sleeper // by channel, in the order of their coming
-	sub     *redis.PubSub
-	closed  bool
+	waiting map[string][]*sleeper // by key, in the order of their coming
 }
 
 // sleeper is a waiter.
@@ -31,70 +30,52 @@ type sleeper struct {
 	wake chan struct{} // holds one element when there is reason to look
 }
 
-func newWakeups(client redis.UniversalClient, pattern string) *wakeups {
-	return &wakeups{client: client, pattern: pattern, waiting: make(map[string][]*sleeper)}
+func newWakeups(client redis.UniversalClient, channel string, log *slog.Logger) *wakeups {
+	w := &wakeups{waiting: make(map[string][]*sleeper)}
+	w.RedisChannel = backend.NewRedisChannel(client, channel, log, w.deliver)
+	return w
 }
 
-// enter registers a sleeper: what is published on the channel from now on may
-// wake it.
-func (w *wakeups) enter(channel, id string) *sleeper {
+// enter registers a sleeper: what is published of the key from now on may wake it.
+func (w *wakeups) enter(key, id string) *sleeper {
 	s := &sleeper{id: id, wake: make(chan struct{}, 1)}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting[channel] = append(w.waiting[channel], s)
-	if w.sub == nil && !w.closed {
-		w.sub = w.client.PSubscribe(context.Background()) // to nothing yet: it does not wait for the server
-		go w.listen(w.sub)
-	}
+	w.waiting[key] = append(w.waiting[key], s)
+	w.mu.Unlock()
+	w.Listen()
 	return s
 }
 
 // leave removes a sleeper. A wake-up that it did not use is the next one's.
-func (w *wakeups) leave(channel string, s *sleeper) {
+func (w *wakeups) leave(key string, s *sleeper) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting[channel] = slices.DeleteFunc(w.waiting[channel], func(o *sleeper) bool { return o == s })
-	if len(w.waiting[channel]) == 0 {
-		delete(w.waiting, channel)
+	w.waiting[key] = slices.DeleteFunc(w.waiting[key], func(o *sleeper) bool { return o == s })
+	if len(w.waiting[key]) == 0 {
+		delete(w.waiting, key)
 		return
 	}
 	select {
 	case <-s.wake:
-		w.waiting[channel][0].rouse()
+		w.waiting[key][0].rouse()
 	default:
 	}
 }
 
-// listen delivers what is published until the subscription is closed.
-func (w *wakeups) listen(sub *redis.PubSub) {
-	// Where it fails, the subscription is made again with the connection.
-	_ = sub.PSubscribe(context.Background(), w.pattern)
-	for event := range sub.ChannelWithSubscriptions() {
-		switch e := event.(type) {
-		case *redis.Message:
-			w.deliver(e.Channel, e.Payload)
-		case *redis.Subscription:
-			// What was published before is lost.
-			w.rouseAll()
-		}
-	}
-}
-
-func (w *wakeups) rouseAll() {
+// deliver wakes the waiter that a message is for; all of them, where messages may have been lost.
+func (w *wakeups) deliver(m *redis.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, sleepers := range w.waiting {
-		for _, s := range sleepers {
-			s.rouse()
+	if m == nil {
+		for _, sleepers := range w.waiting {
+			for _, s := range sleepers {
+				s.rouse()
+			}
 		}
+		return
 	}
-}
-
-// deliver wakes the waiter of an id, or the first where the id is empty.
-func (w *wakeups) deliver(channel, id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range w.waiting[channel] {
+	key, id, _ := strings.Cut(m.Payload, " ")
+	for _, s := range w.waiting[key] {
 		if id == "" || s.id == id {
 			s.rouse()
 			return
@@ -107,15 +88,4 @@ func (s *sleeper) rouse() {
 	case s.wake <- struct{}{}:
 	default: // it has a reason already
 	}
-}
-
-// Close ends the subscription.
-func (w *wakeups) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	if w.sub == nil {
-		return nil
-	}
-	return backend.HangUp(w.sub)
 }

@@ -36,10 +36,12 @@ type base struct {
 	dialect string
 	ttl     time.Duration
 	// keep is lock.Deps.Keep, of leases that a statement prolongs.
-	keep  func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
-	retry time.Duration
-	polls *lock.Polling
-	words *strings.Replacer
+	keep func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
+	// repeated is lock.Deps.Repeated, of what names its own hold.
+	repeated func(do func(context.Context) error) func(context.Context) error
+	retry    time.Duration
+	polls    *lock.Polling
+	words    *strings.Replacer
 }
 
 // newBase takes its part of the dependencies. In statements {now} is the time
@@ -56,7 +58,7 @@ func newBase(d lock.Deps) *base {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, keep: d.Keep, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
+	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, keep: d.Keep, repeated: d.Repeated, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose
@@ -92,7 +94,7 @@ func (b *base) poll(ctx context.Context, name string, try func(context.Context) 
 // lease is the lease of a row that a statement prolongs; its first parameter is {until}. One try takes a
 // part of the TTL only: the next one has another connection.
 func (b *base) lease(grant outcome, release func(context.Context) error, renew string, args ...any) *lock.Held {
-	held := lock.NewHeld(grant.token, release)
+	held := lock.NewHeld(grant.token, b.repeated(release))
 	args = append([]any{b.lifetime()}, args...)
 	b.keep(held, grant.asked, func(ctx context.Context) (still bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, min(answerWithin, b.ttl/3))
@@ -199,7 +201,7 @@ func (b *base) doubt(ctx context.Context, err error, undo func(context.Context) 
 	if err == nil || b.contended(err) {
 		return err
 	}
-	lock.TakeBack(ctx, undo)
+	lock.TakeBack(ctx, b.repeated(undo))
 	if ctx.Err() != nil && errors.Is(err, errSilent) {
 		return nil
 	}

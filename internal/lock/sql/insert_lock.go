@@ -154,16 +154,24 @@ func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen s
 
 // hold is the lease of one hold; each prolongs the row by itself.
 func (l *insertLock) hold(r record, grant outcome) *lock.Held {
-	release := func(ctx context.Context) error { return l.release(ctx, r, grant.token) }
+	leave := leaveRecord
+	release := func(ctx context.Context) error {
+		err := l.release(ctx, r, grant.token, leave)
+		leave = leaveOwn // it may have left: a repetition must not count down another hold of the owner
+		return err
+	}
 	return l.lease(grant, release, renewRecord, r.name, r.owner, grant.token)
 }
 
 const (
 	renewRecord = `UPDATE record_lock SET expires_at = {until} WHERE lock_name = ? AND owner = ? AND token = ?`
 
-	endRecord = `DELETE FROM record_lock WHERE lock_name = ? AND owner = ? AND token = ? AND depth = 1`
+	endRecord = `DELETE FROM record_lock WHERE lock_name = ? AND owner = ? AND token = ? AND entry = ? AND depth = 1`
 
-	leaveRecord = `UPDATE record_lock SET depth = depth - 1 WHERE lock_name = ? AND owner = ? AND token = ?`
+	leaveRecord = `UPDATE record_lock SET depth = depth - 1, entry = CASE WHEN entry = ? THEN ? ELSE entry END
+		WHERE lock_name = ? AND owner = ? AND token = ?`
+
+	leaveOwn = leaveRecord + ` AND entry = ?`
 
 	undoRecord = `UPDATE record_lock SET depth = depth - CASE WHEN entry = ? THEN 1 ELSE 0 END, entry = ?
 		WHERE lock_name = ? AND entry IN (?, ?)`
@@ -171,13 +179,18 @@ const (
 	clearRecord = `DELETE FROM record_lock WHERE lock_name = ? AND depth = 0`
 )
 
-// release ends a hold; the last one frees the name. Mostly there is but one.
-func (l *insertLock) release(ctx context.Context, r record, token uint64) error {
+// release ends a hold; the last one frees the name. Mostly there is but one. The entry in the row is that of the
+// last hold: its release takes it away.
+func (l *insertLock) release(ctx context.Context, r record, token uint64, leave string) error {
 	var ended int64
 	err := l.insist(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
-		ended, err = l.exec(ctx, conn, endRecord, r.name, r.owner, token)
+		ended, err = l.exec(ctx, conn, endRecord, r.name, r.owner, token, r.entry)
 		if err == nil && ended == 0 {
-			ended, err = l.leave(ctx, conn, r.name, leaveRecord, r.name, r.owner, token)
+			args := []any{r.entry, lock.NewOwner(), r.name, r.owner, token}
+			if leave == leaveOwn {
+				args = append(args, r.entry)
+			}
+			ended, err = l.leave(ctx, conn, r.name, leave, args...)
 		}
 		return err
 	})

@@ -140,7 +140,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 		drifts: make(map[int64]Drift), rebuilds: make(map[wanted]*rebuild), lifetime: ctx, stop: stop,
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
-	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
+	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked", s.options.Log)
 	s.ledger = shareLedger(store.Orders, s.options.Log)
 	for n := range s.options.Partitions {
 		p := newPartition(s.options.Prefix, n)
@@ -148,7 +148,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 		c := &consumer{Stock: s, part: p}
 		s.working.Go(func() { c.run(ctx) })
 	}
-	s.working.Go(func() { s.soldOut.listen(ctx) })
+	s.soldOut.Listen()
 	s.working.Go(func() { s.reconcile(ctx) })
 	return s
 }
@@ -164,24 +164,18 @@ func (s *Stock) Close() error {
 	s.closed = true // no rebuild begins from here on
 	s.mu.Unlock()
 	s.stop()
-	err := hangUp(s.reading) // ends the reads that block
-	unsubscribed, ended := make(chan error, 1), make(chan struct{})
-	go func() { unsubscribed <- s.soldOut.close() }()
+	// The first ends the reads that block.
+	err := errors.Join(hangUp(s.reading), s.soldOut.Close())
+	ended := make(chan struct{})
 	go func() {
 		s.working.Wait()
 		close(ended)
 	}()
-	late := time.After(closeWithin)
 	select {
 	case <-ended:
-	case <-late:
-		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
-	}
-	select {
-	case failed := <-unsubscribed:
-		return errors.Join(err, failed)
-	case <-late: // it waits for a connection that is being made, which has a limit of its own
 		return err
+	case <-time.After(closeWithin):
+		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
 	}
 }
 

@@ -98,7 +98,7 @@ func TestALookTellsDriftFromOrdersThatAreBeingSettled(t *testing.T) {
 func TestOnlyPurchasesWithoutAKeyAreRejectedUnseen(t *testing.T) {
 	keyed, plain := stock.Purchase{RequestID: "k", Keyed: true, Quantity: 1}, stock.Purchase{RequestID: "own", Quantity: 1}
 	synctest.Test(t, func(t *testing.T) {
-		o := newSoldOut(nil, "restocked")
+		o := newSoldOut(nil, "restocked", nil)
 		if o.rejects(1, []stock.Purchase{plain}) {
 			t.Error("an item of which nothing is known is sold out")
 		}
@@ -134,14 +134,14 @@ func TestOnlyPurchasesWithoutAKeyAreRejectedUnseen(t *testing.T) {
 // A message names one item that may have units again; where messages may have been lost, all may.
 func TestAMessageForgetsWhatItMayBeAbout(t *testing.T) {
 	for name, c := range map[string]struct {
-		event any
+		event *redis.Message
 		kept  bool // of item 2
 	}{
 		"of an item":           {&redis.Message{Payload: "1"}, true},
 		"of orders given back": {&redis.Message{}, false},
-		"of a new connection":  {&redis.Subscription{Kind: "subscribe"}, false},
+		"of a new connection":  {nil, false},
 	} {
-		o := newSoldOut(nil, "restocked")
+		o := newSoldOut(nil, "restocked", nil)
 		for item := range int64(2) {
 			o.learn(item+1, o.mark())
 		}

@@ -49,7 +49,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s.client = backend.NewRedis(labtest.RedisOptions(server))
+	s.client = labtest.RedisClient(server)
 	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
 	return s
 }

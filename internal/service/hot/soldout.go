@@ -2,6 +2,7 @@ package hot
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -20,19 +22,19 @@ const doubted = time.Second
 // no round trip, and one with a key none to the database. A replica that installs a counter
 // notifies all replicas.
 type soldOut struct {
+	*backend.RedisChannel
+
 	channel string
 	client  redis.UniversalClient
 
 	since    moments
 	messages atomic.Int64 // messages so far
-
-	mu     sync.Mutex
-	sub    *redis.PubSub
-	closed bool
 }
 
-func newSoldOut(client redis.UniversalClient, channel string) *soldOut {
-	return &soldOut{client: client, channel: channel}
+func newSoldOut(client redis.UniversalClient, channel string, log *slog.Logger) *soldOut {
+	o := &soldOut{client: client, channel: channel}
+	o.RedisChannel = backend.NewRedisChannel(client, channel, log, o.hear)
+	return o
 }
 
 // verified reports whether the item was found sold out within the last moment.
@@ -83,58 +85,14 @@ func (o *soldOut) announce(ctx context.Context, goodsID int64) {
 	_ = o.client.Publish(ctx, o.channel, goodsID).Err()
 }
 
-// listen receives restocks until ctx ends. go-redis subscribes again with each new
-// connection; messages in between are lost, and everything is forgotten.
-func (o *soldOut) listen(ctx context.Context) {
-	sub := o.subscribe(ctx)
-	o.mu.Lock()
-	o.sub = sub
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
-		_ = sub.Close()
-		return
-	}
-	messages := sub.ChannelWithSubscriptions()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case event, open := <-messages:
-			if !open {
-				return
-			}
-			o.hear(event)
-		}
-	}
-}
-
-// subscribe asks for the messages. go-redis asks again with each connection that it makes
-// later; the first one has a limit here, so that a replica closes in time that has just begun
-// while Redis does not answer.
-func (o *soldOut) subscribe(ctx context.Context) *redis.PubSub {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	return o.client.Subscribe(ctx, o.channel)
-}
-
-func (o *soldOut) hear(event any) {
+// hear forgets what a message is about, or everything where some may have been lost.
+func (o *soldOut) hear(m *redis.Message) {
 	o.messages.Add(1)
-	if m, ok := event.(*redis.Message); ok {
+	if m != nil {
 		if goodsID, err := strconv.ParseInt(m.Payload, 10, 64); err == nil {
 			o.since.Delete(goodsID)
 			return
 		}
 	}
 	o.since.Clear()
-}
-
-func (o *soldOut) close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
-	if o.sub == nil {
-		return nil
-	}
-	return hangUp(o.sub)
 }

@@ -1,10 +1,12 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -25,10 +27,14 @@ type guarded struct {
 	wait     time.Duration
 	observer Observer
 	jobs     *background.Jobs
+	log      *slog.Logger
 }
 
 func newGuarded(d Deps, locker lock.Locker) guarded {
-	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, observer: d.Observer(), jobs: background.NewJobs(d.Log)}
+	return guarded{
+		store: d.site(), locker: d.site().record(locker), wait: d.LockWait, observer: d.Observer(),
+		jobs: background.NewJobs(d.Log), log: cmp.Or(d.Log, slog.Default()).With("strategy", d.Store.Strategy()),
+	}
 }
 
 // leaseWork is what is done with a batch under a lease. The context ends with the lease.
@@ -70,11 +76,21 @@ func (g guarded) hold(ctx context.Context, goodsID int64, batch []stock.Purchase
 func (g guarded) workThenRelease(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase, work leaseWork) ([]stock.Outcome, error) {
 	ctx, step := telemetry.StartSpan(ctx, "hold lock")
 	defer step.End()
-	defer g.jobs.Finish(ctx, "release lock", lease.Release)
+	defer g.jobs.Finish(ctx, "release lock", func(ctx context.Context) error { return g.release(ctx, lease, goodsID) })
 	working, stop := lock.While(ctx, lease)
 	defer stop()
 	outcomes, err := work(working, lease, goodsID, batch)
 	return outcomes, lostOr(lease, err)
+}
+
+// release releases the lock. A release that fails blocks the item until it is repeated, or until the lock frees itself.
+func (g guarded) release(ctx context.Context, lease lock.Lease, goodsID int64) error {
+	err := lease.Release(ctx)
+	if err != nil && !errors.Is(err, lock.ErrLost) {
+		g.observer.ReleaseFailed()
+		g.log.WarnContext(ctx, "lock not released", "item", goodsID, "error", err)
+	}
+	return err
 }
 
 // lostOr names the loss of the lease as the reason where it ended the work.
@@ -158,7 +174,7 @@ func ofLock(l lock.Entry) Entry {
 // locker makes a lock for the strategy that is made of these parts.
 func (d Deps) locker(l lock.Entry) lock.Locker {
 	deps := d.Lock
-	deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
+	deps.Floor, deps.TriedInVain, deps.Log = floorOf(d.Store), d.Observer().TriedInVain, d.Log
 	return l.New(deps)
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,12 +121,29 @@ func (g granted) Acquire(context.Context, string) (lock.Lease, error) { return g
 // losses notes how leases ended.
 type losses struct {
 	unobserved
-	lost   []bool
-	fenced int
+	lost               []bool
+	fenced, unreleased int
 }
 
 func (l *losses) Held(_ time.Duration, lost bool) { l.lost = append(l.lost, lost) }
 func (l *losses) Fenced()                         { l.fenced++ }
+func (l *losses) ReleaseFailed()                  { l.unreleased++ }
+
+// A release that the backend does not answer blocks the item: it is counted, and the log has it.
+func TestAReleaseThatFailsIsReported(t *testing.T) {
+	for failed, want := range map[error]int{nil: 0, lock.ErrLost: 0, lock.NotReleased("redis", io.EOF): 1} {
+		var lines labtest.Lines
+		seen := new(losses)
+		lease := lock.NewHeld(1, func(context.Context) error { return failed })
+		g := newGuarded(Deps{Store: new(repo.Store).As("redis-lua"), LockWait: time.Second, Log: slog.New(slog.NewTextHandler(&lines, nil))}, granted{lease})
+		g.observer = seen
+		_, err := g.hold(t.Context(), 7, nil, func(context.Context, lock.Lease, int64, []stock.Purchase) ([]stock.Outcome, error) { return nil, nil })
+		said := strings.Contains(lines.String(), "strategy=redis-lua item=7")
+		if err := errors.Join(err, g.Close()); err != nil || seen.unreleased != want || said != (want > 0) {
+			t.Errorf("a release with %v is counted %d times, and the log is %q (%v)", failed, seen.unreleased, lines.String(), err)
+		}
+	}
+}
 
 // A lease is reported with its loss, also where the work did not fail, and a late write once.
 func TestTheEndOfALeaseIsReported(t *testing.T) {

@@ -112,6 +112,8 @@ type Observer interface {
 	Waited(took time.Duration)
 	// Held is the end of a lease, and whether it was lost.
 	Held(took time.Duration, lost bool)
+	// ReleaseFailed is one release of a lock that its backend did not answer, or rejected.
+	ReleaseFailed()
 	// TriedInVain is one failed try of a lock that polls.
 	TriedInVain()
 	// RaceLost is one overtaken try of an optimistic writer.
@@ -138,6 +140,7 @@ type unobserved struct{}
 func (unobserved) Deducted(stock.Outcome, error, time.Duration) {}
 func (unobserved) Waited(time.Duration)                         {}
 func (unobserved) Held(time.Duration, bool)                     {}
+func (unobserved) ReleaseFailed()                               {}
 func (unobserved) TriedInVain()                                 {}
 func (unobserved) RaceLost()                                    {}
 func (unobserved) Fenced()                                      {}

@@ -29,6 +29,7 @@ type Metrics struct {
 	duration, batchSize          *prometheus.HistogramVec
 	lockWait, lockHold           *prometheus.HistogramVec
 	lockLost, lockInVain, fenced *prometheus.CounterVec
+	releaseFailed                *prometheus.CounterVec
 
 	requests, rateLimited *prometheus.CounterVec
 	connections           *prometheus.CounterVec

@@ -155,6 +155,7 @@ func TestWhatHasNotHappenedIsZero(t *testing.T) {
 		`stockd_panics_total`:                                                  m.Panicked,
 		`stockd_locks_lost_total{lock="redis-lua"}`:                            func() { lua.Held(time.Second, true) },
 		`stockd_locks_lost_total{lock="redis-get-set-locked"}`:                 func() { locked.Held(time.Second, true) },
+		`stockd_lock_releases_failed_total{lock="redis-lua"}`:                  lua.ReleaseFailed,
 		`stockd_fenced_writes_total{lock="redis-lua"}`:                         lua.Fenced,
 		`stockd_fenced_writes_total{lock="redis-setnx"}`:                       weak.Fenced,
 	} {

@@ -22,6 +22,7 @@ func (m *Metrics) strategies() {
 	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", waits(), "lock")
 	m.lockHold = m.histograms("stockd_lock_hold_seconds", "Time that locks were held.", seconds(), "lock")
 	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while held.", "lock")
+	m.releaseFailed = m.counters("stockd_lock_releases_failed_total", "Releases of locks that the backend did not answer, or rejected. Most are repeated.", "lock")
 	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Attempts of polling locks that found the lock taken.", "lock")
 	m.fenced = m.counters("stockd_fenced_writes_total", "Writes that were rejected because a later holder of the lock wrote first.", "lock")
 	m.raceLost = m.counters("stockd_optimistic_races_lost_total", "Optimistic writes that another write overtook.", "strategy")
@@ -51,6 +52,7 @@ func (m *Metrics) Strategy(name string) strategy.Observer {
 	m.retries.WithLabelValues(name)
 	if canBeLate(name) {
 		m.lockLost.WithLabelValues(name)
+		m.releaseFailed.WithLabelValues(name)
 		m.fenced.WithLabelValues(name)
 	}
 	return o
@@ -81,13 +83,14 @@ type observer struct {
 type lockSeries struct {
 	wait, hold           prometheus.Observer
 	lost, inVain, fenced prometheus.Counter
+	unreleased           prometheus.Counter
 }
 
 func (m *Metrics) lock(name string) lockSeries {
 	return lockSeries{
 		wait: m.lockWait.WithLabelValues(name), hold: m.lockHold.WithLabelValues(name),
 		lost: m.lockLost.WithLabelValues(name), inVain: m.lockInVain.WithLabelValues(name),
-		fenced: m.fenced.WithLabelValues(name),
+		fenced: m.fenced.WithLabelValues(name), unreleased: m.releaseFailed.WithLabelValues(name),
 	}
 }
 
@@ -112,6 +115,7 @@ func (o *observer) Held(took time.Duration, lost bool) {
 	}
 }
 
+func (o *observer) ReleaseFailed()        { o.lock().unreleased.Inc() }
 func (o *observer) TriedInVain()          { o.lock().inVain.Inc() }
 func (o *observer) RaceLost()             { o.races().Inc() }
 func (o *observer) Fenced()               { o.lock().fenced.Inc() }

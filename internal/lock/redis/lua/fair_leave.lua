@@ -5,6 +5,6 @@
 leave(KEYS[2], KEYS[3], ARGV[1])
 give_back(KEYS[1], ARGV[1])
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  wake(KEYS[2], KEYS[3], ARGV[2])
+  wake(KEYS[1], KEYS[2], KEYS[3], ARGV[2])
 end
 return 1

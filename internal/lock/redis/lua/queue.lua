@@ -29,10 +29,11 @@ local function enter(queue, alive, waiter, patience)
   redis.call('PEXPIRE', alive, 2 * patience)
 end
 
--- wake tells the first in the queue that it may try.
-local function wake(queue, alive, channel)
+-- wake tells the first in the queue of a lock that it may try. A user without the right to publish gives names
+-- back all the same.
+local function wake(lock, queue, alive, channel)
   local waiter = first(queue, alive)
   if waiter then
-    redis.call('PUBLISH', channel, waiter)
+    redis.pcall('PUBLISH', channel, lock .. ' ' .. waiter)
   end
 end

@@ -115,7 +115,7 @@ local function install(promised)
     'epoch', ARGV[4], 'history', history(), 'limit', ARGV[7], 'closed', ARGV[10])
   redis.call('HDEL', KEYS[1], 'next_epoch', 'next_history', 'next_cursor', 'next_promised', 'next_user', 'next_loaded', 'next_staged')
   redis.call('DEL', KEYS[5])
-  redis.call('PUBLISH', ARGV[8], ARGV[5])
+  redis.pcall('PUBLISH', ARGV[8], ARGV[5])
   return 'THERE'
 end
 

@@ -36,7 +36,7 @@ function operations.settle()
     end
   end
   if given_back then
-    redis.call('PUBLISH', ARGV[5], '') -- replicas that believe that an item is sold out
+    redis.pcall('PUBLISH', ARGV[5], '') -- replicas that believe that an item is sold out
   end
   return #KEYS - requests
 end

@@ -74,7 +74,7 @@ function operations.bury()
   if kept[1] then
     count(KEYS[1], tonumber(kept[1]) + tonumber(quantity), tonumber(kept[2]) - tonumber(quantity))
     uncount(KEYS[2], kept[4] == '1' and 0 or tonumber(kept[3] or 0), user, quantity)
-    redis.call('PUBLISH', ARGV[5], goods)
+    redis.pcall('PUBLISH', ARGV[5], goods)
   end
   return 1
 end
