@@ -303,7 +303,7 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 				t.Errorf("%s, %s was sent to %d replicas", listener, method, n)
 			}
 			if response.StatusCode != http.StatusServiceUnavailable || !slices.Contains([]string{"1", "2", "3"}, response.Header.Get("Retry-After")) ||
-				response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
+				response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("X-Stockd-Upstream") == "" {
 				t.Errorf("%s, %s is answered with %s %v", listener, method, response.Status, response.Header)
 			}
 			if !strings.Contains(body, want) || strings.Contains(body, "Idempotency-Key") != (want == "outcome-unknown") {
@@ -789,7 +789,7 @@ func TestWhatNginxRejectsIsAProblem(t *testing.T) {
 				id := response.Header.Get(requestID)
 				if !strings.HasPrefix(response.Status, c.status) || problem["status"] != float64(response.StatusCode) ||
 					problem["type"] != "urn:stockd:problem:"+c.problem || problem["title"] == nil || problem["detail"] == nil ||
-					len(response.Header.Values("Retry-After")) > 0 || id == "" || problem["instance"] != "urn:stockd:request:"+id || response.Header.Get("Content-Type") != "application/problem+json" {
+					len(response.Header.Values("Retry-After")) > 0 || id == "" || problem["instance"] != "urn:stockd:request:"+id || response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("Cache-Control") != "no-store" {
 					t.Errorf("it is answered with %s %v %+v, want %s %s", response.Status, response.Header, problem, c.status, c.problem)
 				}
 			})

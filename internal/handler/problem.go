@@ -186,21 +186,24 @@ func answer(c *gin.Context, err error) {
 	c.Data(p.Status, problemType, append(body, '\n'))
 }
 
-// Answer is an answer of HTTP/1.1 with a problem for a connection whose request no route gets: busy for 503, an invalid
-// request for other statuses. An empty reason is the status's own. It ends the connection.
+// Answer is an answer of HTTP/1.1 with a problem for a connection whose request no route gets. Of the statuses of net/http
+// 431 is kept, as the balancer has it, and 503 is busy; any other is an invalid request. An empty reason is the
+// status's own. It ends the connection.
 func Answer(status int, reason string) []byte {
-	p := newProblem(status, "invalid-request", "The request is not valid")
-	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Type: %s\r\n", status, http.StatusText(status), problemType)
-	if status == http.StatusServiceUnavailable {
-		p = problemOf(stock.ErrBusy)
-		head += "Retry-After: " + retryAfter() + "\r\n"
+	reason = cmp.Or(reason, strings.ToLower(http.StatusText(status)))
+	p, retry := newProblem(http.StatusBadRequest, "invalid-request", "The request is not valid"), ""
+	switch status {
+	case http.StatusServiceUnavailable:
+		p, retry = problemOf(stock.ErrBusy), "Retry-After: "+retryAfter()+"\r\n"
+	case http.StatusRequestHeaderFieldsTooLarge:
+		p = newProblem(status, "header-too-large", "The header is too large")
 	}
-	p.Detail = cmp.Or(reason, strings.ToLower(http.StatusText(status)))
-	body, err := json.Marshal(p)
+	body, err := json.Marshal(p.detail("%s", reason))
 	if err != nil { // impossible: strings and numbers
 		panic(err)
 	}
-	return fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s\n", head, len(body)+1, body)
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s\n",
+		p.Status, http.StatusText(p.Status), problemType, retry, len(body)+1, body)
 }
 
 // jitter spreads the retries of clients that were rejected together, in seconds.
