@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -178,7 +179,12 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	t.Parallel()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	backend := httptest.NewUnstartedServer(http.HandlerFunc(accept))
+	const purchase = "goods_id=1"
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || string(body) != purchase {
+			http.Error(w, fmt.Sprintf("%q (%v)", body, err), http.StatusBadRequest)
+		}
+	}))
 	defer backend.Close()
 	gone := unreachable(t)
 	_, shared, err := net.SplitHostPort(gone)
@@ -211,8 +217,9 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	}
 	run(t, program, folder, site, address, true)
 	<-known
-	if got := ask(t, address, "127.0.0.3", ""); got.status != http.StatusOK {
-		t.Errorf("a write is answered with %+v", got)
+	response, body := raw(t, address, "POST /deduct HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\na\r\n"+purchase+"\r\n0\r\n\r\n")
+	if response.StatusCode != http.StatusOK || !strings.Contains(response.Header.Get("X-Stockd-Upstream"), gone+" : ") {
+		t.Errorf("a write is answered with %s %q after %q", response.Status, body, response.Header.Get("X-Stockd-Upstream"))
 	}
 }
 
