@@ -222,6 +222,9 @@ func TestAContenderIsRejectedByAnotherHolder(t *testing.T) {
 		{"another lock is held", checker.RejectedWithin(time.Second), of(otherLock, gaveUp), false, nil},
 		{"held by itself", checker.RejectedWithin(time.Second), of(lease("b", 0, 100, 1), gaveUp), false, nil},
 		{"waited for by another", checker.RejectedWithin(time.Second), of(never, gaveUp), false, nil},
+		{"given up after its end", checker.RejectedWithin(time.Second), of(lease("a", 0, 12, 1), gaveUp), false, nil},
+		{"free", checker.RejectedWithin(time.Second), of(gaveUp), false, nil},
+		{"not given up", checker.RejectedWithin(time.Second), of(lease("a", 0, 100, 1)), false, nil},
 		{"granted later", checker.RejectedWithin(time.Second), of(lease("a", 20, 100, 1), gaveUp), false, nil},
 	})
 	says(t, checker.RejectedWithin(4*millisecond), of(lease("a", 0, 100, 1), gaveUp), checker.Say("gave-up", 1, 1, 4*millisecond), checker.Say("longest-took", 5*millisecond))

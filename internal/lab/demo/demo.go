@@ -152,34 +152,6 @@ func Story() []Row {
 	}
 }
 
-func (d *demo) showStory(ctx context.Context, c client.Client, replicas int) error {
-	known, err := c.Strategies(ctx)
-	if err != nil {
-		return err
-	}
-	if !d.begun {
-		d.plan.Progress.Begin(len(d.plan.Story))
-		d.begun = true
-	}
-	for _, row := range d.plan.Story {
-		if row.Replicas != replicas {
-			continue
-		}
-		s, err := Pick(known, row.Strategy)
-		if err != nil {
-			return err
-		}
-		d.plan.Group = row.Group
-		run, err := d.sale(ctx, c, s, replicas)
-		if err != nil {
-			return err
-		}
-		d.plan.Progress.Done(run)
-		d.report.Runs = append(d.report.Runs, run)
-	}
-	return nil
-}
-
 func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	c, err := cluster.Start(ctx, d.supervisor, cluster.Options{
 		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
@@ -190,46 +162,52 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
 	d.servers["balancer"] = c.Balancer
-	if len(d.plan.Story) > 0 {
-		return d.showStory(ctx, c.Client(), replicas)
-	}
 	return d.showAll(ctx, c.Client(), replicas)
 }
 
 func (d *demo) showAll(ctx context.Context, c client.Client, replicas int) error {
-	strategies, err := d.strategies(ctx, c)
+	known, err := c.Strategies(ctx)
 	if err != nil {
 		return err
 	}
+	rows, all := d.rows(known, replicas)
+	chosen := make([]service.Description, len(rows))
+	for i, row := range rows {
+		if chosen[i], err = Pick(known, row.Strategy); err != nil {
+			return err
+		}
+	}
 	if !d.begun {
-		d.plan.Progress.Begin(len(strategies) * len(d.plan.Replicas) * d.plan.Repeat)
+		d.plan.Progress.Begin(all)
 		d.begun = true
 	}
-	for _, s := range strategies {
-		for range d.plan.Repeat {
-			run, err := d.sale(ctx, c, s, replicas)
-			if err != nil {
-				return err
-			}
-			d.plan.Progress.Done(run)
-			d.report.Runs = append(d.report.Runs, run)
+	for i, row := range rows {
+		d.plan.Group = row.Group
+		run, err := d.sale(ctx, c, chosen[i], replicas)
+		if err != nil {
+			return err
 		}
+		d.plan.Progress.Done(run)
+		d.report.Runs = append(d.report.Runs, run)
 	}
 	return nil
 }
 
-func (d *demo) strategies(ctx context.Context, c client.Client) ([]service.Description, error) {
-	known, err := c.Strategies(ctx)
-	if err != nil || len(d.plan.Strategies) == 0 {
-		return known, err
+// rows are the runs on so many replicas, and how many there are in all.
+func (d *demo) rows(known []service.Description, replicas int) (rows []Row, all int) {
+	if len(d.plan.Story) > 0 {
+		return slices.DeleteFunc(slices.Clone(d.plan.Story), func(r Row) bool { return r.Replicas != replicas }), len(d.plan.Story)
 	}
-	chosen := make([]service.Description, len(d.plan.Strategies))
-	for i, name := range d.plan.Strategies {
-		if chosen[i], err = Pick(known, name); err != nil {
-			return nil, err
+	names := d.plan.Strategies
+	if len(names) == 0 {
+		for _, s := range known {
+			names = append(names, s.Name)
 		}
 	}
-	return chosen, nil
+	for _, name := range names {
+		rows = append(rows, slices.Repeat([]Row{{name, d.plan.Group, replicas}}, d.plan.Repeat)...)
+	}
+	return rows, len(rows) * len(d.plan.Replicas)
 }
 
 // Pick finds a strategy by its name; the error lists the known ones.

@@ -120,10 +120,13 @@ func OnMasters(o servers.RedlockOptions) func(*scenario.Try) []string {
 	}
 }
 
-// closeLater closes servers at the end of the try.
-func closeLater(x *scenario.Try, started interface {
+// closer is a server, or several.
+type closer interface {
 	Close(ctx context.Context) error
-}) {
+}
+
+// closeLater closes servers at the end of the try.
+func closeLater(x *scenario.Try, started closer) {
 	x.Later(func() error { return started.Close(context.WithoutCancel(x)) })
 }
 
