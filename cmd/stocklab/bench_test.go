@@ -23,9 +23,7 @@ func TestAChartThatCannotBeDrawnLeavesTheFileAsItWas(t *testing.T) {
 		"the growth of something": `{"plan": "1 round", "subjects": [{"name": "a", "strategy": "a", "clients": 64, "replicas": 1, "median": 5, "samples": [5]}]}`,
 	} {
 		for path, what := range map[string]string{figures: content, chart: earlier} {
-			if err := os.WriteFile(path, []byte(what), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(what), 0o600))
 		}
 		args := []string{"bench", "--chart-from", figures, "--chart", chart}
 		if strings.Contains(name, "growth") {
@@ -53,9 +51,7 @@ func TestASuiteThatMeasuredNothingFails(t *testing.T) {
 func TestAnEarlierRunIsPrintedAsAPage(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	content := `{"plan": "2 rounds", "subjects": [{"name": "memory", "unit": " MiB", "median": 50, "min": 40, "max": 60}]}`
-	if err := os.WriteFile(figures, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(figures, []byte(content), 0o600))
 	status, out, errOut := stocklab("bench", "--growth", "--rounds", "2", "--chart-from", figures, "--markdown")
 	if status != cli.OK || !strings.Contains(out, "# `stocklab bench --growth --rounds 2`\n") || !strings.Contains(out, "| memory | 50 MiB | 40 MiB | 60 MiB |") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)

@@ -52,9 +52,7 @@ type testLab struct {
 func (l testLab) create(t testing.TB, units int64) (goods int64) {
 	t.Helper()
 	goods = l.goods.Add(1)
-	if err := l.cluster.Client().CreateGoods(t.Context(), goods, units); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
 	return goods
 }
 
@@ -73,9 +71,7 @@ func startBackends(t testing.TB, k *servers.Supervisor, choice servers.Choice) *
 	t.Helper()
 	choice.Volatile = true
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -89,9 +85,7 @@ func startCluster(t testing.TB, k *servers.Supervisor, backends *servers.Backend
 	t.Helper()
 	o.Binary, o.Balancer, o.Embedded = os.Args[0], choice.Mode, backends.Database.Started == servers.Embedded
 	c, err := cluster.Start(t.Context(), k, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -153,9 +147,7 @@ var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "e
 // sold is true: that is the claim that a crash is survived. They die in turn.
 func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 	list, err := l.cluster.Client().Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for turn, s := range list {
 		if s.Guarantees.Fenceable && !slices.Contains(crashed, s.Name) {
 			continue
@@ -183,16 +175,10 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 		URL: l.cluster.URL, Strategy: s.Name, GoodsID: goods, Clients: 20, Requests: requests, Timeout: time.Minute,
 		Progress: killOnce(t, victim, 30),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, victim.Start(t.Context()))
 	audit, err := l.cluster.Client().Audit(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if audit.Orders < int64(result.Sold) || audit.Orders > int64(result.Sold+result.Unknown) {
 		t.Errorf("%d orders, %d answers to buyers, %d unknown", audit.Orders, result.Sold, result.Unknown)
 	}

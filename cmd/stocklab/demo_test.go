@@ -216,8 +216,6 @@ func startOthers(t *testing.T) (others *cluster.Cluster, flags []string) {
 	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
 	there := l.cluster.Client()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte(there.Token+"\n"), 0o600))
 	return l.cluster, []string{"--url=" + there.URL, "--admin-url=" + there.AdminURL, "--token-file=" + token}
 }

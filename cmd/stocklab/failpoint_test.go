@@ -42,14 +42,10 @@ func TestFailpointsOfAReplica(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			from, goods := time.Now(), l.create(t, 100)
 			c.fault.GoodsID, c.fault.Strategy = goods, "redis-lua"
-			if err := l.cluster.ClientOf(0).SetFault(t.Context(), c.fault); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.cluster.ClientOf(0).SetFault(t.Context(), c.fault))
 			recorded := func() *history.History {
 				h, err := history.Read(l.cluster.Replicas[0].History(), l.cluster.Replicas[1].History())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return h.Window(from, time.Now())
 			}
 			buy := func(replica int) <-chan string {
@@ -86,9 +82,7 @@ func TestFailpointsOfAReplica(t *testing.T) {
 			}
 		})
 	}
-	if err := l.cluster.Replicas[0].Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cluster.Replicas[0].Start(t.Context()))
 	if got := l.outcome(t, 0, l.create(t, 1), ""); got != "" {
 		t.Errorf("the replica that was killed and started again answers with %q", got)
 	}
@@ -145,9 +139,7 @@ func startReplica(t *testing.T, flags ...string) process {
 // and buys so often; it returns when all of them do wait.
 func (r process) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan cmdtest.Answer) {
 	t.Helper()
-	if err := r.SetFault(t.Context(), failpoint.Fault{Do: failpoint.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.SetFault(t.Context(), failpoint.Fault{Do: failpoint.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}))
 	for range purchases {
 		answered = append(answered, r.Buying(t, "goods_id=1&strategy="+strategy))
 	}

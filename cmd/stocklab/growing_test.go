@@ -155,20 +155,14 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 			r := process{cmdtest.StartEmpty(t, "replica", env)}
 			subject := top.strategies[0].strategy
 			for item := range int64(2) {
-				if err := r.CreateGoods(t.Context(), item+1, 10); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.CreateGoods(t.Context(), item+1, 10))
 			}
 			if got := r.Buy(t, "goods_id=1&strategy="+subject); got.Status != http.StatusOK {
 				t.Fatalf("%s answers %d %s", subject, got.Status, got.Text)
 			}
 			victim, err := top.victim(t.Context(), subject, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := victim.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, victim.Kill(t.Context()))
 			again := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=2&strategy="+subject)
 			again.Header.Set("Idempotency-Key", rand.Text())
 			cmdtest.Await(t, "a sale", 30*time.Second, func() bool {

@@ -21,19 +21,13 @@ func attacked(t *testing.T, plan hostile.Plan) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
 	config, err := filepath.Abs("../../configs/production.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plan.Binary, plan.Config, plan.Tokens, plan.Connections, plan.Addresses = os.Args[0], config, true, 200, 20
 	plan.Memory, plan.Progress = 128<<20*cmdtest.RaceShadow(), func(words string) { t.Log(words) }
 	r, err := hostile.Run(t.Context(), plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text bytes.Buffer
-	if err := r.Table(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&text))
 	t.Log("\n" + text.String())
 	for _, c := range r.Failed() {
 		t.Errorf("%s: %s, want %s", c.What, c.Hostile, c.Bound)

@@ -131,16 +131,12 @@ func startToKill(t *testing.T, database string) (l testLab, server *servers.Redi
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
 	server, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l = startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
 	store, err = l.database.Open(t.Context(), "test", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = store.Close() }) // the test is over
 	return l, server, store
 }
@@ -188,9 +184,7 @@ func (s *killedSale) item(n int) int64 { return s.goods + int64(n)%s.items() }
 
 func (s *killedSale) run(t *testing.T) {
 	for n := range s.items() {
-		if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods+n, (s.units-restocks*restockUnits)/s.items()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods+n, (s.units-restocks*restockUnits)/s.items()))
 	}
 	var restocked sync.WaitGroup
 	restocked.Go(func() { s.restock(t) })
@@ -256,9 +250,7 @@ func (s *killedSale) until(first int, ask func(client.Client) error) error {
 func (s *killedSale) lost(t *testing.T) (lost []string) {
 	t.Helper()
 	orders, err := s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.reported))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for id, number := range s.reported {
 		if orders[id].ID != number {
 			lost = append(lost, id)
@@ -275,9 +267,7 @@ func (s *killedSale) sell(t *testing.T, kill func(context.Context) error) {
 		buyers.Go(func() { s.buy(t, i) })
 	}
 	time.Sleep(rand.N(400 * time.Millisecond))
-	if err := kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kill(t.Context()))
 	buyers.Wait()
 }
 
@@ -288,9 +278,7 @@ func (s *killedSale) audit(t *testing.T) stock.Audit {
 	all := stock.Audit{Clean: true}
 	for n := range s.items() {
 		one, err := first.Audit(t.Context(), s.goods+n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all.Sold, all.Orders, all.Stock = all.Sold+one.Sold, all.Orders+one.Orders, all.Stock+one.Stock
 		all.Oversold, all.Lost, all.Clean = all.Oversold+one.Oversold, all.Lost+one.Lost, all.Clean && one.Clean
 	}
@@ -386,9 +374,7 @@ type killedReservations struct {
 }
 
 func (r *killedReservations) run(t *testing.T) {
-	if err := r.lab.cluster.Client().CreateGoods(t.Context(), r.goods, r.units); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.lab.cluster.Client().CreateGoods(t.Context(), r.goods, r.units))
 	var clients sync.WaitGroup
 	for i := range 12 {
 		clients.Go(func() {
@@ -402,9 +388,7 @@ func (r *killedReservations) run(t *testing.T) {
 		})
 	}
 	time.Sleep(rand.N(300 * time.Millisecond))
-	if err := r.kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.kill(t.Context()))
 	clients.Wait()
 	r.compare(t)
 }
@@ -451,9 +435,7 @@ func (r *killedReservations) compare(t *testing.T) {
 	}
 	steps, paid := make(map[string][]string), int64(0)
 	rows, err := readLedger(t.Context(), r.lab.database, r.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, row := range rows {
 		switch row.Kind {
 		case "restock": // the first units

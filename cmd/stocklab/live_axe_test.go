@@ -30,14 +30,10 @@ func axe(t *testing.T) string {
 		t.Skipf("npm cannot fetch axe-core %s: %v\n%s", version, err, out)
 	}
 	file, err := os.Open(filepath.Join(pack.Dir, "axe-core-"+version+".tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close() //nolint:errcheck // it was only read
 	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for archive := tar.NewReader(unzipped); ; {
 		head, err := archive.Next()
 		if err != nil {

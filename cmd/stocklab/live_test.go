@@ -46,12 +46,8 @@ func startLive(t *testing.T, flags ...string) string {
 	said := &cmdtest.Buffer{}
 	live.Stderr = said
 	out, err := live.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := live.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, live.Start())
 	t.Cleanup(func() {
 		if err := live.Process.Signal(syscall.SIGINT); err != nil {
 			t.Error(err)
@@ -246,22 +242,16 @@ func assertSaved(t *testing.T, url, want string) {
 	t.Helper()
 	page, _, _ := strings.Cut(url, "#")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close() //nolint:errcheck // it was read
 	content, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("status %d, %v", answer.StatusCode, err)
 	}
 	file := filepath.Join(t.TempDir(), "saved.html")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, content, 0o600))
 	b := browser.Open(t, shown)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	assertReplays(t, b, want)
@@ -463,9 +453,7 @@ func TestTwoSalesAreCompared(t *testing.T) {
 func TestAClassBuysWithItsPhones(t *testing.T) {
 	t.Parallel()
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, token, ok := strings.Cut(startLive(t, "--servers=embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
 	if !ok {
 		t.Fatal("the address that steers is not the one by which the page is reached")
@@ -476,9 +464,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		request := cmdtest.Ask(t, http.MethodGet, page+"buy")
 		request.Host = host
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		answer.Body.Close() //nolint:errcheck // it was not read
 		if answer.StatusCode != want {
 			t.Errorf("a phone that asks %s is answered with %d, want %d", host, answer.StatusCode, want)
@@ -562,9 +548,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	// Replicas are counted as they come and go.
 	const counted = "document.querySelector('#form [name=replicas]').value"
 	second := others.Replicas[1]
-	if err := others.Leave(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, others.Leave(t.Context(), second))
 	b.Until(t, within, counted+" === '1' && document.getElementById('marks').textContent.includes('replica-2 answers no more')")
 	set(t, b, "strategy", "mutex") // exclusive on one replica alone
 	click(t, b, "#start")
@@ -572,9 +556,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
 		t.Error("it offers to set up three replicas")
 	}
-	if err := others.Join(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, others.Join(t.Context(), second))
 	b.Until(t, within, counted+" === '2' && document.getElementById('marks').textContent.includes('replica-2 answers, too')")
 	b.Keep(t, "body", "live-guest")
 	click(t, b, "#language")
@@ -693,14 +675,10 @@ func command(t *testing.T, url, path, body string) int {
 	t.Helper()
 	page, token, _ := strings.Cut(url, "#token=")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Authorization", "Bearer "+token)
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close() //nolint:errcheck // the status is all that is asked for
 	return answer.StatusCode
 }

@@ -123,14 +123,10 @@ func endedBy(t *testing.T, signal syscall.Signal, begun func(t *testing.T, tmp s
 	tmp := t.TempDir()
 	program := exec.Command(os.Args[0], args...)
 	program.Env = append(os.Environ(), "TMPDIR="+tmp)
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, program.Start())
 	cmdtest.Await(t, "it to begin", 60*time.Second, func() bool { return begun(t, tmp) })
 	ended = time.Now()
-	if err := program.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	must(t, program.Process.Signal(signal))
 	if err := program.Wait(); err == nil {
 		t.Error("what was ended says that all is well")
 	}
@@ -153,9 +149,7 @@ func assertNothingIn(t *testing.T, tmp string) {
 func processesIn(t *testing.T, tmp string) (pids []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range found {
 		environ, err := fs.ReadFile(os.DirFS("/"), strings.TrimPrefix(path, "/"))
 		if err == nil && bytes.Contains(environ, []byte("TMPDIR="+tmp)) {
@@ -163,4 +157,12 @@ func processesIn(t *testing.T, tmp string) (pids []string) {
 		}
 	}
 	return pids
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -65,9 +65,7 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 				Binary: os.Args[0], Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
 				Stock: 1000, Clients: 50, Loops: 100, LockShare: 10, Progress: quiet{t},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if want := len(safe) * repetitions; len(r.Runs) != want {
 				t.Errorf("%d runs, want %d", len(r.Runs), want)
 			}
@@ -96,9 +94,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s")})
 			store, err := l.database.Open(t.Context(), "test", 4)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer store.Close() //nolint:errcheck // the test is over
 			for _, subject := range top.strategies {
 				for round := range rounds {
@@ -119,13 +115,9 @@ func (k killed) locks() bool {
 }
 
 func (s *killedSale) outlivesMember(t *testing.T, top topology) {
-	if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units))
 	victim, err := top.victim(t.Context(), s.subject.strategy, s.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begun := time.Now()
 	before := 0
 	s.sell(t, func(ctx context.Context) error {
@@ -151,9 +143,7 @@ func (s *killedSale) outlivesMember(t *testing.T, top topology) {
 	if int64(before) == s.units {
 		t.Error("the member died when all was sold")
 	}
-	if err := top.mend(t.Context(), victim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, top.mend(t.Context(), victim))
 }
 
 // Ten minutes with every server there is, and a seed that was not picked. Shop, buyers
@@ -246,9 +236,7 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 					continue
 				}
 				t.Logf("%d units are gone with the replica", gone)
-				if err := l.cluster.Client().Restock(t.Context(), goods, 1); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.cluster.Client().Restock(t.Context(), goods, 1))
 				if a, _ := sell(t, l, strategy, goods, nil); a.Sold != units+1 {
 					t.Errorf("%d were sold after a restock, want all of %d", a.Sold, units+1)
 				}
@@ -266,17 +254,13 @@ const forgiven = 1100 * time.Millisecond
 // returns how many units were rejected that the ledger still had.
 func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (gone int64) {
 	t.Helper()
-	if err := l.cluster.Client().CreateGoods(t.Context(), goods, units); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
 	victim := l.cluster.Replicas[goods%3]
 	audit, rejected := sell(t, l, strategy, goods, killOnce(t, victim, 100))
 	if !audit.Clean {
 		t.Errorf("never oversells, it says: %+v", audit)
 	}
-	if err := victim.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, victim.Start(t.Context()))
 	time.Sleep(forgiven)
 	return audit.Undersold(rejected)
 }
@@ -286,13 +270,9 @@ func sell(t *testing.T, l testLab, strategy string, goods int64, progress func(i
 	result, err := load.Run(t.Context(), load.Plan{
 		URL: l.cluster.URL, Strategy: strategy, GoodsID: goods, Clients: 30, Requests: 1500, Timeout: time.Minute, Progress: progress,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	audit, err = l.cluster.Client().Audit(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return audit, int64(result.Rejected)
 }
 
@@ -439,9 +419,7 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 	first := p.goods + 1
 	for p.goods < first+manyGoods-1 {
 		p.goods++
-		if err := p.lab.cluster.Client().CreateGoods(t.Context(), p.goods, stock.MaxStock/2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.lab.cluster.Client().CreateGoods(t.Context(), p.goods, stock.MaxStock/2))
 	}
 	selling, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -475,9 +453,7 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 	}
 	for goods := first; goods <= p.goods; goods++ {
 		audit, err := p.lab.cluster.Client().Audit(t.Context(), goods)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.sold, o.lost, o.clean = o.sold+audit.Sold, o.lost+audit.Lost, o.clean && audit.Clean
 	}
 	return o
@@ -485,7 +461,5 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 
 func (p *pausing) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(p.lab.cluster.Replicas[0].Pid(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(p.lab.cluster.Replicas[0].Pid(), s))
 }

@@ -150,9 +150,7 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 	stop()
 	sellers.Wait()
 	store, err := l.database.Open(t.Context(), "test", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close() //nolint:errcheck // it was only read
 	for _, sale := range sales {
 		t.Run(sale.String(), func(t *testing.T) { sale.check(t, l, store) })
@@ -195,17 +193,13 @@ func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 		t.Errorf("%v sold, and %d orders were given to two buyers", r.Replicas, r.Duplicates)
 	}
 	audit, err := l.cluster.Client().Audit(t.Context(), s.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !audit.Clean || audit.Orders != int64(len(s.reported)) || audit.Stock != plenty-audit.Sold {
 		t.Errorf("%d sales reported, the audit is %+v", len(s.reported), audit)
 	}
 	for keys := range slices.Chunk(slices.Collect(maps.Keys(s.reported)), 1000) {
 		orders, err := store.Orders(t.Context(), keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, key := range keys {
 			if orders[key].ID != s.reported[key] || orders[key].Quantity != 1 {
 				t.Errorf("%s got order %s, the ledger has %+v", key, s.reported[key], orders[key])

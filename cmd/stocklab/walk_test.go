@@ -171,12 +171,8 @@ func startWalks(t *testing.T, database string) *walkStage {
 func (s *walkStage) keepData(t *testing.T, k *servers.Supervisor, b *servers.Backends) {
 	t.Helper()
 	durable, err := servers.StartDurableRedis(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Redis.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, b.Redis.Close(t.Context()))
 	b.Redis = durable
 	s.servers[backend.Database], s.servers[backend.Redis] = b.Database, b.Redis
 	if b.ZooKeeper != nil {

@@ -47,9 +47,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 		},
 	}
 	r, err := suite.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if f := r.Subjects[0]; f.Median != 7.5 || f.Min != 3 || f.Max != 12 || f.Aim != "at most 11" || f.Reached {
 		t.Errorf("the subject is %+v, want a median of 7.5 from 3 to 12, above its limit", f)
 	}
@@ -74,9 +72,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 		}
 	}
 	var table bytes.Buffer
-	if err := r.Table(&table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&table))
 	if !strings.Contains(table.String(), "not reached") {
 		t.Errorf("the table does not say what was not reached:\n%s", table.String())
 	}
@@ -275,5 +271,13 @@ func TestCostsAreComparedInTheSameRound(t *testing.T) {
 	}
 	if r.Subjects[2].Costs != nil {
 		t.Errorf("what has no costs has %v", r.Subjects[2].Costs)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -58,9 +58,7 @@ func measured() Result {
 func TestTheTablesOfABenchmark(t *testing.T) {
 	r := measured()
 	var page, text strings.Builder
-	if err := errors.Join(r.Markdown(&page, "stocklab bench --each 2s"), r.Table(&text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(r.Markdown(&page, "stocklab bench --each 2s"), r.Table(&text)))
 	for title, rows := range map[string][]string{
 		"Strategies that never oversell": {
 			"64 clients, sales/s | 1 replica | grouped | × | 2 replicas, nginx | grouped | ×",
@@ -253,9 +251,7 @@ func drawn() *Result {
 
 func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 	var chart bytes.Buffer
-	if err := drawn().Chart(&chart); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drawn().Chart(&chart))
 	var texts []string
 	circles := 0
 	for d := xml.NewDecoder(bytes.NewReader(chart.Bytes())); ; {

@@ -64,13 +64,9 @@ func TestNoTwoReplicasHaveTheSameName(t *testing.T) {
 		c.Replicas = append(c.Replicas, c.make(nil, Options{Lab: true}))
 	}
 	last := c.Replicas[1]
-	if err := c.Leave(t.Context(), last); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Leave(t.Context(), last))
 	next := c.Another()
-	if err := c.Join(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Join(t.Context(), next))
 	if next.Name != "replica-3" || next.Log() == last.Log() || next.History() == last.History() || next.number != 3 {
 		t.Errorf("after %s comes %s, number %d, with %s and %s", last.Name, next.Name, next.number, next.Log(), next.History())
 	}

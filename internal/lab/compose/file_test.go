@@ -62,17 +62,13 @@ type service struct {
 func readText(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
 func readFile(t *testing.T, name string) (f file) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(readText(t, name)), &f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(readText(t, name)), &f))
 	return f
 }
 
@@ -226,9 +222,7 @@ func TestEachServiceHasOnlyTheSecretsThatItReads(t *testing.T) {
 			continue
 		}
 		content, err := yaml.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range s.files() { // the scripts that it runs, and its configuration
 			if strings.HasSuffix(file, ".sh") || strings.HasSuffix(file, ".yml") {
 				content = append(content, readText(t, file)...)
@@ -251,9 +245,7 @@ func TestSecretsAreMadeAtTheFirstStart(t *testing.T) {
 	f := read(t)
 	made := f.Services["secrets"]
 	command, err := yaml.Marshal(made.Command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for volume, at := range made.secrets() {
 		if !bytes.Contains(command, []byte(" "+at+"/")) && !bytes.Contains(command, []byte("'"+at+"/")) {
 			t.Errorf("no secret is written into %s", volume)
@@ -394,9 +386,7 @@ func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 	s := read(t).Services["stockd"]
 	t.Setenv("STOCKD_HTTP_DRAIN_DELAY", s.Environment["STOCKD_HTTP_DRAIN_DELAY"])
 	c, err := config.Load("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	grace, err := time.ParseDuration(s.StopGrace)
 	if err != nil || grace <= c.HTTP.DrainDelay+c.HTTP.Drain+2*time.Second {
 		t.Errorf("it is killed after %s (%v), and drains for %s and %s", s.StopGrace, err, c.HTTP.DrainDelay, c.HTTP.Drain)
@@ -412,13 +402,9 @@ func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 // grants lock.ttl, and no less.
 func TestASessionOfZooKeeperEndsInTime(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "deploy", "compose", "zoo.cfg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := config.Load("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	of := func(key string) time.Duration {
 		for line := range strings.Lines(string(content)) {
 			if value, ok := strings.CutPrefix(line, key+"="); ok {
@@ -521,5 +507,13 @@ func TestWhatWatchesFindsWhatItReads(t *testing.T) {
 	}
 	if got := services["stockd"].Environment["STOCKD_TRACE_ENDPOINT"]; got != "${TRACE_ENDPOINT:-}" || !shared("jaeger", "stockd") {
 		t.Errorf("replicas send traces to %s, and Jaeger is on %v", got, services["jaeger"].Networks)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

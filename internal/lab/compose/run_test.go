@@ -62,9 +62,7 @@ func (p project) token(t *testing.T) string {
 		t.Fatal(err)
 	}
 	token, err := io.ReadAll(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(token))
 }
 
@@ -120,9 +118,7 @@ const plenty = 1_000_000
 // sell buys until the deed is done and so long after it.
 func (s *sale) sell(t *testing.T, after time.Duration, deed func()) *load.Result {
 	t.Helper()
-	if err := s.there.CreateGoods(t.Context(), s.goods, plenty); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.there.CreateGoods(t.Context(), s.goods, plenty))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
@@ -143,9 +139,7 @@ func (s *sale) sell(t *testing.T, after time.Duration, deed func()) *load.Result
 		},
 		Observe: s.observe,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
@@ -180,9 +174,7 @@ func (s *sale) lost(t *testing.T) (lost []string) {
 func (s *sale) audit(t *testing.T, r *load.Result) {
 	t.Helper()
 	audit, err := s.there.Audit(t.Context(), s.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("%s: %d sent, %d sold (%d after the deed), %d unknown, %v; ledger: %d orders, clean: %v",
 		s.strategy, r.Sent, r.Sold, s.after, r.Unknown, r.Errors, audit.Orders, audit.Clean)
 	if lost := s.lost(t); len(lost) > 0 || len(s.sold) == 0 {

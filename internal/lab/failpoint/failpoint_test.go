@@ -23,9 +23,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl")
 	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -37,9 +35,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 func read(t *testing.T, path string) *history.History {
 	t.Helper()
 	h, err := history.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -71,9 +67,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 	one <- lease{ctx}
 	l := lab.Record("redis-lua", one)
 	held, err := l.Acquire(t.Context(), "goods/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lose(lock.ErrLost)
 	for len(read(t, path).Leases) == 0 || read(t, path).Leases[0].Lost.IsZero() {
 		if t.Context().Err() != nil {
@@ -104,9 +98,7 @@ func TestSeveralRecordInOneFile(t *testing.T) {
 	const contenders, leases = 8, 20
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	w, err := history.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all sync.WaitGroup
 	for range contenders {
 		all.Go(func() {
@@ -182,9 +174,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			lab, err := failpoint.Open(failpoint.Options{Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
 			began := time.Now()
 			done := make(chan struct{})
@@ -208,9 +198,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 func TestARecordEndsWithItsRegistry(t *testing.T) {
 	var log strings.Builder
 	lab, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "history.jsonl"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	step := func() {
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Nanosecond})
 		lab.Between(t.Context(), "naive", 1)
@@ -266,9 +254,7 @@ func TestAFaultInterruptsOnePurchaseUnlessItSaysMore(t *testing.T) {
 func TestAHoldLastsAsLongAsItSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lab, err := failpoint.Open(failpoint.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -297,9 +283,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 		lab, path := open(t)
 		start := time.Now()
 		held, err := lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(time.Second)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -318,9 +302,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 // Without a record a lock is itself.
 func TestALockWithoutARecordIsNotWrapped(t *testing.T) {
 	lab, err := failpoint.Open(failpoint.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own := process.New()
 	if got := lab.Record("mutex", own); got != lock.Locker(own) {
 		t.Errorf("the lock is %T", got)
@@ -385,5 +367,13 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	}
 	if second.TTL != 0 || !second.Expires.IsZero() {
 		t.Errorf("the lease that does not end by itself has TTL %s and expires at %s", second.TTL, second.Expires)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

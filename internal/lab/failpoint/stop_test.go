@@ -51,9 +51,7 @@ func TestAFaultStopsOrKillsTheProcess(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "history.jsonl")
 		self := exec.CommandContext(t.Context(), os.Args[0])
 		self.Env = append(os.Environ(), purchasing+"="+do+" "+path)
-		if err := self.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, self.Start())
 		marks := func() (marks []string) {
 			for _, m := range read(t, path).Marks {
 				marks = append(marks, m.What)

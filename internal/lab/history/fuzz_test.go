@@ -24,9 +24,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "history.jsonl")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, content, 0o600))
 		h, err := history.Read(path)
 		if err != nil {
 			if !errors.Is(err, history.ErrBroken) {
@@ -35,9 +33,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		again, err := history.Read(write(t, h))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again.Leases, again.Cut = h.Leases, h.Cut // leases are written as their events
 		if !reflect.DeepEqual(again, h) {
 			t.Errorf("%+v is read back as %+v", h, again)
@@ -50,13 +46,9 @@ func write(t *testing.T, h *history.History) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "again.jsonl")
 	w, err := history.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	add := func(line history.Line) {
-		if err := w.Add(line); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(line))
 	}
 	for i := range h.Requests {
 		add(history.Line{Request: &h.Requests[i]})
@@ -76,8 +68,6 @@ func write(t *testing.T, h *history.History) (path string) {
 	for name, value := range h.Figures {
 		add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return path
 }

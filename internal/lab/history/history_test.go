@@ -35,26 +35,18 @@ func written(t *testing.T, lines ...history.Line) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	w, err := history.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, line := range lines {
-		if err := w.Add(line); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(line))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return path
 }
 
 func read(t *testing.T, paths ...string) *history.History {
 	t.Helper()
 	h, err := history.Read(paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -194,12 +186,8 @@ func TestAWindowHasWhatBeganInIt(t *testing.T) {
 func change(t *testing.T, path string, by func(string) string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(by(string(content))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(path, []byte(by(string(content))), 0o600))
 }
 
 func cutTheEnd(s string) string { return s[:len(s)-20] }
@@ -217,12 +205,8 @@ func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
 	path := written(t, request(1, 1), request(2, 2))
 	change(t, path, cutTheEnd)
 	w, err := history.Append(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Add(request(3, 3)), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(w.Add(request(3, 3)), w.Close()))
 	h := read(t, path)
 	if len(h.Requests) != 2 || h.Requests[1].Client != 3 || len(h.Cut) != 0 {
 		t.Errorf("requests are %+v and cut is %v", h.Requests, h.Cut)
@@ -255,9 +239,7 @@ func TestABrokenFileIsRefusedWithTheLine(t *testing.T) {
 func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 	path := written(t)
 	w, err := history.Append(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var writers sync.WaitGroup
 	for i := range 8 {
 		writers.Go(func() {
@@ -269,9 +251,7 @@ func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	if h := read(t, path); len(h.Requests) != 800 {
 		t.Errorf("%d lines were read of 800", len(h.Requests))
 	}
@@ -325,12 +305,8 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	change(t, from, func(s string) string { return s + `{"mark": {"what": "still wri` })
 	path := written(t, request(2, 1))
 	w, err := history.Append(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Copy(from, at(5)), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(w.Copy(from, at(5)), w.Close()))
 	h := read(t, path)
 	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" || len(h.Traces) != 1 || h.Traces[0].Request != "then" ||
 		h.Figures["tries"] != 3 || len(h.Requests) != 2 || len(h.Cut) != 0 {
@@ -338,9 +314,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	}
 	change(t, from, func(s string) string { return "garbage\n" + s })
 	w, err = history.Append(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := w.Copy(from, at(5)); !errors.Is(err, history.ErrBroken) {
 		t.Errorf("a broken file: %v", err)
 	}
@@ -366,12 +340,8 @@ func TestAFileIsCreatedAnew(t *testing.T) {
 		want int
 	}{{history.Append, 2}, {history.Create, 1}} {
 		w, err := c.open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(w.Add(request(2, 2)), w.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, errors.Join(w.Add(request(2, 2)), w.Close()))
 		if h := read(t, path); len(h.Requests) != c.want {
 			t.Errorf("%d requests, want %d", len(h.Requests), c.want)
 		}
@@ -497,5 +467,13 @@ func TestTracesAreInTheOrderOfTimeAndInTheirWindow(t *testing.T) {
 	}
 	if w := h.Window(at(4), at(6)); len(w.Traces) != 1 || w.Traces[0].Request != "late" {
 		t.Errorf("the window has %+v", w.Traces)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,9 +21,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 func open(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
 	db, err := innodb.Open(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -36,9 +34,7 @@ func open(t *testing.T, d *servers.Database) *sql.DB {
 func judged(t *testing.T, d *servers.Database, s innodb.Statement) checker.Finding {
 	t.Helper()
 	matrix, err := innodb.Probe(t.Context(), open(t, d), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return innodb.AsClaimed(s)(&history.History{Figures: innodb.Figures(matrix)})
 }
 
@@ -96,9 +92,7 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 			},
 		} {
 			got, err := innodb.InsertTwice(t.Context(), db, c.way, rounds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if (got.Deadlocks > 0) != strings.Contains(got.Answer, "1213") {
 				t.Errorf("%s: %d deadlocks, and the server says %q", name, got.Deadlocks, got.Answer)
 			}
@@ -181,9 +175,7 @@ func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 			"deleted by all":       {innodb.DeleteAndDelete(), innodb.Insertions{Duplicates: 2 * rounds}},
 		} {
 			sum, err := innodb.HandOver(t.Context(), db, c.lock, rounds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if (sum.Answer == "") != (sum.Deadlocks == 0) {
 				t.Errorf("%s: %d deadlocks, and the answer of the last is %q", name, sum.Deadlocks, sum.Answer)
 			}
@@ -236,4 +228,12 @@ func TestALockThatEndsBeforeTheCommitLosesAnUpdate(t *testing.T) {
 			}
 		}
 	})
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -46,9 +46,7 @@ func TestNoSaleBeginsWhileSomethingIsDoneToAMachine(t *testing.T) {
 		}
 	}
 	g.end <- struct{}{}
-	if err := <-acted; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-acted)
 	if err := s.Start(defaults()); err != nil {
 		t.Errorf("when it is done a sale begins with %v", err)
 	}

@@ -139,9 +139,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 	s := &Session{sale: Sale{Phase: Ended}}
 	token, err := s.class.join("Ann", "phone", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.class.press(token, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -159,17 +157,13 @@ func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	var c class
 	token, err := c.join("Ann", "phone", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := time.Now()
 	press := func(after time.Duration) error {
 		_, err := c.press(token, 1, now.Add(after))
 		return err
 	}
-	if err := press(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, press(0))
 	if err := press(time.Minute); !errors.Is(err, errTooSoon) {
 		t.Errorf("before the answer: %v, want %v", err, errTooSoon)
 	}

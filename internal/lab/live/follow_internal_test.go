@@ -29,9 +29,7 @@ func newRecords(t *testing.T, replicas ...string) *records {
 	for i, name := range replicas {
 		files[i] = filepath.Join(folder, name+".jsonl")
 		w, err := history.Create(files[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = w.Close() })
 		r.writers[name] = w
 	}
@@ -131,9 +129,7 @@ func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
 	r.add("a", "a1", history.Granted, 1, 10)
 	r.add("b", "b1", history.Asked, 0, 5)
 	r.add("b", "b1", history.Granted, 2, 21)
-	if err := r.follow.step(r.at(21).Add(settle)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.follow.step(r.at(21).Add(settle)))
 	if n := r.follow.hub.state.Lanes.Granted; n != 1 {
 		t.Errorf("%d grants are counted at once, want the first alone", n)
 	}
@@ -178,20 +174,14 @@ func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
 	r.add("a", "a1", history.Asked, 0, 0)
 	path := r.follow.records[0].path
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for cut := range whole {
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, whole[:cut], 0o600))
 		if s := r.step(); len(s.Lanes.Waiting) != 0 {
 			t.Fatalf("%d of %d bytes are read as a line", cut, len(whole))
 		}
 	}
-	if err := os.WriteFile(path, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, whole, 0o600))
 	for range 2 {
 		if s := r.step(); s.Lanes.Waiting["a"] != 1 {
 			t.Errorf("%d wait, want 1", s.Lanes.Waiting["a"])
@@ -236,9 +226,7 @@ func TestOfVeryManyLeasesTheNewestArePassedOn(t *testing.T) {
 func TestAReplicaThatStopsItselfIsNoticed(t *testing.T) {
 	r := newRecords(t, "a")
 	for _, what := range []string{failpoint.Held, failpoint.Paused} {
-		if err := r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}))
 	}
 	r.step()
 	if name := <-r.trapped; name != "a" {
@@ -291,9 +279,7 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 	r.lived()
 	leases := r.step().Leases
 	h, err := history.Read(r.follow.records[0].path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, list := range map[string][]Lease{"live": leases, "replayed": OfHistory("", h).Leases} {
 		if len(list) != 1 {
 			t.Fatalf("%s: leases are %+v, want one", name, list)

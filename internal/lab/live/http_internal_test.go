@@ -34,17 +34,13 @@ func desk(t *testing.T) *httptest.Server {
 func ask(t *testing.T, server *httptest.Server, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	r.Host = r.Header.Get("Host")
 	response, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
 }
@@ -53,21 +49,15 @@ func ask(t *testing.T, server *httptest.Server, method, path string, headers ...
 func postTo(t *testing.T, server *httptest.Server, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it is read to its end
 	said, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response.StatusCode, string(said)
 }
 
@@ -151,9 +141,7 @@ func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const most = 250_000
 	if size > most {
 		t.Errorf("the page has %d bytes, at most %d", size, most)
@@ -163,18 +151,14 @@ func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 // What was taken from elsewhere is what its note says.
 func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
 	note, err := fs.ReadFile(page, "page/lib/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([0-9a-f]{64})` \\|$").FindAllSubmatch(note, -1)
 	if len(rows) != 2 {
 		t.Fatalf("the note has %d files, want 2", len(rows))
 	}
 	for _, row := range rows {
 		content, err := fs.ReadFile(page, "page/lib/"+string(row[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != string(row[2]) {
 			t.Errorf("%s has the checksum %x", row[1], sum)
 		}

@@ -35,9 +35,7 @@ func soldOf(t *testing.T, list []message) (sold []int64) {
 func next(t *testing.T, h *hub, after uint64) []message {
 	t.Helper()
 	list, err := h.next(t.Context(), after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 

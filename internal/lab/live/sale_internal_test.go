@@ -77,9 +77,7 @@ func TestASaleThatStaysPausedEnds(t *testing.T) {
 		s := &Session{hub: newHub(), ground: &stage{}, sampler: &sampler{}, sale: Sale{Phase: Selling}}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.run = &run{ctx: ctx, cancel: cancel, until: time.Now().Add(longest), endLeg: func() {}}
-		if err := s.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Pause())
 		time.Sleep(longest - time.Second)
 		if s.phase() != Halted {
 			t.Errorf("before its time is over it is %s", s.phase())

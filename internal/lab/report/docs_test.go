@@ -36,17 +36,13 @@ func docs(t *testing.T, folder, run string, all []scenario.Experiment) {
 		Experiment: func(string) (title, claim string) { return "过期时间比业务短", "" },
 		Part:       func(experiment, part string) (does, expect string) { return "做：" + experiment + "/" + part, "" },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -68,9 +64,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	old := filepath.Join(folder, "03-no-longer.md")
 	kept := filepath.Join(folder, "servers.md")
 	for _, path := range []string{old, kept} {
-		if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("text"), 0o644))
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."

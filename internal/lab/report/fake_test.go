@@ -40,9 +40,7 @@ func fakeRun(t testing.TB) (folder string, r *scenario.Report) {
 	t.Helper()
 	if shared.folder == "" {
 		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		shared = fake{folder, fakeReport()}
 		makeRun(t, folder, shared.report)
 	}
@@ -55,9 +53,7 @@ func makeRun(t testing.TB, folder string, r *scenario.Report) {
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
 		dir := fmt.Sprintf("%02d-%s", e.Number, e.Name)
-		if err := os.Mkdir(filepath.Join(folder, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(folder, dir), 0o755))
 		for j := range e.Parts {
 			p := &e.Parts[j]
 			if p.NotRun != "" {
@@ -67,9 +63,7 @@ func makeRun(t testing.TB, folder string, r *scenario.Report) {
 			fakeHistory(t, filepath.Join(folder, p.History), e.Number, p)
 		}
 	}
-	if err := report.Write(folder, r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Write(folder, r))
 }
 
 // day is when the run was.
@@ -185,9 +179,7 @@ func fakePictures(number int) []scenario.Picture {
 func fakeHistory(t testing.TB, path string, number int, p *scenario.PartResult) {
 	t.Helper()
 	w, err := history.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
 	switch number {
 	case 6:
@@ -203,9 +195,7 @@ func fakeHistory(t testing.TB, path string, number int, p *scenario.PartResult) 
 	default:
 		f.crowd(500, number > 5, p.Remedy)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 }
 
 type faker struct {

@@ -18,18 +18,14 @@ import (
 func TestAReportIsMadeOfARun(t *testing.T) {
 	folder, _ := fakeRun(t)
 	content, err := os.ReadFile(filepath.Join(folder, "report.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sections := strings.Split(string(content), `<section class="experiment"`)[1:]
 	largest := slices.MaxFunc(sections, func(a, b string) int { return len(a) - len(b) })
 	if size := len(largest); size > 100_000 {
 		t.Errorf("an experiment with 5,000 requests has %d bytes, want 100 kB at most", size)
 	}
 	if keep := os.Getenv("REPORT"); keep != "" {
-		if err := os.WriteFile(keep, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(keep, content, 0o644))
 	}
 }
 
@@ -54,9 +50,7 @@ func TestThePageShowsWhatCameOut(t *testing.T) {
 			r.Experiments = append(r.Experiments, all[name])
 		}
 		folder := t.TempDir()
-		if err := report.Write(folder, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, report.Write(folder, r))
 		page := text(t, filepath.Join(folder, report.File))
 		for i, class := range shown {
 			if got := strings.Count(page, `<span class="`+class); got != want[i] {
@@ -71,9 +65,7 @@ func TestThePageShowsWhatCameOut(t *testing.T) {
 
 func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	var b bytes.Buffer
-	if err := report.Table(&b, fakeReport(), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Table(&b, fakeReport(), false))
 	wants(t, "the table", b.String(), "✓ reproduced", "✗ not reproduced", "– not run", "It needs row locks, and SQLite has none.",
 		"optimistic, naive: not as expected in 5 tries: 5,000 sales of 1,000 units", "Expected: More is sold than there was",
 		"optimistic, with-lock: as expected in 1 try", "8 reproduced, 1 not reproduced, 1 not run in 7 min 12 s", "redis: Redis 7.0.15 (local)")
@@ -97,9 +89,7 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	b.Reset()
 	interrupted := fakeReport()
 	interrupted.Interrupted = true
-	if err := report.Table(&b, interrupted, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Table(&b, interrupted, true))
 	wants(t, "the table for a terminal", b.String(), "\x1b[32m✓ reproduced", "\x1b[31m✗ not reproduced", "\x1b[33m– not run", "ended before the last experiment")
 }
 
@@ -107,13 +97,9 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 func TestTheOverviewIsDrawnFromItsData(t *testing.T) {
 	const docs = "../../../docs"
 	var sales []report.Sale
-	if err := json.Unmarshal([]byte(text(t, filepath.Join(docs, "oversell.json"))), &sales); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(t, filepath.Join(docs, "oversell.json"))), &sales))
 	var drawn bytes.Buffer
-	if err := report.Sales(sales).File(&drawn); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Sales(sales).File(&drawn))
 	if text(t, filepath.Join(docs, "oversell.svg")) != drawn.String() {
 		t.Error("docs/oversell.svg is not drawn from docs/oversell.json: run stocklab lab overview DIR")
 	}
@@ -124,14 +110,20 @@ func TestAnOverviewNeedsItsExperiment(t *testing.T) {
 	if err := report.Overview(t.TempDir(), run); err == nil {
 		t.Error("a folder without a run is accepted")
 	}
-	if err := report.Write(run, &scenario.Report{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Write(run, &scenario.Report{}))
 	folder := t.TempDir()
 	if err := report.Overview(folder, run); err == nil {
 		t.Error("a run without the experiment is accepted")
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%d files are written: %v", len(left), err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -62,9 +62,7 @@ func staysBelow(most float64) checker.Check {
 
 func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
 	r, err := made(t, Part{Name: "one", Steps: []Step{measured()}, Check: reaches(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r.Verdict != Reproduced || r.Tries != 1 || r.Evidence["one.measured"] != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -312,28 +310,20 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Steps: []Step{measured()}, Check: reaches(1)}}}
 	result, err := r.experiment(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unknown := Result{Name: "unknown", Verdict: Reproduced}
 	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
 	report := &Report{Experiments: []Result{unknown, result}}
 	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")
-	if err := os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Reread(folder, []Experiment{e}, report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600))
+	must(t, Reread(folder, []Experiment{e}, report))
 	if got := report.Experiments[1]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 || got.Parts[2].Finding.Holds {
 		t.Errorf("%+v", got)
 	}
 	if got := report.Experiments[0]; got.Verdict != Reproduced {
 		t.Errorf("one that is not known is judged: %+v", got)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if err := Reread(folder, []Experiment{e}, report); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without its history: %v", err)
 	}
@@ -450,5 +440,13 @@ func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
 			t.Errorf("%s: the end is not the last of %q", name, d.entries)
 		}
 		cancel(nil)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -66,9 +66,7 @@ func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
 func TestEachReplicaWritesToItsNode(t *testing.T) {
 	p := &provisioner{galera: &servers.Nodes{Nodes: []*servers.Database{{DSN: "a"}, {DSN: "b"}, {DSN: "c"}}}}
 	s := new(Try)
-	if err := p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}))
 	for replica, dsn := range map[int]string{1: "a", 2: "b", 3: "a"} {
 		if !slices.Contains(s.Own[replica], "STOCKD_DATABASE_DSN="+dsn) || slices.Contains(s.Own[replica], "A=1") != (replica == 2) {
 			t.Errorf("replica %d gets %q, want the node %s", replica, s.Own[replica], dsn)
@@ -79,15 +77,11 @@ func TestEachReplicaWritesToItsNode(t *testing.T) {
 // A contender has its own connections until the try ends. What warms them up is not recorded.
 func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
 	server, err := servers.StartRedis(t.Context(), nil, servers.Embedded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close(t.Context()) //nolint:errcheck // the test is over
 	file := filepath.Join(t.TempDir(), "history.jsonl")
 	writer, err := history.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &Try{Backends: &servers.Backends{Redis: server}, History: writer}
 	var c *Contender
 	if err := s.do(t.Context(), func(x *Try) {
@@ -105,9 +99,7 @@ func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
 	if err := s.do(t.Context(), func(*Try) { c.Locker("hope") }); err == nil {
 		t.Error("hope is a lock")
 	}
-	if err := errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()))
 	if err := c.clients.Redis.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("after the try its connection is answered with %v", err)
 	}

@@ -17,9 +17,7 @@ import (
 func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
 	client, err := e.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // it says that its context has ended
 	return client
 }
@@ -33,15 +31,11 @@ func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
 	if _, err := client.Put(within(t, 5*time.Second), "kept", "value"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Kill(t.Context()))
 	if _, err := client.Get(within(t, 300*time.Millisecond), "kept"); err == nil {
 		t.Error("a killed server answers")
 	}
-	if err := e.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Restart(t.Context()))
 	if e.Endpoint != endpoint {
 		t.Errorf("it is at %s, and was at %s", e.Endpoint, endpoint)
 	}
@@ -66,15 +60,11 @@ func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
 	if _, err := client.Get(within(t, 5*time.Second), "key"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Pause(t.Context()))
 	if _, err := client.Get(within(t, 300*time.Millisecond), "key"); err == nil {
 		t.Error("a paused server answers")
 	}
-	if err := e.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Resume(t.Context()))
 	if _, err := client.Get(within(t, 5*time.Second), "key"); err != nil {
 		t.Error(err)
 	}
@@ -93,9 +83,7 @@ func (silent) Printf(string, ...any) {}
 func connect(t *testing.T, z *servers.ZooKeeper) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{z.Address}, 2*time.Second, zk.WithLogger(silent{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -120,13 +108,9 @@ func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
 	if _, err := conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Kill(t.Context()))
 	eventually(t, "the connection is gone", func() bool { return conn.State() != zk.StateHasSession })
-	if err := z.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Restart(t.Context()))
 	if z.Address != address {
 		t.Errorf("it is at %s, and was at %s", z.Address, address)
 	}
@@ -143,12 +127,8 @@ func TestZooKeeperRemovesEmptyContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	child, err := conn.Create("/container/child-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Delete(child, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.Delete(child, -1))
 	eventually(t, "the container is gone", func() bool {
 		exists, _, err := conn.Exists("/container")
 		return err == nil && !exists
@@ -164,9 +144,7 @@ func TestZooKeeperGrantsTheSessionThatIsAskedFor(t *testing.T) {
 		time.Minute:            time.Minute,
 	} {
 		conn, _, err := zk.Connect([]string{z.Address}, asked, zk.WithLogger(silent{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		shown := fmt.Sprintf("to=%d,", granted.Milliseconds())
 		eventually(t, "a session of "+granted.String(), func() bool {
@@ -180,13 +158,9 @@ func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
 	z := lab.OwnZooKeeper(t)
 	conn := connect(t, z)
 	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
-	if err := z.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Pause(t.Context()))
 	eventually(t, "the client notices", func() bool { return conn.State() != zk.StateHasSession })
-	if err := z.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Resume(t.Context()))
 	eventually(t, "the client is back", func() bool { return conn.State() == zk.StateHasSession })
 	if _, err := conn.Sync("/"); err != nil {
 		t.Error(err)
@@ -205,13 +179,9 @@ func TestADistributionOfZooKeeperIsFound(t *testing.T) {
 	lab.ZooKeeper(t) // or there is nothing that one could be made of
 	home := t.TempDir()
 	for _, folder := range []string{"bin", "lib", "path"} {
-		if err := os.Mkdir(filepath.Join(home, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(home, folder), 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(home, "bin", "zkServer.sh"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(home, "bin", "zkServer.sh"), []byte("#!/bin/sh\nexit 1\n"), 0o700))
 	for from, to := range map[string]string{
 		"../bin/zkServer.sh":                  "path/zkServer.sh",
 		"/usr/share/java/zookeeper.jar":       "lib/zookeeper-3.8.0.jar",
@@ -219,9 +189,7 @@ func TestADistributionOfZooKeeperIsFound(t *testing.T) {
 		"/usr/share/java/zookeeper-jute.jar":  "lib/zookeeper-jute-3.8.0.jar",
 		"/usr/share/java/netty-transport.jar": "lib/netty-transport.jar",
 	} {
-		if err := os.Symlink(from, filepath.Join(home, to)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(from, filepath.Join(home, to)))
 	}
 	t.Setenv("PATH", filepath.Join(home, "path")+":"+os.Getenv("PATH"))
 	_, classPath, err := servers.FindZooKeeper()

@@ -46,9 +46,7 @@ func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 	} {
 		log, begun := filepath.Join(t.TempDir(), "log"), time.Now()
 		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sh", Args: []string{"-c", script, loop}, Log: log})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !labtest.Eventually(time.Minute, func() bool {
 			said, err := os.ReadFile(log)
 			return err == nil && strings.Contains(string(said), "done")
@@ -56,16 +54,12 @@ func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 			t.Fatal("the loop does not end")
 		}
 		all, err := k.Used()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// What runs one after the other uses no more than the time that passes.
 		if used := all["sh"].User; used < 30*time.Millisecond || used > time.Since(begun) {
 			t.Errorf("a loop in %s used %s of %s", where, used, time.Since(begun))
 		}
-		if err := p.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Kill(t.Context()))
 	}
 	all, err := k.Used()
 	if err != nil || all["sleep"].User != 0 || all["sh"].User != 0 {

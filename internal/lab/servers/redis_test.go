@@ -22,9 +22,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, r *servers.Redis)) {
 	t.Run("local", func(t *testing.T) { test(t, lab.OwnRedis(t)) })
 	t.Run("embedded", func(t *testing.T) {
 		r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { closed(t, r) })
 		test(t, r)
 	})
@@ -48,18 +46,12 @@ func TestRedisIsEmptyAfterARestart(t *testing.T) {
 			t.Errorf("it is %+v", r.Info)
 		}
 		client, address := open(t, r), r.Address
-		if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Set(t.Context(), "key", "value", 0).Err())
+		must(t, r.Kill(t.Context()))
 		if err := client.Ping(t.Context()).Err(); err == nil {
 			t.Error("a killed server answers")
 		}
-		if err := r.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Restart(t.Context()))
 		if r.Address != address {
 			t.Errorf("it is at %s, and was at %s", r.Address, address)
 		}
@@ -75,9 +67,7 @@ func TestRedisIsEmptyAfterARestart(t *testing.T) {
 
 func TestAServerIsRestartedWithoutBeingKilledFirst(t *testing.T) {
 	eachRedis(t, func(t *testing.T, r *servers.Redis) {
-		if err := r.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Restart(t.Context()))
 		if err := open(t, r).Ping(t.Context()).Err(); err != nil {
 			t.Error(err)
 		}
@@ -107,9 +97,7 @@ func TestARedisHasAClock(t *testing.T) {
 		ask := func(s *redis.Script) int {
 			t.Helper()
 			n, err := s.Run(t.Context(), client, []string{"key"}).Int()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return n
 		}
 		// Each of its answers is between two looks at our clock.
@@ -118,9 +106,7 @@ func TestARedisHasAClock(t *testing.T) {
 		if drift := time.Since(time.UnixMicro(int64(before))); drift.Abs() > time.Second {
 			t.Errorf("its clock is off by %s", drift)
 		}
-		if err := client.Set(t.Context(), "key", "value", ttl).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Set(t.Context(), "key", "value", ttl).Err())
 		if left := client.PTTL(t.Context(), "key").Val(); left <= 0 || left > ttl {
 			t.Errorf("the key has %s left of %s", left, ttl)
 		}
@@ -144,20 +130,14 @@ func TestARedisHasAClock(t *testing.T) {
 func TestAPausedRedisAnswersWhenItIsResumed(t *testing.T) {
 	r := lab.OwnRedis(t)
 	client := open(t, r)
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Ping(t.Context()).Err())
+	must(t, r.Pause(t.Context()))
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := client.Ping(soon).Err(); err == nil {
 		t.Error("a paused server answers")
 	}
-	if err := r.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Resume(t.Context()))
 	if err := client.Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
 	}
@@ -166,18 +146,14 @@ func TestAPausedRedisAnswersWhenItIsResumed(t *testing.T) {
 // A paused server must not keep the lab from ending.
 func TestAPausedServerIsClosed(t *testing.T) {
 	r := lab.OwnRedis(t)
-	if err := r.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Pause(t.Context()))
 	closed(t, r)
 	closed(t, r)
 }
 
 func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
 	r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer closed(t, r)
 	if err := errors.Join(r.Pause(t.Context()), r.Resume(t.Context())); err == nil || !strings.Contains(err.Error(), "pause miniredis") || !strings.Contains(err.Error(), "resume miniredis") {
 		t.Errorf("the error is %v", err)
@@ -196,9 +172,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 	local := func(t *testing.T) *servers.Redlock { return lab.OwnRedlock(t) }
 	embedded := func(t *testing.T) *servers.Redlock {
 		r, err := servers.StartRedlock(t.Context(), lab.Supervisor(), servers.Embedded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { closed(t, r) })
 		return r
 	}
@@ -224,9 +198,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 			if got := r.Env(); !slices.Equal(got, want) {
 				t.Errorf("a replica gets %q, want %q", got, want)
 			}
-			if err := r.Nodes[2].Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Nodes[2].Kill(t.Context()))
 			for i, node := range r.Nodes {
 				if err := open(t, node).Ping(t.Context()).Err(); (err == nil) == (i == 2) {
 					t.Errorf("node %d: %v", i, err)

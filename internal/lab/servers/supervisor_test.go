@@ -49,12 +49,8 @@ func shell(k *servers.Supervisor, script string) servers.Command {
 func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	stubborn, err := k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, k.Close())
 	assertGone(t, k.Folder(), stubborn.Pid())
 }
 
@@ -71,9 +67,7 @@ func TestTheLastChildIsStoppedFirst(t *testing.T) {
 		want += name + "\n"
 		await(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
 	}
-	if err := k.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.Close())
 	if content, err := os.ReadFile(log); err != nil || string(content) != want+"balancer ends\nreplica ends\nserver ends\n" {
 		t.Errorf("the log is %q (%v)", content, err)
 	}
@@ -88,14 +82,10 @@ func TestAChildWhoseStartIsCancelledIsEnded(t *testing.T) {
 		t.Fatalf("error is %v, want %v", err, context.Canceled)
 	}
 	next, err := k.Run(t.Context(), shell(k, "exit 0")) // requests are served in their order
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-next.Done()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range all {
 		if args, err := os.ReadFile(file); err == nil && strings.Contains(string(args), "sleep 1000 # "+k.Folder()) {
 			t.Errorf("%s is there: %q", file, args)
@@ -108,9 +98,7 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			folder, pid, client := startClient(t)
 			grandchild := awaitGrandchild(t, folder)
-			if err := client.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.Process.Signal(signal))
 			_ = client.Wait() // ended by our signal
 			assertGone(t, folder, pid, grandchild)
 		})
@@ -120,25 +108,17 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL))
 	<-p.Done()
-	if err := k.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.Close())
 	assertGone(t, k.Folder(), p.Pid())
 }
 
 func TestDoneTellsHowAChildEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-p.Done()
 	if p.State() != "exit status 7" {
 		t.Errorf("state is %q, want exit status 7", p.State())
@@ -151,9 +131,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-p.Done()
 	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
 	await(t, "the orphan to be gone", func() bool { return !alive(orphan) })
@@ -170,13 +148,9 @@ func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 func TestSignalsReachAChild(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	awaitNumber(t, filepath.Join(k.Folder(), "log"))
-	if err := p.Signal(t.Context(), syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Signal(t.Context(), syscall.SIGUSR1))
 	<-p.Done()
 	if p.State() != "exit status 3" {
 		t.Errorf("state is %q, want exit status 3", p.State())
@@ -186,12 +160,8 @@ func TestSignalsReachAChild(t *testing.T) {
 		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
 	} {
 		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Signal(t.Context(), signal); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, p.Signal(t.Context(), signal))
 		select {
 		case <-p.Done():
 			if p.State() != want {
@@ -206,31 +176,19 @@ func TestSignalsReachAChild(t *testing.T) {
 func TestAPausedChildIsStopped(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Signal(t.Context(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.Signal(t.Context(), syscall.SIGSTOP))
+	must(t, p.Stop(t.Context()))
 }
 
 func startClient(t *testing.T) (folder string, pid int, client *exec.Cmd) {
 	t.Helper()
 	client = exec.Command(os.Args[0], clientArgument)
 	out, err := client.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, client.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := fmt.Sscan(line, &folder, &pid); err != nil {
 		t.Fatalf("client printed %q: %v", line, err)
 	}

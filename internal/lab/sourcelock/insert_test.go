@@ -57,9 +57,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 		l := entry(t, kind).New(deps)
 		ctx, leave := context.WithTimeout(t.Context(), 20*time.Second)
 		lease, err := l.Acquire(ctx, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leave() // the end of its request
 		if lease.Context().Err() != nil || lease.Token() != 0 {
 			t.Errorf("%s: the lease has ended with its request, or has the token %d", kind, lease.Token())
@@ -86,9 +84,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 		}
 	}
 	closed := lab.Locks(t, d, backend.MySQL)
-	if err := closed.DB.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, closed.DB.Close())
 	if _, err := entry(t, sourcelock.InsertOnce).New(closed).Acquire(t.Context(), "x"); err == nil || errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("without a database: %v, which is no name that is taken", err)
 	}

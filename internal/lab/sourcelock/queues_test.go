@@ -58,9 +58,7 @@ func keysOf(t *testing.T, client *clientv3.Client, kind, name string) func() int
 	t.Helper()
 	return func() int {
 		found, err := client.Get(context.WithoutCancel(t.Context()), "stockd/"+kind+"/"+name+"/", clientv3.WithPrefix())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(found.Kvs)
 	}
 }
@@ -147,9 +145,7 @@ func nodeCaches(t *testing.T, kind string, n int) (contenders []listener) {
 	for range n {
 		way := labtest.NewProxy(t, server.Address)
 		l, err := sourcelock.NewNodeCache(kind, way.Address, 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		one := listener{l, way}
 		t.Cleanup(func() { one.end(t) })
 		contenders = append(contenders, one)
@@ -187,9 +183,7 @@ func (l listener) listen(t *testing.T, folder, name string, inLine func() int) w
 func nodesIn(t *testing.T, folder string) func() int {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{lab.ZooKeeper(t).Address}, 10*time.Second, zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(conn.Close)
 	return func() int {
 		names, _, err := conn.Children(folder)
@@ -248,4 +242,12 @@ func TestANodeThatWaitedLongEnoughTakesTheName(t *testing.T) {
 	}
 	locktest.Release(t, second)
 	locktest.Release(t, first)
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

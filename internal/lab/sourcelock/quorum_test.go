@@ -38,9 +38,7 @@ func values(t *testing.T, masters []redis.UniversalClient, key string) (all []st
 func block(t *testing.T, masters []redis.UniversalClient, key string) {
 	t.Helper()
 	for _, master := range masters {
-		if err := master.Set(t.Context(), key, "another's", time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, master.Set(t.Context(), key, "another's", time.Minute).Err())
 		t.Cleanup(func() { master.Del(context.WithoutCancel(t.Context()), key) })
 	}
 }
