@@ -133,9 +133,7 @@ func Own[S interface {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		labtest.Need(t, what, false, missing.How)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -158,12 +156,8 @@ func ContainsAll(text string, parts ...string) bool {
 func ReadReport(t *testing.T, path string) (r Report) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(content, &r))
 	return r
 }
 

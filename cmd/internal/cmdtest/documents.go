@@ -26,9 +26,7 @@ func EachDocument(t *testing.T, test func(path, text string)) {
 		test(strings.TrimPrefix(path, Repository+"/"), string(content))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 var (

@@ -40,9 +40,7 @@ const Token = "the owner's own token"
 func StartReplica(t *testing.T, command string, flags ...string) Replica {
 	t.Helper()
 	r := StartEmpty(t, command, nil, flags...)
-	if err := r.CreateGoods(t.Context(), 1, 1000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.CreateGoods(t.Context(), 1, 1000))
 	return r
 }
 
@@ -55,9 +53,7 @@ func StartEmpty(t *testing.T, command string, env []string, flags ...string) Rep
 	r.Process = exec.Command(os.Args[0], flags...) //nolint:gosec // the test binary itself
 	r.Process.Env = slices.Concat(Environment(), env, []string{"STOCKD_ADMIN_TOKEN=" + Token})
 	r.Process.Stderr = r.Log
-	if err := r.Process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Process.Start())
 	t.Cleanup(func() {
 		if r.Process.ProcessState == nil {
 			_ = r.Process.Process.Kill() // it may be gone
@@ -80,9 +76,7 @@ func (r Replica) Host() string { return strings.TrimPrefix(r.URL, "http://") }
 // Terminate asks the replica to stop.
 func (r Replica) Terminate(t *testing.T) {
 	t.Helper()
-	if err := r.Process.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Process.Process.Signal(syscall.SIGTERM))
 }
 
 // Exit waits for the end of the replica, and returns its status.
@@ -96,13 +90,9 @@ func (r Replica) Exit(t *testing.T) int {
 func (r Replica) LocksLeft(t *testing.T) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", r.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close() //nolint:errcheck // it was only read
-	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM record_lock").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM record_lock").Scan(&n))
 	return n
 }
 
@@ -142,9 +132,7 @@ func Do(r *http.Request) Answer {
 func Ask(t *testing.T, method, url string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -177,11 +165,17 @@ func (r Replica) Sells(t *testing.T, when string) {
 func (r Replica) Send(t *testing.T, text string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -100,9 +100,7 @@ func started[S any](t *testing.T, l *Lab, what string, start starter[S]) S {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		Need(t, what, false, missing.How)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return server
 }
 
@@ -220,9 +218,7 @@ func (l *Lab) onNodes(t *testing.T, cluster *servers.Nodes) (nodes []*servers.Da
 func configOf(t *testing.T, d *servers.Database) *mysql.Config {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -69,9 +69,7 @@ func Main(m *testing.M, into **Lab) int {
 func StartSupervisor(t testing.TB) *servers.Supervisor {
 	t.Helper()
 	k, err := servers.StartSupervisor()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -152,9 +150,7 @@ func (l *Lab) start(t *testing.T, kind, options string) *servers.Database {
 			servers.MySQL:   "a mysqld on PATH that is no MariaDB is used where there is one",
 		}[kind])
 	server, err := servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true, Options: options})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return server
 }
 
@@ -180,9 +176,7 @@ func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 	with := c.Clone()
 	with.Passwd = d.Password
 	connector, err := mysql.NewConnector(with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sql.OpenDB(connector), c
 }
 
@@ -216,9 +210,7 @@ func WaitingWriters(t *testing.T, d *servers.Database) (n int) {
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	err := db.QueryRowContext(t.Context(),
 		`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -232,9 +224,7 @@ func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-cha
 	const cached = 150 * time.Millisecond // InnoDB answers the same to those who ask again within 100 ms
 	for range 40 {
 		var n int
-		if err := db.QueryRowContext(t.Context(), waiting, like).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRowContext(t.Context(), waiting, like).Scan(&n))
 		if n > 0 {
 			return
 		}
@@ -253,9 +243,7 @@ func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
 	const connections = 8
 	store, err := d.Open(t.Context(), replica, connections)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -271,9 +259,7 @@ func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 func Through(t *testing.T, d *servers.Database) (*servers.Database, *servers.Proxy) {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := NewProxy(t, c.Addr)
 	c.Addr = proxy.Address
 	through := *d
@@ -299,9 +285,7 @@ func Need(t *testing.T, what string, there bool, how string) {
 func NewProxy(t *testing.T, target string) *servers.Proxy {
 	t.Helper()
 	p, err := servers.NewProxy(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -330,9 +314,7 @@ func AwaitReached(t *testing.T, trigger *servers.Trigger) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), reachedWithin)
 	defer cancel()
-	if err := trigger.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trigger.Wait(ctx))
 }
 
 // Repeating sends requests to no server: each gets the same answer, for an hour. What goes on asking
@@ -351,4 +333,12 @@ func (r repeating) RoundTrip(*http.Request) (*http.Response, error) {
 		return nil, errors.New("it is still asked")
 	}
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(r.answer))}, nil
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

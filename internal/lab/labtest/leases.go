@@ -22,12 +22,8 @@ func HoldAndRelease(t *testing.T, l lock.Locker, name string) (token uint64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, lease.Release(ctx))
 	return lease.Token()
 }
 
@@ -88,9 +84,7 @@ func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	change := func(statement string, args ...any) {
 		if _, err := pool.ExecContext(t.Context(), statement, args...); err != nil {
@@ -98,14 +92,10 @@ func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 		}
 	}
 	settle := func() {
-		if err := s.SettleAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SettleAll(t.Context()))
 	}
 	change(`UPDATE tb_stock_ledger SET created_at = ?`, time.Now().UTC().Add(-24*time.Hour))
-	if err := s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()))
 	for range 2 { // what was seen before, and then what there is
 		settle()
 		change(`UPDATE tb_ledger_settled SET seen_at = '2000-01-01 00:00:00'`)

@@ -35,9 +35,7 @@ const (
 func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
 	pool, dialect, err := d.Pool(lockPool, lockTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clients := &backend.Clients{DB: pool, Dialect: dialect}
 	deps := lock.Deps{
 		Clients: clients, TTL: LockTTL, Retry: lockRetry, Releases: lock.NewReleases(),
@@ -101,8 +99,6 @@ func ZooKeeperClient(z *servers.ZooKeeper) *backend.ZooKeeperClient {
 func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
 	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{e.Endpoint}, DialTimeout: lockTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client
 }
