@@ -69,8 +69,10 @@ func rejectsMySQL(answer *mysql.MySQLError) stock.Rejection {
 		return stock.WrongSettings
 	case 1053, 3032: // the second: offline_mode
 		return stock.NotReady
-	default:
+	case 1317, 1969, 3024: // it was killed, or took too long
 		return ""
+	default:
+		return stock.Unsorted
 	}
 }
 
@@ -113,8 +115,10 @@ func rejectsRedis(answer string) stock.Rejection {
 		return stock.NotReady
 	case strings.HasPrefix(answer, "ERR max number of clients"):
 		return stock.LimitReached
-	default:
+	case strings.HasPrefix(answer, "redis: "): // of the library: there is no key, or the transaction was not made
 		return ""
+	default:
+		return stock.Unsorted
 	}
 }
 

@@ -16,9 +16,8 @@ type dialect struct {
 	gorm     func(*sql.DB) gorm.Dialector
 	// noTable reports that there is no table of a name.
 	noTable func(error) bool
-	// writes is a statement that changes nothing, and is rejected where the ledger cannot be written; empty: none is
-	// as cheap.
-	writes string
+	// writes are statements that change nothing, and are rejected where nothing can be sold; nil: none is as cheap.
+	writes []string
 	// returns reports whether that version supports INSERT … RETURNING.
 	returns func(version string) bool
 	// tooOld reports that a version of the server cannot have the schema.

@@ -20,8 +20,11 @@ func mysqlDialect() dialect {
 		version: `SELECT VERSION()`,
 		noTable: func(err error) bool { return backend.IsMySQL(err, mysqlNoTable) },
 		// The options, the rights and the tables are looked at before the condition.
-		writes: `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
-			SELECT goods_id, '', 0, '', '', '', UTC_TIMESTAMP(6) FROM tb_goods_stock WHERE FALSE`,
+		writes: []string{
+			`INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+				SELECT goods_id, '', 0, '', '', '', UTC_TIMESTAMP(6) FROM tb_goods_stock WHERE FALSE`,
+			`UPDATE tb_goods_stock SET stock = 0 WHERE FALSE`,
+		},
 		describe: func(version string) string {
 			if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
 				return "MariaDB " + number

@@ -107,7 +107,7 @@ func (s *Store) callFault(ctx context.Context, conn gorm.ConnPool, err error) er
 			return s.fault(ctx, "call the procedure", err)
 		}
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, s.failure("call the procedure", err))
+	return s.unknown("call the procedure", err)
 }
 
 // Server error numbers of a statement, and never of a commit: there is no procedure, and the table is full.

@@ -53,6 +53,7 @@ func TestADatabaseThatRejectsWritesSaysWhy(t *testing.T) {
 		}{
 			"read_only": {`SET GLOBAL read_only = 1`, `SET GLOBAL read_only = 0`, stock.ReadOnly},
 			"no INSERT": {`REVOKE INSERT` + from, `GRANT INSERT` + to, stock.NotPermitted},
+			"no UPDATE": {`REVOKE UPDATE` + from, `GRANT UPDATE` + to, stock.NotPermitted},
 		} {
 			t.Run(state, func(t *testing.T) {
 				do(t, all, c.enter)

@@ -169,16 +169,19 @@ func (s *Store) Ping(ctx context.Context) error {
 // rejectedFor is how long a rejection is remembered after which nothing was committed.
 const rejectedFor = 5 * time.Second
 
-// Writable checks that the database takes writes, by one that changes nothing. A disk that is full shows only in
+// Writable checks that the database takes writes, by some that change nothing. A disk that is full shows only in
 // a write that needs more of it, and so does whatever SQLite rejects: of that, the last one is
 // remembered for a moment.
 func (s *Store) Writable(ctx context.Context) error {
-	if s.dialect.writes == "" {
+	if s.dialect.writes == nil {
 		if err := s.Ping(ctx); err != nil {
 			return err
 		}
-	} else if _, err := s.pool.ExecContext(ctx, s.dialect.writes); err != nil {
-		return s.fault(ctx, "write", err)
+	}
+	for _, statement := range s.dialect.writes {
+		if _, err := s.pool.ExecContext(ctx, statement); err != nil {
+			return s.fault(ctx, "write", err)
+		}
 	}
 	if last := s.rejected.Load(); last != nil && time.Since(last.at) < rejectedFor {
 		return last.err
@@ -192,10 +195,15 @@ type rejection struct {
 	err error
 }
 
+// unknown is an unknown outcome. Whatever the database said, it is not that nothing happened.
+func (s *Store) unknown(doing string, err error) error {
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("%s: %w", doing, err)})
+}
+
 // failure is a failure of the database. One that Writable would not see is remembered.
 func (s *Store) failure(doing string, err error) error {
 	failed := backend.Failure(s.dialect.name, fmt.Errorf("%s: %w", doing, err))
-	if failed.Rejects == stock.OutOfSpace || failed.Rejects != "" && s.dialect.writes == "" {
+	if failed.Rejects == stock.OutOfSpace || failed.Rejects != "" && s.dialect.writes == nil {
 		s.rejected.Store(&rejection{time.Now(), failed})
 	}
 	return failed
@@ -424,5 +432,5 @@ func (s *Store) commitFault(ctx context.Context, err error) error {
 	case errors.Is(err, backend.ErrNotSent), s.dialect.classify(err) != faultBackend, backend.Rejects(err) == stock.ReadOnly:
 		return s.fault(ctx, "commit", err)
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, s.failure("commit", err))
+	return s.unknown("commit", err)
 }

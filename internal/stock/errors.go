@@ -80,6 +80,8 @@ const (
 	NotReady       Rejection = "it is starting or stopping"
 	LimitReached   Rejection = "one of its limits is reached"
 	WrongSettings  Rejection = "one of its settings does not allow them"
+	// Unsorted is an answer that is none of the others, such as that a table is missing.
+	Unsorted Rejection = "its answer is in the log"
 )
 
 // BackendError is a failure of a named backend. It wraps ErrBackendUnavailable and Err, and

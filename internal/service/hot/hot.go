@@ -201,12 +201,12 @@ func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	unavailable := backend.Failure(backend.Redis, fmt.Errorf("sell: %w", err))
+	err = fmt.Errorf("sell: %w", err)
 	_, cluster := s.redis.(*redis.ClusterClient)
 	if !cluster && (isAnswer(err) || isDial(err)) {
-		return unavailable
+		return backend.Failure(backend.Redis, err)
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, unavailable)
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, &stock.BackendError{Backend: string(backend.Redis), Err: err})
 }
 
 // failed is fault for work whose outcome no buyer waits for.
