@@ -39,6 +39,9 @@ func Open(o Options) (*Files, error) {
 // Find returns the name of a token.
 func (f *Files) Find(token string) (name string, ok bool) { return f.files.Get().Find(token) }
 
+// Names lists the names of the tokens.
+func (f *Files) Names() []string { return f.files.Get().Names() }
+
 // Keep reads the files again when they change, until ctx ends. While they are
 // invalid, the tokens that were read last stay valid.
 func (f *Files) Keep(ctx context.Context, log *slog.Logger) { f.files.Keep(ctx, f.report(ctx, log)) }

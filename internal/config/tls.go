@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
+	"strings"
 	"sync/atomic"
 
 	"github.com/stockd/stockd/internal/reload"
@@ -54,6 +56,18 @@ func authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("has no certificate in PEM: %s", file)
 	}
 	return pool, nil
+}
+
+// Certificates are the files of certificates that are configured, by their keys.
+func (c Config) Certificates() iter.Seq2[string, string] {
+	return func(yield func(key, file string) bool) {
+		for _, f := range fields(&c) {
+			isFile := strings.HasSuffix(f.key, ".cert_file") || strings.HasSuffix(f.key, "ca_file")
+			if isFile && f.text() != "" && !yield(f.key, f.text()) {
+				return
+			}
+		}
+	}
 }
 
 // keyPair is a certificate that is read again for each connection, so that replacing its files

@@ -135,6 +135,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	open.add("changes of items", inventory.Close)
 	open.add("reservations", reservations.Close)
 	open.add("background jobs", quietly(keepUp(serving, c, catalogue, inventory, reservations, watch)))
+	open.add("checks", quietly(inBackground(serving, func(ctx context.Context) { checkAtStart(ctx, c, locks.Clients, store, log) })))
 	options.Feed = service.NewFeed(store)
 	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, options.Feed, locks.Clients))
 	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/backend/check"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -116,6 +117,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 			s := start(t)
 			right := startInnards(t, append([]string{"STOCKD_LOCK_WAIT=20s", "STOCKD_DEDUCT_TIMEOUT=30s"}, s.env...))
 			s.connects(t, right)
+			s.isChecked(t)
 			for i, name := range s.strategies {
 				right.sells(t, name, int64(i+1))
 			}
@@ -127,6 +129,23 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// isChecked fails where stockd check finds a problem.
+func (s secured) isChecked(t *testing.T) {
+	t.Helper()
+	if s.section == "database" {
+		return // it has no tables yet
+	}
+	found, err := Check(t.Context(), configuration(t, append(impatiently(t), s.env...)), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.State == check.Problem && f.What != "database schema" { // of the file that it is given
+			t.Errorf("%+v", f)
+		}
 	}
 }
 

@@ -60,16 +60,22 @@ func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log 
 		}
 		return err
 	}
-	list, err := store.Migrations(ctx)
-	if err != nil {
-		return err
+	lacks, err := pending(ctx, store)
+	if err == nil && lacks != "" {
+		err = fmt.Errorf("the schema lacks %s: run stockd migrate up, or set database.migrate", lacks)
 	}
+	return err
+}
+
+// pending is the first migration that is not applied, or empty.
+func pending(ctx context.Context, store *repo.Store) (string, error) {
+	list, err := store.Migrations(ctx)
 	for _, m := range list {
 		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("the schema lacks %s: run stockd migrate up, or set database.migrate", m.File)
+			return m.File, err
 		}
 	}
-	return nil
+	return "", err
 }
 
 // encryption reads the TLS of a section. Its files were checked with the configuration,

@@ -54,12 +54,17 @@ func NewAuthority(below string) (*Authority, error) {
 
 // Issue signs a certificate for a server at 127.0.0.1, and for a client of that name.
 func (a *Authority) Issue(name string) (Certificate, error) {
+	return a.IssueUntil(name, a.certificate.NotAfter)
+}
+
+// IssueUntil is Issue of one that ends then.
+func (a *Authority) IssueUntil(name string, end time.Time) (Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Certificate{}, fmt.Errorf("issue a certificate: %w", err)
 	}
 	template := certificateOf(name)
-	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.NotAfter, template.KeyUsage = end, x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	template.IPAddresses, template.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost", name}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)

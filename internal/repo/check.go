@@ -1,0 +1,88 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"regexp"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/migrations"
+)
+
+// Settings are those of backend.SQL.
+func (s *Store) Settings(ctx context.Context) ([]backend.SettingState, error) {
+	return s.pool.Settings(ctx)
+}
+
+// TryWrites does once what the rights of a replica are for, on every table, in a transaction that is rolled back: a row of
+// the stock is inserted, changed and deleted, and of the other tables none is met. The error names the table.
+func (s *Store) TryWrites(ctx context.Context) error {
+	tx, err := s.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return s.fault(ctx, "begin", err)
+	}
+	defer tx.Rollback() // it is what this is for
+	goods := -1 - rand.Int64N(1<<62)
+	for _, statement := range []string{
+		`INSERT INTO tb_goods_stock (goods_id, stock) VALUES (?, 1)`,
+		`UPDATE tb_goods_stock SET stock = 0 WHERE goods_id = ?`,
+		`DELETE FROM tb_goods_stock WHERE goods_id = ?`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, goods); err != nil {
+			return s.fault(ctx, "write tb_goods_stock", err)
+		}
+	}
+	tables, err := s.tables()
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if err := tryTable(ctx, tx, table); err != nil {
+			return s.fault(ctx, "write "+table, err)
+		}
+	}
+	return nil
+}
+
+// tables are those that the migrations make.
+func (s *Store) tables() (names []string, err error) {
+	made := regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
+	files, err := fs.Glob(migrations.Files, s.dialect.name+"/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		content, err := migrations.Files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range made.FindAllSubmatch(content, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	return names, nil
+}
+
+// tryTable needs all four rights and meets no row.
+func tryTable(ctx context.Context, tx *sql.Tx, table string) error {
+	rows, err := tx.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`)
+	if err != nil {
+		return err
+	}
+	columns, err := rows.Columns()
+	if err := errors.Join(err, rows.Close()); err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		`INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0`, `UPDATE %[1]s SET %[2]s = %[2]s WHERE 1 = 0`, `DELETE FROM %[1]s WHERE 1 = 0`,
+	} {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, table, columns[0])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
