@@ -10,10 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // What is done to the way from the replicas to a server.
@@ -49,56 +46,6 @@ func relinks() map[string]struct {
 	}{
 		Slow: {[]string{whole}, slow}, Fast: {[]string{slow}, whole}, Cut: {[]string{whole, slow}, cut}, Mend: {[]string{cut}, whole},
 	}
-}
-
-// connect puts a proxy before every server that is reached by an address.
-func (s *stage) connect() error {
-	s.links = make(map[string]*servers.Proxy)
-	addresses, err := s.addresses()
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.machines {
-		m := &s.machines[i]
-		address, ok := addresses[m.Name]
-		if !ok {
-			continue
-		}
-		if s.links[m.Name], err = servers.NewProxy(address); err != nil {
-			return err
-		}
-		s.fronts[address], m.Link = s.links[m.Name].Address, whole
-	}
-	return nil
-}
-
-// addresses are those of the servers, by their names. A database in a file has none.
-func (s *stage) addresses() (map[string]string, error) {
-	b, list := s.backends, make(map[string]string)
-	if b.Database.Driver == repo.MySQL {
-		c, err := mysql.ParseDSN(b.Database.DSN)
-		if err != nil {
-			return nil, fmt.Errorf("read the address of the database: %w", err)
-		}
-		list["database"] = c.Addr
-	}
-	if b.Redis != nil {
-		list["redis"] = b.Redis.Address
-	}
-	if b.Redlock != nil {
-		for i, node := range b.Redlock.Nodes {
-			list["redlock-"+strconv.Itoa(i+1)] = node.Address
-		}
-	}
-	if b.ZooKeeper != nil {
-		list["zookeeper"] = b.ZooKeeper.Address
-	}
-	if b.Etcd != nil {
-		list["etcd"] = strings.TrimPrefix(b.Etcd.Endpoint, "http://")
-	}
-	return list, nil
 }
 
 var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)

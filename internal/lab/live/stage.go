@@ -142,14 +142,10 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 			return err
 		}
 	}
-	s.addServers()
-	s.offerSpare()
-	s.fronts = make(map[string]string)
-	if o.Proxies {
-		if err := s.connect(); err != nil {
-			return err
-		}
+	if err := s.addServers(o.Proxies); err != nil {
+		return err
 	}
+	s.offerSpare()
 	o.Progress("starting replicas on " + s.backends.Database.String())
 	if err := s.arrange(ctx, l); err != nil {
 		return err
@@ -528,37 +524,30 @@ func (s *stage) client() (client.Client, error) {
 	return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
 }
 
-// addServers lists the servers.
-func (s *stage) addServers() {
-	add := func(name string, info servers.Info, run runner, why string) {
-		m := Machine{Name: name, Kind: "server", Title: info.String(), Status: running, Why: why}
-		if why == "" {
-			s.runners[name] = run
+// addServers lists the servers, each behind a proxy where there are proxies and an address leads to it. To one in
+// this process nothing can be done.
+func (s *stage) addServers(proxies bool) error {
+	list, err := s.backends.Members()
+	if err != nil {
+		return err
+	}
+	for _, server := range list {
+		m := Machine{Name: server.Name, Kind: "server", Title: server.String(), Status: running}
+		if server.Started == servers.Embedded {
+			m.Why = "embedded"
+		} else {
+			s.runners[server.Name] = server
+		}
+		if proxies && server.Address != "" {
+			proxy, err := servers.NewProxy(server.Address)
+			if err != nil {
+				return err
+			}
+			s.links[server.Name], s.fronts[server.Address], m.Link = proxy, proxy.Address, whole
 		}
 		s.machines = append(s.machines, m)
 	}
-	inside := func(info servers.Info) string {
-		if info.Started == servers.Embedded {
-			return "embedded"
-		}
-		return ""
-	}
-	b := s.backends
-	add("database", b.Database.Info, b.Database, inside(b.Database.Info))
-	if b.Redis != nil {
-		add("redis", b.Redis.Info, b.Redis, inside(b.Redis.Info))
-	}
-	if b.Redlock != nil {
-		for i, node := range b.Redlock.Nodes {
-			add(fmt.Sprintf("redlock-%d", i+1), node.Info, node, inside(node.Info))
-		}
-	}
-	if b.ZooKeeper != nil {
-		add("zookeeper", b.ZooKeeper.Info, b.ZooKeeper, "")
-	}
-	if b.Etcd != nil {
-		add("etcd", b.Etcd.Info, b.Etcd, "")
-	}
+	return nil
 }
 
 // ground is what a sale takes place on: servers and replicas of our own, or replicas that

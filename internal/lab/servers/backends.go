@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/repo"
 )
 
 // Backends are all servers that strategies may need.
@@ -139,6 +143,47 @@ func (b *Backends) running() map[string]server {
 		all["etcd"] = b.Etcd
 	}
 	return all
+}
+
+// Member is one server of the backends, which can be killed, paused and cut off by itself.
+type Member struct {
+	Info
+	runner
+
+	Name string
+	// Address is empty where none leads to it: a database in a file.
+	Address string
+}
+
+// Members are all servers, the five of Redlock one by one.
+func (b *Backends) Members() (list []Member, err error) {
+	add := func(name string, info Info, run runner, address string) {
+		list = append(list, Member{Info: info, runner: run, Name: name, Address: address})
+	}
+	address := ""
+	if b.Database.Driver == repo.MySQL {
+		c, err := mysql.ParseDSN(b.Database.DSN)
+		if err != nil {
+			return nil, fmt.Errorf("read the address of the database: %w", err)
+		}
+		address = c.Addr
+	}
+	add("database", b.Database.Info, b.Database, address)
+	if b.Redis != nil {
+		add("redis", b.Redis.Info, b.Redis, b.Redis.Address)
+	}
+	if b.Redlock != nil {
+		for i, node := range b.Redlock.Nodes {
+			add(fmt.Sprintf("redlock-%d", i+1), node.Info, node, node.Address)
+		}
+	}
+	if b.ZooKeeper != nil {
+		add("zookeeper", b.ZooKeeper.Info, b.ZooKeeper, b.ZooKeeper.Address)
+	}
+	if b.Etcd != nil {
+		add("etcd", b.Etcd.Info, b.Etcd, strings.TrimPrefix(b.Etcd.Endpoint, "http://"))
+	}
+	return list, nil
 }
 
 // Env is the configuration of a replica of stockd that uses them.

@@ -45,7 +45,7 @@ func OnNetwork(start func(context.Context, *Supervisor, *Network) (*Nodes, error
 
 // StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns; with
 // a network, on its hosts.
-func StartGalera(ctx context.Context, k *Supervisor, network *Network) (_ *Nodes, err error) {
+func StartGalera(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
 	p, library, err := FindGalera()
 	if err != nil {
 		return nil, err
@@ -54,26 +54,26 @@ func StartGalera(ctx context.Context, k *Supervisor, network *Network) (_ *Nodes
 	if p.user, err = reader(k); err != nil {
 		return nil, err
 	}
-	g := &Nodes{Network: network}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
-		}
-	}()
 	nodes, err := galeraNodes(library, network)
 	if err != nil {
 		return nil, err
 	}
 	password := rand.Text()
-	for _, node := range nodes {
-		d, err := p.startNode(ctx, k, node, password)
+	return startNodes(ctx, network, nodes, "Galera", func(n node) (*Database, error) { return p.startNode(ctx, k, n, password) })
+}
+
+// startNodes starts one node after the other, each of which joins those before it.
+func startNodes(ctx context.Context, network *Network, nodes []node, by string, start func(node) (*Database, error)) (*Nodes, error) {
+	g := &Nodes{Network: network}
+	for _, n := range nodes {
+		d, err := start(n)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
 		}
 		g.Nodes = append(g.Nodes, d)
 	}
 	g.Info = g.Nodes[0].Info
-	g.Name = fmt.Sprintf("%d × %s with Galera", len(g.Nodes), g.Name)
+	g.Name = fmt.Sprintf("%d × %s with %s", len(g.Nodes), g.Name, by)
 	return g, nil
 }
 

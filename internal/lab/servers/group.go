@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ func StartPrimary(ctx context.Context, k *Supervisor, network *Network) (*Nodes,
 	return startGroup(ctx, k, network, "--group-replication-single-primary-mode=ON")
 }
 
-func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...string) (_ *Nodes, err error) {
+func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...string) (*Nodes, error) {
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MySQL })
 	if i < 0 {
@@ -34,27 +33,12 @@ func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...st
 	}
 	p := found[i]
 	p.clients = network.clients()
-	g := &Nodes{Network: network}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
-		}
-	}()
 	all, err := groupMembers(network, mode)
 	if err != nil {
 		return nil, err
 	}
 	password := rand.Text()
-	for _, m := range all {
-		d, err := p.startMember(ctx, k, m, password)
-		if err != nil {
-			return nil, err
-		}
-		g.Nodes = append(g.Nodes, d)
-	}
-	g.Info = g.Nodes[0].Info
-	g.Name = fmt.Sprintf("%d × %s with Group Replication", len(g.Nodes), g.Name)
-	return g, nil
+	return startNodes(ctx, network, all, "Group Replication", func(n node) (*Database, error) { return p.startMember(ctx, k, n, password) })
 }
 
 // groupMembers gives each member its ports.
