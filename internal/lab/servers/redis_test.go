@@ -194,7 +194,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 					t.Errorf("%s counts %d: %v", node.Address, n, err)
 				}
 			}
-			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + password}
+			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_USERNAME=stockd", "STOCKD_REDLOCK_PASSWORD=" + password}
 			if got := r.Env(); !slices.Equal(got, want) {
 				t.Errorf("a replica gets %q, want %q", got, want)
 			}

@@ -37,7 +37,7 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 	if err := replica.Set(t.Context(), "n", 0, 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
 		t.Errorf("a replica is written to: %v", err)
 	}
-	if env := p.Env(); len(env) != 2 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
+	if env := p.Env(); len(env) != 3 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
 		t.Errorf("a replica gets %q", env)
 	}
 }
