@@ -18,6 +18,10 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
+// SQLRights are those of the database's user that an installation needs on its schema, as GRANT takes them; sql-procedure
+// also has to execute its procedure.
+const SQLRights = "SELECT, INSERT, UPDATE, DELETE"
+
 func openMySQL(o SQLOptions) (*SQL, error) {
 	c, err := mysql.ParseDSN(o.DSN)
 	if err != nil {

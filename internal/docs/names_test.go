@@ -89,7 +89,9 @@ func TestProblemsThatAreNamedExist(t *testing.T) {
 // The rights of users that documents and files give are those that every test runs with.
 func TestRightsThatAreGivenAreThoseOfTheTests(t *testing.T) {
 	for path, given := range map[string]string{
-		"docs/tls.md": "ACL SETUSER stockd on >PASSWORD " + backend.RedisRights("stockd") + "\n",
+		"docs/tls.md":                   "ACL SETUSER stockd on >PASSWORD " + backend.RedisRights("stockd") + "\n",
+		"docs/production.md":            "GRANT " + backend.SQLRights + " ON shop.* TO shop@",
+		"deploy/compose/mysql-users.sh": "GRANT " + backend.SQLRights + ", EXECUTE ON stockd.* TO ",
 	} {
 		if !strings.Contains(read(t, path), given) {
 			t.Errorf("%s does not give %q", path, given)

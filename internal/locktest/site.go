@@ -112,8 +112,8 @@ func etcdSite(t *testing.T, server crashable, members ...string) *site {
 // databaseSite is a SQL database of its own on the lab's server, or a file.
 func databaseSite(t *testing.T, d *servers.Database) *site {
 	t.Helper()
-	migrate(t, d)
 	s := newSite(t, backend.Name(d.Driver), d, addresses{Driver: d.Driver, DSN: d.DSN, Password: d.Password, TTL: labtest.LockTTL})
+	s.at.DSN = labtest.Granted(t, d).DSN // of the replicas; State may do everything
 	if d.Driver == repo.MySQL {
 		// Nothing has to survive the machine, and the suite need not wait for the disk.
 		if _, err := s.clients.DB.ExecContext(t.Context(), `SET GLOBAL innodb_flush_log_at_trx_commit = 2`); err != nil {

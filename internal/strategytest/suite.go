@@ -85,12 +85,12 @@ func Run(t *testing.T, bench Bench) {
 			}()
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.others, s.tested = beside, &tested
-			if slices.Contains(bench.Brief, entry.Name) {
-				s.run(t, lockContents())
-				return
+			brief, topics := slices.Contains(bench.Brief, entry.Name), contents()
+			if brief {
+				topics = lockContents()
 			}
-			s.run(t, append(contents(), topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays}))
-			if bench.Alone {
+			s.run(t, append(topics, topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays}))
+			if brief || bench.Alone {
 				return
 			}
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
@@ -114,61 +114,6 @@ type topic struct {
 	test func(*testing.T, *subject)
 }
 
-// contents lists what a strategy is held to.
-func contents() []topic {
-	return []topic{
-		// contract.go
-		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
-		{"SellsTheLastUnit", sellsTheLastUnit},
-		{"KeepsALargeStock", keepsALargeStock},
-		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
-		{"RejectsWhatAnotherStrategySoldOut", rejectsWhatAnotherStrategySoldOut},
-		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-		{"ChangesNoOtherItem", changesNoOtherItem},
-		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
-		{"TakesARequestIDOnce", takesARequestIDOnce},
-		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
-		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails},
-		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
-		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
-		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother},
-		// exclusion.go
-		{"OnOneReplica", onOneReplica},
-		{"OnThreeReplicas", onThreeReplicas},
-		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
-		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
-		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
-		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
-		// limit.go
-		{"LimitsABuyer", limitsABuyer},
-		{"LimitsEveryBuyer", limitsEveryBuyer},
-		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
-		{"RejectsWhatDoesNotFitUnderALimit", rejectsWhatDoesNotFitUnderALimit},
-		{"FollowsTheLimit", followsTheLimit},
-		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
-		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
-		{"HoldsUnits", holdsUnits},
-		{"SellsWhatComesBack", sellsWhatComesBack},
-		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
-		// beside.go
-		{"NoticesChangesDuringASale", noticesChangesDuringASale},
-		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
-		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
-		// allocation.go
-		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
-		{"ReturnsItsAllocation", returnsItsAllocation},
-		{"RecallsDuringASale", recallsDuringASale},
-		// several.go
-		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce},
-		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
-		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem},
-		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas},
-		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
-		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
-		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
-	}
-}
-
 // lockContents lists what a strategy is held to whose lock alone is its own.
 func lockContents() []topic {
 	return []topic{
@@ -187,8 +132,46 @@ func lockContents() []topic {
 		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
 		{"LimitsABuyer", limitsABuyer},
 		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
-		{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays},
 	}
+}
+
+// contents lists what a strategy is held to.
+func contents() []topic {
+	return append(lockContents(), []topic{
+		// contract.go
+		{"SellsTheLastUnit", sellsTheLastUnit},
+		{"KeepsALargeStock", keepsALargeStock},
+		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
+		{"RejectsWhatAnotherStrategySoldOut", rejectsWhatAnotherStrategySoldOut},
+		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
+		{"ChangesNoOtherItem", changesNoOtherItem},
+		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
+		// limit.go
+		{"LimitsEveryBuyer", limitsEveryBuyer},
+		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
+		{"RejectsWhatDoesNotFitUnderALimit", rejectsWhatDoesNotFitUnderALimit},
+		{"FollowsTheLimit", followsTheLimit},
+		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
+		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
+		{"HoldsUnits", holdsUnits},
+		{"SellsWhatComesBack", sellsWhatComesBack},
+		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
+		// beside.go
+		{"NoticesChangesDuringASale", noticesChangesDuringASale},
+		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
+		// allocation.go
+		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
+		{"ReturnsItsAllocation", returnsItsAllocation},
+		{"RecallsDuringASale", recallsDuringASale},
+		// several.go
+		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce},
+		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
+		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem},
+		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas},
+		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
+		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
+		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
+	}...)
 }
 
 // groupedContents lists what a strategy is held to with its calls grouped.

@@ -23,6 +23,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -168,6 +169,31 @@ func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	return &d
 }
 
+// Granted is a database with its schema, as a replica has it with database.migrate: false: its user has the rights on
+// it that the documents give, and no others.
+func Granted(t *testing.T, d *servers.Database) *servers.Database {
+	t.Helper()
+	Open(t, d, "owner")
+	if d.Driver != repo.MySQL {
+		return d
+	}
+	owner, c := Connect(t, d)
+	defer owner.Close() //nolint:errcheck // nothing is lost with it
+	c.User = "shop_" + c.DBName
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE USER %s@'127.0.0.1' IDENTIFIED BY '%s'", c.User, d.Password),
+		fmt.Sprintf("GRANT %s ON %s.* TO %s@'127.0.0.1'", backend.SQLRights, c.DBName, c.User),
+		fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s.stockd_sell TO %s@'127.0.0.1'", c.DBName, c.User),
+	} {
+		if _, err := owner.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	granted := *d
+	granted.DSN = c.FormatDSN()
+	return &granted
+}
+
 // Connect opens a database server for what no store offers; c is its DSN
 // without the password.
 func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
@@ -241,6 +267,16 @@ func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-cha
 // schema up to date.
 func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
+	store := OpenReady(t, d, replica)
+	if _, err := store.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// OpenReady is Open of a database that has its schema.
+func OpenReady(t testing.TB, d *servers.Database, replica string) *repo.Store {
+	t.Helper()
 	const connections = 8
 	store, err := d.Open(t.Context(), replica, connections)
 	must(t, err)
@@ -249,9 +285,6 @@ func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 			t.Error(err)
 		}
 	})
-	if _, err := store.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return store
 }
 

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 func TestConformance(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		t.Parallel() // one waits for its disk, another for its turn
-		bench := benchOn(d)
+		bench := benchOn(labtest.Granted(t, d))
 		if d.Driver == backend.SQLite {
 			bench.Only, bench.Alone = onSQLite(), true
 		}
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 
 func benchOn(d *servers.Database) strategytest.Bench {
 	return strategytest.Bench{
-		Open:  func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
+		Open:  func(t *testing.T, replica string) *repo.Store { return labtest.OpenReady(t, d, replica) },
 		Locks: func(t *testing.T, needs []backend.Name) lock.Deps { return lab.Locks(t, d, needs...) },
 	}
 }
