@@ -41,6 +41,8 @@ type addresses struct {
 	// User is that of Redis, and Password that of the servers above.
 	User     string `json:"user"`
 	Password string `json:"password"`
+	// Auth is that of ZooKeeper, to whose holder every node belongs.
+	Auth string `json:"auth"`
 	// Prefix is that of the installation; empty is the default.
 	Prefix string `json:"prefix"`
 	// TTL is a short one that the backend still counts exactly.
@@ -66,7 +68,7 @@ func (a addresses) connect() (*backend.Clients, error) {
 	}
 	if len(a.ZooKeeper) > 0 {
 		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: a.ZooKeeper, SessionTimeout: a.TTL, DialTimeout: answerWithin,
+			Servers: a.ZooKeeper, SessionTimeout: a.TTL, DialTimeout: answerWithin, Auth: a.Auth,
 		})
 	}
 	var err error

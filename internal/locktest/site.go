@@ -101,7 +101,9 @@ func redlockSite(t *testing.T, nodes []*servers.Redis) *site {
 
 func zooKeeperSite(t *testing.T, server crashable, members ...string) *site {
 	t.Helper()
-	return newSite(t, backend.ZooKeeper, server, addresses{ZooKeeper: members, TTL: labtest.ZooKeeperSession})
+	return newSite(t, backend.ZooKeeper, server, addresses{
+		ZooKeeper: members, Prefix: "locktest", Auth: "stockd:secret", TTL: labtest.ZooKeeperSession,
+	})
 }
 
 func etcdSite(t *testing.T, server crashable, members ...string) *site {
