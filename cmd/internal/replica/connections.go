@@ -111,8 +111,8 @@ func (l *cappedListener) reject(conn net.Conn) {
 func sendLast(conn net.Conn, answer []byte) {
 	_ = conn.SetDeadline(time.Now().Add(answeredWithin))
 	_, err := conn.Write(answer)
-	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil { // a client that speaks HTTP where TLS is spoken
-		conn = plain.Conn
+	if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil { // a client that speaks HTTP where TLS is spoken
+		conn = header.Conn
 		_, err = conn.Write(answer)
 	}
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
