@@ -112,7 +112,7 @@ func settingsOfServers() []Setting {
 }
 
 // settingsWithoutEffect are of sessions, but for the last row. A name may end in *.
-func settingsWithoutEffect() []Setting {
+func settingsWithoutEffect() []Setting { //nolint:funlen // a table
 	rows := []Setting{
 		{Names: "auto_increment_increment auto_increment_offset", Why: "ids grow, and need not be neighbors; Galera sets them for each node"},
 		{

@@ -98,8 +98,10 @@ type Backend struct {
 // error is the database's: without it, nothing can be sold at all.
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
-	list := []Backend{stateOf(c.store.Dialect(), down[backend.Database])}
-	for _, b := range backend.LockServers() {
+	servers := backend.LockServers()
+	list := make([]Backend, 0, 1+len(servers))
+	list = append(list, stateOf(c.store.Dialect(), down[backend.Database]))
+	for _, b := range servers {
 		list = append(list, stateOf(string(b), down[b]))
 	}
 	return list, down[backend.Database]

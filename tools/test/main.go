@@ -119,7 +119,7 @@ func run(ctx context.Context, parts []options, env []string, ran *[]string, skip
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	var all sync.WaitGroup
-	failed, later := make([]error, len(parts)), make([]bytes.Buffer, len(parts))
+	failed, later := make([]error, 2*len(parts)), make([]bytes.Buffer, len(parts))
 	events := func(i int) string { return filepath.Join(folder, fmt.Sprintf("events-%d.json", i)) }
 	for i, part := range parts {
 		var out io.Writer = os.Stdout
@@ -131,7 +131,7 @@ func run(ctx context.Context, parts []options, env []string, ran *[]string, skip
 	all.Wait()
 	for i := range parts {
 		_, _ = later[i].WriteTo(os.Stdout) // the exit status tells what matters
-		failed = append(failed, readFile(events(i), ran, skipped))
+		failed[len(parts)+i] = readFile(events(i), ran, skipped)
 	}
 	return errors.Join(failed...)
 }

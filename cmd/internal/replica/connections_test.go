@@ -143,8 +143,9 @@ func problemOn(t *testing.T, name string, conn net.Conn) (status int, header htt
 	}
 	defer response.Body.Close() //nolint:errcheck // it is in memory
 	var problem struct {
-		Type, Detail string
-		Status       int
+		Type   string `json:"type"`
+		Detail string `json:"detail"`
+		Status int    `json:"status"`
 	}
 	err = json.NewDecoder(response.Body).Decode(&problem)
 	h := response.Header
@@ -251,7 +252,7 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 		open := func() net.Conn {
 			conn := dial(t, listener)
 			if scheme == "https" {
-				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is of this test
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			}
 			return conn
 		}

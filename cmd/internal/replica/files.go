@@ -15,5 +15,5 @@ func OpenFiles(c config.Config) (limit, needed uint64, ok bool) {
 	servers := len(c.Redis.Addresses) + len(c.Redlock.Addresses)
 	n := listeners*(c.HTTP.MaxConnections+mostAnswered) + c.Database.MaxOpen + c.Lock.Connections + 1 + servers*c.Redis.MaxOpen + otherFiles
 	limit, ok = fileLimit()
-	return limit, uint64(n), ok
+	return limit, uint64(max(n, 0)), ok
 }
