@@ -1,7 +1,6 @@
 package backend_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -132,9 +131,17 @@ func TestAZooKeeperThatRejectsWritesSaysWhy(t *testing.T) {
 		return err
 	}))
 	rejects(t, c, backend.ZooKeeper, stock.NotPermitted)
-	must(t, backend.ZKDo(context.Background(), link, func(conn *zk.Conn) error {
+	must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
 		_, err := conn.SetACL("/stockd", zk.WorldACL(zk.PermAll), -1)
 		return err
 	}))
 	must(t, ping(t, c, backend.ZooKeeper))
+	const quota = "/zookeeper/quota/stockd"
+	for _, node := range [][2]string{{quota}, {quota + "/zookeeper_limits", "count=1,bytes=-1,byteHardLimit=-1;countHardLimit=1"}, {quota + "/zookeeper_stats", "count=1,bytes=0"}} {
+		must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+			_, err := conn.Create(node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll))
+			return err
+		}))
+	}
+	rejects(t, c, backend.ZooKeeper, stock.LimitReached)
 }

@@ -2,6 +2,7 @@ package repo_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
@@ -104,21 +105,27 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		all := labtest.Open(t, d, "r")
 		for name, c := range map[string]struct {
-			rights string
-			status bool // may be read
+			rights   string
+			readOnly int
+			says     string
+			why      stock.Rejection
+			status   bool // may be read
 		}{
-			"no INSERT":       {"CREATE, SELECT ON %s.*", true},
-			"no CREATE":       {"SELECT, INSERT ON %s.*", true},
-			"no right at all": {"SELECT, INSERT ON %s.tb_goods_stock", false},
+			"no INSERT":       {"CREATE, SELECT ON %s.*", 0, "command denied", stock.NotPermitted, true},
+			"no CREATE":       {"SELECT, INSERT ON %s.*", 0, "command denied", stock.NotPermitted, true},
+			"no right at all": {"SELECT, INSERT ON %s.tb_goods_stock", 0, "command denied", stock.NotPermitted, false},
+			"read_only":       {"ALL ON %s.*", 1, "--read-only option", stock.ReadOnly, true},
 		} {
 			t.Run(name, func(t *testing.T) {
 				own := labtest.Restricted(t, d, c.rights)
 				must(t, all.Exec(t.Context(), `DROP TABLE IF EXISTS goose_db_version`))
+				must(t, all.Exec(t.Context(), fmt.Sprintf(`SET GLOBAL read_only = %d`, c.readOnly)))
+				defer all.Exec(t.Context(), `SET GLOBAL read_only = 0`) //nolint:errcheck // the server ends with the tests
 				s := unmigrated(t, own)
 				_, err := s.MigrateUp(t.Context())
 				failed, ok := errors.AsType[*stock.BackendError](err)
-				if !ok || failed.Rejects != stock.NotPermitted || !strings.Contains(err.Error(), "command denied") {
-					t.Errorf("migrate up: %v, want the right that is missing", err)
+				if !ok || failed.Rejects != c.why || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("migrate up: %v, want %q", err, c.says)
 				}
 				if _, err := s.Migrations(t.Context()); (err == nil) != c.status {
 					t.Errorf("migrate status: %v", err)
