@@ -3,7 +3,6 @@ package repo
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -69,20 +68,29 @@ func (s *Store) tables() (names []string, err error) {
 
 // tryTable needs all four rights and meets no row.
 func tryTable(ctx context.Context, tx *sql.Tx, table string) error {
-	rows, err := tx.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`)
+	column, err := firstColumn(ctx, tx, table)
 	if err != nil {
-		return err
-	}
-	columns, err := rows.Columns()
-	if err := errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
 	for _, statement := range []string{
 		`INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0`, `UPDATE %[1]s SET %[2]s = %[2]s WHERE 1 = 0`, `DELETE FROM %[1]s WHERE 1 = 0`,
 	} {
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, table, columns[0])); err != nil {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, table, column)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func firstColumn(ctx context.Context, tx *sql.Tx, table string) (string, error) {
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT * FROM %s WHERE 1 = 0`, table))
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close() //nolint:errcheck // there are none
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	return columns[0], rows.Err()
 }
