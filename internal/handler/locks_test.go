@@ -278,7 +278,7 @@ func TestABlockedQueueIsBusy(t *testing.T) {
 	for range cap(full) {
 		crowd.Go(func() {
 			got := send(t, request(t, http.MethodPost, a.public.URL+buy, "", ""))
-			if detail, _ := got.body["detail"].(string); !strings.Contains(detail, "wait for item 1 already") {
+			if detail, _ := got.body["detail"].(string); !strings.Contains(detail, "wait already") {
 				return
 			}
 			full <- struct{}{}
