@@ -259,6 +259,7 @@ func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
 func isReentrantAndServed(s *subject) bool {
 	return isReentrantLock(s) && isServed(s)
 }
+
 func hasPrefix(s *subject) bool {
 	return !slices.Contains([]string{repo.SQLite, repo.MySQL}, string(s.site.name))
 }

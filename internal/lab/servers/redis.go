@@ -239,8 +239,9 @@ func (r *Redis) open(encryption *tls.Config) *redis.Client {
 
 // Env is the configuration of a replica of stockd that uses the Redis.
 func (r *Redis) Env() []string {
-	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + r.Password}
-	return append(env, r.security.env("redis")...)
+	return append([]string{
+		"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + r.Password,
+	}, r.security.env("redis")...)
 }
 
 const miniredisModule = "github.com/alicebob/miniredis/v2"

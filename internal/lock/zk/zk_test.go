@@ -617,7 +617,8 @@ func (a zkAdmin) limit(t *testing.T, prefix string, nodes int) {
 	t.Helper()
 	path := "/zookeeper/quota/" + prefix
 	for _, node := range [][2]string{
-		{"", ""}, {"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + strconv.Itoa(nodes)},
+		{"", ""},
+		{"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + strconv.Itoa(nodes)},
 		{"/zookeeper_stats", "count=9,bytes=0"},
 	} {
 		if _, err := a.Create(path+node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll)); err != nil {
