@@ -476,3 +476,15 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 	}
 	s.assertExact(t, b, reported)
 }
+
+// A user that may not publish, as each new one of Redis 7, sells and loads an item all the same.
+func TestAnItemIsLoadedWithoutTheRightToPublish(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 3)
+	if err := s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := s.replica(t, "a", func(_ *hot.Options, o *backend.RedisOptions) { o.Username, o.Password = "new", "secret" })
+	sell(t, r, buy(1))
+	s.restock(t, r, 1)
+	sell(t, r, buy(3))
+}
