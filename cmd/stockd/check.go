@@ -66,9 +66,9 @@ func showFindings(out io.Writer, found []check.Finding) error {
 	style.Options.DrawBorder = false
 	t.SetStyle(style)
 	t.AppendHeader(table.Row{"what", "", "found", "wanted", "what to do"})
-	var columns []table.ColumnConfig
-	for column := range 5 {
-		columns = append(columns, table.ColumnConfig{Number: column + 1, WidthMax: columnWidth, WidthMaxEnforcer: text.WrapSoft})
+	columns := make([]table.ColumnConfig, 5)
+	for i := range columns {
+		columns[i] = table.ColumnConfig{Number: i + 1, WidthMax: columnWidth, WidthMaxEnforcer: text.WrapSoft}
 	}
 	t.SetColumnConfigs(columns)
 	for _, f := range found {

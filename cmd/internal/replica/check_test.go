@@ -68,6 +68,7 @@ func (s *site) addShop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer rows.Close() //nolint:errcheck // it is read to its end
 	var tables []string
 	for rows.Next() {
 		var name string
