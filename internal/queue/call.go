@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -32,6 +34,7 @@ type write[C, A any] struct {
 	callers int // that wait for it
 	step    trace.Span
 	end     func(cause error) // ends its context
+	ended   error             // why its last caller has left
 }
 
 // Answer answers the call. Only the first answer counts.
@@ -69,11 +72,27 @@ func (c *Call[C, A]) awaitEnd(doing string, cause error) (A, error) {
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return c.answer, c.err
+		return c.answerTo(doing, cause)
 	case <-timer.C:
 		var none A
 		return none, fmt.Errorf("%w: %s: it is still being written: %w", stock.ErrUnknownOutcome, doing, cause)
 	}
+}
+
+// answerTo is the answer to a caller that has left. Where the write was ended by others that left, or by their deadlines,
+// it has a cause of its own.
+func (c *Call[C, A]) answerTo(doing string, cause error) (A, error) {
+	c.mu.Lock()
+	ended := c.write.ended
+	c.mu.Unlock()
+	if !errors.Is(c.err, context.DeadlineExceeded) && (ended == nil || !errors.Is(c.err, ended)) {
+		return c.answer, c.err
+	}
+	err := fmt.Errorf("%s: %w", doing, cause)
+	if errors.Is(c.err, stock.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+	}
+	return c.answer, err
 }
 
 // lastDeadline is when the last of the callers gives up, and at most a limit: later none waits for what

@@ -182,6 +182,7 @@ func (q *Queue[K, C, A]) leave(key K, c *Call[C, A], cause error) (written bool)
 	if c.write != nil {
 		c.left = cause
 		if c.write.callers--; c.write.callers == 0 {
+			c.write.ended = cause
 			c.write.end(cause)
 		}
 		return true

@@ -267,21 +267,30 @@ func TestWhoLeavesAChangeHasItsOutcomeOrDoesNotKnowIt(t *testing.T) {
 	})
 }
 
+// Each that has left has a cause of its own, also where the last one, or a deadline, ends the write.
 func TestTheLastToLeaveEndsAChangeForAll(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		atDesk(t, options{Changes: true}, func(d *desk) {
-			a, b, leaveA, leaveB := inOneWrite(d)
+			d.call("first")
 			d.deaf = deaf // from the next write on
-			leaveA()
-			leaveB()
-			d.assertError(a, false, errEnded, errGone)
-			d.assertError(b, false, errEnded, errGone)
+			late, cancel := context.WithTimeout(d.t.Context(), time.Second)
+			defer cancel()
+			early, cancelEarly := context.WithTimeout(d.t.Context(), time.Second-queue.EndWithin/2)
+			defer cancelEarly()
+			a, b := d.ask(late, "key", "a"), d.ask(early, "key", "b")
 			c, leave := d.leaving("c")
+			d.end()
+			d.pass(time.Second - queue.EndWithin/2)
 			leave()
+			d.pass(queue.EndWithin / 2)
 			if deaf {
 				d.pass(queue.EndWithin)
 			}
-			d.assertError(c, deaf, errGone)
+			d.assertError(a, deaf, context.DeadlineExceeded)
+			d.assertError(b, deaf, context.DeadlineExceeded)
+			if d.assertError(c, deaf, errGone); errors.Is(c.err, context.DeadlineExceeded) {
+				t.Errorf("one that hung up is answered with %v", c.err)
+			}
 			d.endAll()
 		})
 	}
