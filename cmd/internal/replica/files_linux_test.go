@@ -30,8 +30,10 @@ func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
 		limit uint64
 		want  string
 	}{
-		{c, enough, ""}, {c, enough - 1, "limit=1244 needed=1245 http.max_connections=100"},
-		{admin, enough + 1124, ""}, {admin, enough + 1123, "limit=2368 needed=2369 http.max_connections=100"},
+		{c, enough, ""},
+		{c, enough - 1, "limit=1244 needed=1245 http.max_connections=100"},
+		{admin, enough + 1124, ""},
+		{admin, enough + 1123, "limit=2368 needed=2369 http.max_connections=100"},
 	} {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}); err != nil {
 			t.Fatal(err)

@@ -209,7 +209,9 @@ func state() metrics.State {
 		Stopping: func() bool { return true },
 		Backends: func(context.Context) ([]service.Backend, error) {
 			return []service.Backend{
-				{Name: "mysql", Status: service.Down}, {Name: "redis", Status: service.Rejecting}, {Name: "zookeeper", Status: service.Up},
+				{Name: "mysql", Status: service.Down},
+				{Name: "redis", Status: service.Rejecting},
+				{Name: "zookeeper", Status: service.Up},
 				{Name: "etcd", Status: service.NotConfigured},
 			}, errors.New("the database does not answer")
 		},
