@@ -102,17 +102,11 @@ func TestAReplicaThatHangsGetsNoMoreRequests(t *testing.T) {
 func unreachable(t *testing.T) (address string) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = syscall.Close(fd) }) // nothing is accepted from it
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)))
 	for range 16 {
 		conn, err := net.DialTimeout("tcp", servers.Loopback(port), 300*time.Millisecond)
 		if err != nil {
@@ -132,23 +126,17 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, address, gone, there := t.TempDir(), servers.Loopback(port), unreachable(t), strings.TrimPrefix(backend.URL, "http://")
 	run(t, program, folder, nginx.Local(folder, address, []string{gone, there}, nginx.Limits{}), address, false)
 	var passed []string // the names of the requests that were passed on
 	for i := range 40 { // of which each begins at either
 		name := fmt.Sprintf("request-%d", i)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Header.Set(requestID, name)
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response.Body.Close() //nolint:errcheck // only the header was wanted
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s is answered with %s", name, response.Status)
@@ -161,9 +149,7 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 		raw(t, address, c.request)
 	}
 	log, err := os.ReadFile(filepath.Join(folder, "failures.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(passed) == 0 || bytes.Count(log, []byte("\n")) != len(passed) {
 		t.Errorf("%d requests were passed on, and nginx logs\n%s", len(passed), log)
 	}
@@ -188,18 +174,14 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	defer backend.Close()
 	gone := unreachable(t)
 	_, shared, err := net.SplitHostPort(gone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if backend.Listener, err = net.Listen("tcp", "127.0.0.2:"+shared); err != nil {
 		t.Fatal(err)
 	}
 	backend.Start()
 	names, known := nameServer(t)
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := strings.NewReplacer(
 		"proxy_connect_timeout 40ms", "proxy_connect_timeout 5s", // nginx asks for names every two seconds
@@ -207,9 +189,7 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 		"access_log off;", "access_log off; resolver "+names+" valid=1s ipv6=off;",
 	).Replace(nginx.Local(folder, address, []string{gone}, nginx.Limits{}))
 	file := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(site), 0o600))
 	said, err := exec.Command(program, "-t", "-p", folder, "-c", file, "-e", "stderr").CombinedOutput()
 	labtest.Need(t, "nginx 1.27.3", !bytes.Contains(said, []byte(`invalid parameter "resolve"`)), "a later one asks for names again")
 	if err != nil {
@@ -227,9 +207,7 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 func nameServer(t *testing.T) (address string, known <-chan struct{}) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() }) // ends the loop, too
 	answered := make(chan struct{})
 	go func() {
@@ -248,4 +226,12 @@ func nameServer(t *testing.T) (address string, known <-chan struct{}) {
 		}
 	}()
 	return conn.LocalAddr().String(), answered
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -46,9 +46,7 @@ func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder := t.TempDir()
 	address = servers.Loopback(port)
 	site := nginx.Local(folder, address, replicas, limits)
@@ -61,15 +59,11 @@ func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address
 func run(t *testing.T, program, folder, site, address string, logs bool) {
 	t.Helper()
 	file := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(site), 0o600))
 	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
 	var log bytes.Buffer
 	process.Stderr = &log
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.Start())
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
@@ -235,17 +229,11 @@ func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
 func sendTo(t *testing.T, address, method string) (response *http.Response, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err = http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, response.Body.Close()))
 	return response, string(read)
 }
 
@@ -268,13 +256,9 @@ func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 	} {
 		for range 2 { // nginx's own answer, and the replica's
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			response.Body.Close() //nolint:errcheck // only the header was wanted
 			if values, ok := response.Header["X-Stockd-Upstream"]; ok == hidden {
 				t.Errorf("hidden: %v; %s has %q", hidden, response.Status, values)
@@ -320,9 +304,7 @@ func TestAReplicaThatIsSilentForTooLong(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := nginx.Local(folder, address, []string{strings.TrimPrefix(silent.URL, "http://")}, nginx.Limits{})
 	run(t, program, folder, strings.Replace(site, "proxy_read_timeout 17s", "proxy_read_timeout 300ms", 1), address, false)
@@ -418,9 +400,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 		}
 	}
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addresses[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	back := httptest.NewUnstartedServer(http.HandlerFunc(accept))
 	back.Listener.Close() //nolint:errcheck // it has another
 	back.Listener = l
@@ -436,9 +416,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 // The times and sizes of nginx fit those of a replica, which answers for itself as long as it can.
 func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 	c, err := config.Load("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seconds := func(d time.Duration) float64 { return d.Seconds() }
 	longest, audit := seconds(c.Deduct.Timeout+c.HTTP.ReadTimeout), seconds(c.Audit.Timeout+c.HTTP.ReadTimeout)
 	for template, bounds := range map[string]map[string][2]float64{
@@ -454,9 +432,7 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 		},
 	} {
 		content, err := os.ReadFile("templates/" + template + ".conf.template")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if held := regexp.MustCompile(`(?m)^ *limit_req .*[^y];$`).FindString(string(content)); held != "" || !strings.Contains(string(content), " nodelay;") {
 			t.Errorf("%s holds a burst back to the rate, so that clients wait for each other: %s", template, held)
 		}
@@ -493,16 +469,12 @@ const requestID = "X-Request-ID"
 func exchange(t *testing.T, method, url, name, body string) (response *http.Response, problem map[string]any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if name != "" {
 		request.Header.Set(requestID, name)
 	}
 	response, err = http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
 		t.Errorf("%s %s is answered with %s, and no problem: %v", method, url, response.Status, err)
@@ -590,17 +562,11 @@ func startAdminBefore(t *testing.T, rate int, upstream string, replicas ...strin
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	template, err := os.ReadFile("templates/admin.conf.template")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := nginx.Local(folder, servers.Loopback(other), replicas, nginx.Limits{})
 	owners := "server " + strings.Join(replicas, " max_fails=0; server ") + " max_fails=0;"
@@ -616,14 +582,10 @@ func TestAClientNamesNoBuyer(t *testing.T) {
 		named = append(named, r.Header.Values("X-Stockd-Buyer")...)
 	})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("X-Stockd-Buyer", "u-1")
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // only its status was wanted
 	if response.StatusCode != http.StatusOK || len(named) > 0 {
 		t.Errorf("answered with %s, and the replica received %q", response.Status, named)
@@ -641,13 +603,9 @@ func client(from string) *http.Client {
 func status(t *testing.T, c *http.Client, address string) (code int, kept bool) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/goods/1", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := c.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = io.Copy(io.Discard, response.Body)
 	if closed := response.Body.Close(); err != nil || closed != nil {
 		t.Fatal(err, closed)
@@ -754,25 +712,17 @@ func malformed() []struct{ name, request, status, problem string } {
 func raw(t *testing.T, address, request string) (response *http.Response, body []byte) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close() //nolint:errcheck // it has been read
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
 	response, err = http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err = io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response, body
 }
 

@@ -122,13 +122,9 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	start := time.Now()
 	conn := r.Send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
 	defer conn.Close() //nolint:errcheck // it has been read
-	if err := conn.SetReadDeadline(start.Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetReadDeadline(start.Add(10*time.Second)))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // only its status was wanted
 	if response.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("10 MiB are answered with %s", response.Status)
@@ -143,9 +139,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 func (r process) memory(t *testing.T) int64 {
 	t.Helper()
 	peak, err := servers.Resident(r.Process.Process.Pid, servers.PeakMemory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return peak
 }
 
@@ -239,9 +233,7 @@ func (r process) holdsOff(t *testing.T, connections int, memory int64) {
 		r.Sells(t, "beside idle connections")
 	}
 	for _, conn := range list {
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Fatalf("an idle connection is still open: %v", err)
 		}
@@ -266,9 +258,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	r := startReplica(t, fmt.Sprintf("--http-max-connections=%d", limit))
 	serves := func(conn net.Conn) bool {
 		t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("a connection is neither served nor rejected")
@@ -301,9 +291,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	if want := `stockd_connections_rejected_total{by="connections",listener="public"} 5` + "\n"; !strings.Contains(r.scrape(t, http.StatusOK, cmdtest.Token), want) {
 		t.Errorf("the metrics lack %s", want)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	cmdtest.Await(t, "room", 5*time.Second, func() bool {
 		_, served := open()
 		return served
@@ -316,16 +304,12 @@ func nginxBefore(t *testing.T, replica string) (url string) {
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	file := filepath.Join(folder, "nginx.conf")
 	overwrite(t, file, nginx.Local(folder, address, []string{replica}, nginx.Limits{}))
 	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.Start())
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
@@ -360,9 +344,7 @@ func TestABurstThroughNginxIsBusyAndNeverUnknown(t *testing.T) {
 // overwrite replaces the content of a file.
 func overwrite(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // Tokens are replaced in their file, and the replica goes on.

@@ -50,9 +50,7 @@ func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true}, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, f := range []frozen{
 		{"database", backends.Database.Pause, backends.Database.Resume, []string{
 			"sql-conditional", "sql-procedure", "sql-for-update", "sql-insert-lock", "sql-row-lock", "redis-lua", "zk-sequential", "etcd", "redis-decr", "mutex",
@@ -68,9 +66,7 @@ func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 func (f frozen) test(t *testing.T, env []string, goods int64) {
 	r := startReplicaWith(t, slices.Concat(env, shortLimits()))
 	for i := range f.strategies {
-		if err := r.CreateGoods(t.Context(), goods+int64(i), 1000); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.CreateGoods(t.Context(), goods+int64(i), 1000))
 	}
 	for name, got := range r.ask(t, f.purchases(goods)) { // connections and sessions are there
 		if got.Status != http.StatusOK {
@@ -79,9 +75,7 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 	}
 	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
 	time.Sleep(300 * time.Millisecond)
-	if err := f.pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.pause(t.Context()))
 	for name, got := range caught() {
 		if got.took > deductTimeout+answerSlack || got.Status == 0 {
 			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.Status, got.Text)
@@ -246,17 +240,13 @@ func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
 	}, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := frozen{strategies: []string{"naive", "sql-conditional", "sql-for-update", "sql-optimistic", "redis-lua", "redis-decr", "mutex"}}
 	const first = 100
 	env := slices.Concat(backends.Env(), shortLimits())
 	r := startReplicaWith(t, env)
 	for i := range f.strategies {
-		if err := r.CreateGoods(t.Context(), first+int64(i), 1000); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.CreateGoods(t.Context(), first+int64(i), 1000))
 	}
 	wave := func(number int) map[string]string {
 		buyers := make(map[string]string)
@@ -318,20 +308,14 @@ func (r process) unknown(t *testing.T, requests map[string]string) (n int) {
 func blockCommits(t *testing.T, d *servers.Database) (unblock func()) {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Passwd = d.Password
 	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
 		if _, err := conn.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
 			t.Fatal(err)

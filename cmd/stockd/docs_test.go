@@ -60,9 +60,7 @@ func flagsOfStocklab(t *testing.T) (names []string) {
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, found := range regexp.MustCompile(`(?:Var\(&[^,]+, |flags\.Bool\()"([a-z-]+)"`).FindAllStringSubmatch(string(content), -1) {
 			names = append(names, found[1])
 		}
@@ -79,9 +77,7 @@ func templated(t *testing.T) (names []string) {
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names = append(names, regexp.MustCompile(`STOCKD_[A-Z_]+`).FindAllString(string(content), -1)...)
 	}
 	return names
@@ -124,9 +120,7 @@ func TestDocumentedKeysExist(t *testing.T) {
 // Every make target that a document shows is one.
 func TestDocumentedTargetsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	target := regexp.MustCompile(`^make ([a-z]+)`)
 	cmdtest.EachDocument(t, func(path, text string) {
 		lines, spans := cmdtest.Code(text)

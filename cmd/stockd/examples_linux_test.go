@@ -66,9 +66,7 @@ func TestDocumentedExamplesRun(t *testing.T) {
 	used := make([]bool, len(notRun))
 	for path, begin := range documented() {
 		text, err := os.ReadFile(filepath.Join(repository, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		examples, err := readExamples(string(text))
 		if err != nil || len(examples) == 0 {
 			t.Fatalf("%s has %d examples: %v", path, len(examples), err)
@@ -171,13 +169,9 @@ func runExamples(t *testing.T, d document) {
 func (d document) install(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const stand = `#!/bin/sh
 case "$1 $2 $3 $4" in
 "build -o "*" ./cmd/stockd") mkdir -p "$(dirname "$3")" && exec ln -sf %[1]q "$3" ;;
@@ -193,9 +187,7 @@ esac
 		".curlrc":  "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
 		"session":  d.session(t),
 	} {
-		if err := os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700))
 	}
 }
 
@@ -222,9 +214,7 @@ func (d document) output(i int, kind string) string {
 func (d document) program(t *testing.T, i int) string {
 	t.Helper()
 	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const prelude = "ctx, c := context.Background(), client.Client{URL: \"http://localhost:8080\"}\n_, _ = ctx, c\n"
 	source := "package main\nimport \"context\"\nimport \"github.com/stockd/stockd/pkg/client\"\n"
 	for _, name := range []string{"errors", "fmt", "log", "os", "time"} {
@@ -236,12 +226,8 @@ func (d document) program(t *testing.T, i int) string {
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
 		filepath.Join(root, "documented", "main.go"): d.output(i, "go"),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)))
 	return fmt.Sprintf("go build -C %q -overlay %q -o %q ./documented && %[3]q", root, d.output(i, "json"), d.output(i, "program"))
 }
 
@@ -283,9 +269,7 @@ func (d document) check(t *testing.T) (done int) {
 func (d document) read(t *testing.T, i int, kind string) string {
 	t.Helper()
 	content, err := os.ReadFile(d.output(i, kind))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 

@@ -24,9 +24,7 @@ type reader struct {
 func (r *reader) read(t *testing.T, dies int) {
 	t.Helper()
 	for step, err := range r.admin.Orders(t.Context(), client.Pages{Steps: true, Cursor: r.cursor, Limit: 3}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.dealt = append(r.dealt, step)
 		if dies--; dies == 0 {
 			return

@@ -37,9 +37,7 @@ func archivedBy(t *testing.T, d *servers.Database, args ...string) (a archived, 
 	if err == nil {
 		err = json.Unmarshal(content, &a)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a, out
 }
 
@@ -144,9 +142,7 @@ func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 func lasting(t *testing.T, text string) string {
 	t.Helper()
 	var body any
-	if err := json.Unmarshal([]byte(text), &body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &body))
 	var strip func(any)
 	strip = func(of any) {
 		switch v := of.(type) {
@@ -165,9 +161,7 @@ func lasting(t *testing.T, text string) string {
 	}
 	strip(body)
 	content, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -185,9 +179,7 @@ func TestTheLedgerIsArchivedByACommand(t *testing.T) {
 	}
 	wants("an empty ledger", endedYoung, archived{}, "--older-than=1h")
 	for i := range int64(4) {
-		if err := s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
 	}
 	wants("a new ledger", endedYoung, archived{Newest: 4}, "--older-than=1h")
 	labtest.AgeLedger(t, d, s) // row 5 is the newest
@@ -222,9 +214,7 @@ func interruptArchiving(t *testing.T, pause time.Duration) {
 	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	s := labtest.Open(t, d, "test")
 	for i := range int64(4) {
-		if err := s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
 	}
 	labtest.AgeLedger(t, d, s)
 	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: pause}
@@ -252,9 +242,7 @@ func lockSQLite(t *testing.T, d *servers.Database) (unlock func()) {
 		db.SetMaxOpenConns(1)
 		_, err = db.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })         // it was only locked
 	return func() { _, _ = db.Exec(`ROLLBACK`) } //nolint:noctx // the test sees what became of the other
 }

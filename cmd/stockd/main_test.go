@@ -31,9 +31,7 @@ func TestHelpShowsWhatACommandDoes(t *testing.T) {
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("a token"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte("a token"), 0o600))
 	for _, c := range []struct {
 		args []string
 		want string
@@ -171,4 +169,12 @@ func startReplica(t *testing.T, flags ...string) process {
 func startReplicaWith(t *testing.T, env []string, flags ...string) process {
 	t.Helper()
 	return process{cmdtest.StartEmpty(t, "serve", env, flags...)}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -50,9 +50,7 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 	r := startReplica(t, believing("--deduct-choose=true")...)
 	r.Sells(t, "in production")
 	list, err := r.Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
 	rejected := 0
 	for i, entry := range strategy.Registry() {
@@ -112,9 +110,7 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 	const dsn = "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd"
 	broken := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(broken, []byte(`{"keys": []}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(broken, []byte(`{"keys": []}`), 0o600))
 	for _, c := range []struct {
 		name  string
 		flags []string
@@ -145,9 +141,7 @@ type signer struct {
 func newSigner(t *testing.T, kid string) signer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signer{kid, public, private}
 }
 
@@ -155,28 +149,18 @@ func newSigner(t *testing.T, kid string) signer {
 func (s signer) writeKeys(t *testing.T, path string) {
 	t.Helper()
 	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.public, KeyID: s.kid}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(path+".new", content, 0o600))
+	must(t, os.Rename(path+".new", path))
 }
 
 func (s signer) token(t *testing.T, sub string) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: s.private, KeyID: s.kid}}
 	signs, err := jose.NewSigner(key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -192,9 +176,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	mine.BuyerToken, other.BuyerToken = first.token(t, "u-1"), first.token(t, "u-2")
 	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
 	sale, err := mine.Deduct(t.Context(), purchase)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if order, err := mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); err != nil || order.OrderID != sale.OrderID {
 		t.Errorf("the buyer finds %+v (%v), want order %s", order, err, sale.OrderID)
 	}
@@ -239,9 +221,7 @@ func (c container) with(here *strings.Replacer) (args, env []string) {
 func chartContainers(t *testing.T) map[string]container {
 	t.Helper()
 	content, err := os.ReadFile("../../deploy/helm/testdata/shop.golden.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type pod struct {
 		InitContainers []container `yaml:"initContainers"`
 		Containers     []container
@@ -258,9 +238,7 @@ func chartContainers(t *testing.T) map[string]container {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		of, template := manifest.Spec.pod, manifest.Spec.Template.Spec
 		for _, c := range slices.Concat(of.InitContainers, of.Containers, template.Containers) {
 			all[c.Name] = c
@@ -273,9 +251,7 @@ func chartContainers(t *testing.T) map[string]container {
 func TestWhatTheChartStartsSells(t *testing.T) {
 	cmdtest.NeedDatabase(t, servers.MariaDB)
 	d, err := servers.StartDatabase(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -286,9 +262,7 @@ func TestWhatTheChartStartsSells(t *testing.T) {
 	for file, secret := range map[string]string{
 		"admin-token": cmdtest.Token, "database-password": own.Password, "owner-password": d.Password, "test-buyer.jwt": shop.token(t, "helm-test"),
 	} {
-		if err := os.WriteFile(filepath.Join(secrets, file), []byte(secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(secrets, file), []byte(secret), 0o600))
 	}
 	all := chartContainers(t)
 	here := strings.NewReplacer("/run/secrets/stockd", secrets, "/etc/stockd/stockd.yaml", production,
@@ -331,9 +305,7 @@ func runChartCommand(t *testing.T, c container, here *strings.Replacer) {
 func documentedGrants(t *testing.T) (rows, procedure string) {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/production.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	onRows := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
 	onProcedure := regexp.MustCompile(`GRANT (EXECUTE) ON PROCEDURE shop\.stockd_sell TO shop@`).FindSubmatch(content)
 	if onRows == nil || onProcedure == nil {
@@ -386,9 +358,7 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
 			r, all, own := startSeller(t, kind)
 			list, err := r.Strategies(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i, s := range list {
 				if s.Name == procedure {
 					continue
@@ -413,9 +383,7 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 func startSeller(t *testing.T, kind string) (r process, all, own *servers.Database) {
 	t.Helper()
 	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -432,9 +400,7 @@ func startSeller(t *testing.T, kind string) (r process, all, own *servers.Databa
 func findsNoSchema(t *testing.T, own *servers.Database) {
 	t.Helper()
 	store, err := own.Open(t.Context(), "seller", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close() //nolint:errcheck // it has only read
 	list, err := store.Migrations(t.Context())
 	if err != nil || len(list) == 0 || !list[0].AppliedAt.IsZero() {
@@ -446,9 +412,7 @@ func findsNoSchema(t *testing.T, own *servers.Database) {
 func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
 	t.Helper()
 	const before, after = 1001, 1002
-	if err := r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}))
 	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
 	if got := cmdtest.Do(request); got.Status != http.StatusServiceUnavailable {
 		t.Errorf("without its right %s is answered with %d %s", procedure, got.Status, got.Text)
@@ -465,9 +429,7 @@ func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database
 // sellsThrough buys an item in each mode of a strategy.
 func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
 	t.Helper()
-	if err := r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}))
 	for _, mode := range []string{"", "&group=true", "&fence=true"} {
 		request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
 		request.Header.Set("Idempotency-Key", rand.Text())

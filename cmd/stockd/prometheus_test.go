@@ -30,9 +30,7 @@ import (
 func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 	r, server := watchedSale(t)
 	expressions, err := deploy.Expressions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(expressions) < 50 {
 		t.Fatalf("there are only %d expressions", len(expressions))
 	}
@@ -66,9 +64,7 @@ func withoutResult(t *testing.T, server *servers.Prometheus, expressions []strin
 	t.Helper()
 	for _, expression := range expressions {
 		series, err := server.Query(t.Context(), expression)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if series == 0 {
 			empty = append(empty, expression)
 		}
@@ -80,9 +76,7 @@ func withoutResult(t *testing.T, server *servers.Prometheus, expressions []strin
 func keepsToConventions(t *testing.T, scraped string) {
 	t.Helper()
 	program, err := servers.Find("promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check := exec.CommandContext(t.Context(), program, "check", "metrics")
 	check.Stdin = strings.NewReader(scraped)
 	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
@@ -99,28 +93,20 @@ func watchedSale(t *testing.T) (process, *servers.Prometheus) {
 	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
 	k := labtest.StartSupervisor(t)
 	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secrets := t.TempDir()
 	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
 	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token} {
-		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	}
 	r := startReplica(t, "--redis-addresses="+redis.Address, "--redis-password-file="+password,
 		"--audit-every=1s")
 	for _, goods := range []int64{manyWays, oneWay} {
-		if err := r.CreateGoods(t.Context(), goods, 1_000_000); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.CreateGoods(t.Context(), goods, 1_000_000))
 	}
 	sellOn(t, r)
 	server, err := servers.StartPrometheus(t.Context(), k, configure(t, token, strings.TrimPrefix(r.AdminURL, "http://")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r, server
 }
 
@@ -175,13 +161,9 @@ func sellOn(t *testing.T, r process) {
 func configure(t *testing.T, tokenFile, address string) (path string) {
 	t.Helper()
 	content, err := deploy.Files.ReadFile(deploy.Prometheus)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var config map[string]any
-	if err := yaml.Unmarshal(content, &config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(content, &config))
 	config["global"] = map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "500ms"}
 	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert // it would fail the test
 	job["authorization"] = map[string]any{"credentials_file": tokenFile}
@@ -189,17 +171,13 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 	job["static_configs"] = []any{map[string]any{"targets": []string{address}}}
 	folder := t.TempDir()
 	rules, err := deploy.Files.ReadFile(deploy.Rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if content, err = yaml.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
 	path = filepath.Join(folder, deploy.Prometheus)
 	for path, content := range map[string][]byte{path: content, filepath.Join(folder, deploy.Rules): rules} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, content, 0o600))
 	}
 	return path
 }
@@ -212,9 +190,7 @@ func (r process) scrape(t *testing.T, want int, token string) string {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

@@ -22,13 +22,9 @@ func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dsn, err := mysql.ParseDSN(backends.Database.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	database, redis := labtest.NewProxy(t, dsn.Addr), labtest.NewProxy(t, backends.Redis.Address)
 	etcd := labtest.NewProxy(t, strings.TrimPrefix(backends.Etcd.Endpoint, "http://"))
 	zookeeper := labtest.NewProxy(t, backends.ZooKeeper.Address)

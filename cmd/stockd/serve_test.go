@@ -33,17 +33,11 @@ func TestServeAndBench(t *testing.T) {
 	const token = "a token of sixteen"
 	replica.Env = append(cmdtest.Environment(), "STOCKD_ADMIN_TOKEN="+token)
 	log, err := replica.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replica.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, replica.Start())
 	public, admin := listening(t, log)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Authorization", "Bearer "+token)
 	if response, err := http.DefaultClient.Do(request); err != nil || response.StatusCode != http.StatusCreated {
@@ -75,9 +69,7 @@ func TestServeAndBench(t *testing.T) {
 	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
 	}
-	if err := replica.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Process.Signal(os.Interrupt))
 	if err := replica.Wait(); err != nil {
 		t.Errorf("the replica stopped with %v", err)
 	}
@@ -87,9 +79,7 @@ func TestServeAndBench(t *testing.T) {
 func TestASecondInterruptEndsAReplica(t *testing.T) {
 	r := startReplica(t, "--http-drain-delay=1h")
 	interrupt := func() error { return r.Process.Process.Signal(syscall.SIGINT) }
-	if err := interrupt(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, interrupt())
 	cmdtest.Await(t, "the drain", 20*time.Second, func() bool {
 		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/readyz")).Status == http.StatusServiceUnavailable
 	})
@@ -131,9 +121,7 @@ func listening(t *testing.T, log io.Reader) (public, admin string) {
 			For     string `json:"for"`
 			Address string `json:"address"`
 		}
-		if err := decoder.Decode(&line); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decoder.Decode(&line))
 		switch {
 		case line.Msg == "listening" && line.For == "public":
 			public = "http://" + line.Address
@@ -165,16 +153,12 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 	for _, key := range keys {
 		secrets[key] = "stockd:secret-of-" + key
 		path := filepath.Join(folder, key)
-		if err := os.WriteFile(path, []byte(secrets[key]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(secrets[key]), 0o600))
 		flags = append(flags, "--"+key+"-file="+path)
 	}
 	r := startReplica(t, flags...)
 	known, err := r.Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const bought = "bought-by-name-"
 	for _, s := range known {
 		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+s.Name)

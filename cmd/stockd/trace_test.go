@@ -108,13 +108,9 @@ func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 	t.Helper()
 	cmdtest.NeedRedis(t)
 	redis, err := servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	password := filepath.Join(t.TempDir(), "redis")
-	if err := os.WriteFile(password, []byte(redis.Password), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(password, []byte(redis.Password), 0o600))
 	spans := startReceiver(t)
 	return startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1",
 		"--redis-addresses="+redis.Address, "--redis-password-file="+password), spans, redis

@@ -36,20 +36,14 @@ func newFile(t *testing.T, keys ...jose.JSONWebKey) *file {
 func (f *file) write(t *testing.T, keys ...jose.JSONWebKey) {
 	t.Helper()
 	content, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.replace(t, string(content))
 }
 
 func (f *file) replace(t *testing.T, content string) {
 	t.Helper()
-	if err := os.WriteFile(f.path+".new", []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(f.path+".new", f.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(f.path+".new", []byte(content), 0o600))
+	must(t, os.Rename(f.path+".new", f.path))
 }
 
 // Write takes the log.
@@ -68,9 +62,7 @@ func (f *file) logged(text string) int {
 func (f *file) open(t *testing.T) buyer.Source {
 	t.Helper()
 	s, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(f, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -84,9 +76,7 @@ type issuer struct {
 func newIssuer(t *testing.T, kid string) issuer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return issuer{jose.JSONWebKey{Key: public, KeyID: kid, Algorithm: "EdDSA", Use: "sig"}, private}
 }
 
@@ -123,9 +113,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 1 {
 			t.Errorf("while the file is broken its key is rejected, or it is not said: %s", &f.text)
 		}
-		if err := os.Remove(f.path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(f.path))
 		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 2 {
 			t.Errorf("without the file its key is rejected, or it is not said: %s", &f.text)
 		}
@@ -144,9 +132,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	future := `{"kty":"PQ","kid":"f"}`
 	text := func(k jose.JSONWebKey) string {
 		content, err := json.Marshal(k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(content)
 	}
 	f := newFile(t)
@@ -159,9 +145,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 		}
 	}
 	audience, err := buyer.NewKeys(t.Context(), f.path, "shop", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rejected(t, audience, "without the audience", "another audience", a.token(t))
 	claims["aud"] = "shop"
 	if _, err := from(audience, "Bearer "+sign(t, jose.EdDSA, a.private, "a", claims)); err != nil {
@@ -197,9 +181,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	} {
 		f.replace(t, content)
 		if content == "" {
-			if err := os.Remove(f.path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(f.path))
 		}
 		if _, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2hvcnQ") {
 			t.Errorf("%.60s: %v, want %q", content, err, want)

@@ -26,13 +26,9 @@ func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, 
 		options = options.WithHeader("kid", kid)
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -61,9 +57,7 @@ func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 func TestASignedTokenIsItsSubject(t *testing.T) {
 	s, err := buyer.NewSecret([]byte(secret), "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	longest := strings.Repeat("é", 64)
 	for want, claims := range map[buyer.Buyer]map[string]any{
 		{ID: longest, GoodsID: 1}:   {"sub": longest, "exp": in(time.Minute), "aud": "shop", "goods_id": 1},
@@ -90,9 +84,7 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 // A claim that is missing, over or wrong, by a token whose signature is right.
 func TestAClaimThatIsWrong(t *testing.T) {
 	s, err := buyer.NewSecret([]byte(secret), "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := func() map[string]any { return map[string]any{"sub": "u-1", "exp": in(time.Minute), "aud": "shop"} }
 	for _, c := range []struct {
 		claim  string
@@ -133,9 +125,7 @@ func part(text string) string { return base64.RawURLEncoding.EncodeToString([]by
 
 func TestAForgedTokenIsRejected(t *testing.T) {
 	s, err := buyer.NewSecret([]byte(secret), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
 	good := bySecret(t, claims)
 	parts := strings.Split(good, ".")
@@ -178,9 +168,7 @@ func TestAForgedTokenIsRejected(t *testing.T) {
 // The public key of the issuer is known to all, and is the secret of no token.
 func TestThePublicKeyIsNoSecret(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := newFile(t, jose.JSONWebKey{Key: public, KeyID: "a"})
 	s := f.open(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
@@ -192,23 +180,15 @@ func TestThePublicKeyIsNoSecret(t *testing.T) {
 	}
 	rejected(t, s, "an unknown kid", "unknown key", "Bearer "+sign(t, jose.EdDSA, private, "b", claims))
 	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rejected(t, s, "another key", "wrong signature", "Bearer "+sign(t, jose.EdDSA, stranger, "a", claims))
 	embedded := jose.JSONWebKey{Key: stranger.Public(), KeyID: "a"}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: stranger}, new(jose.SignerOptions).WithHeader("jwk", embedded).WithHeader("kid", "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signed, err := signer.Sign([]byte(`{"sub":"u-1","exp":99999999999}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rejected(t, s, "a key that the token brings", "wrong signature", "Bearer "+text)
 }
 

@@ -18,9 +18,7 @@ import (
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -28,18 +26,14 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(set)
-	if err := set.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must(t, set.Parse(args))
 	return set
 }
 
 func load(t *testing.T, path string, args ...string) *config.Loaded {
 	t.Helper()
 	c, err := config.Load(path, flags(t, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -197,9 +191,7 @@ func TestThePrintedConfigurationCanBeRead(t *testing.T) {
 	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db",
 		"--redis-addresses=one:6379, two:6379", "--redis-cluster=true", "--limit-user-rate=0.5")
 	var printed bytes.Buffer
-	if err := c.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Print(&printed))
 	again := load(t, write(t, "printed.yaml", printed.String()))
 	if !reflect.DeepEqual(again.Config, c.Config) {
 		t.Errorf("printed\n%s\nread back as %+v, want %+v", printed.String(), again.Config, c.Config)
@@ -233,13 +225,9 @@ func TestAConfigurationThatCannotBePrintedIsAnError(t *testing.T) {
 func TestTheDocumentedFileIsUpToDate(t *testing.T) {
 	const path = "../../configs/stockd.yaml"
 	var example bytes.Buffer
-	if err := config.Example(&example); err != nil {
-		t.Fatal(err)
-	}
+	must(t, config.Example(&example))
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(content, example.Bytes()) {
 		t.Errorf("%s is not what stockd config --example prints", path)
 	}

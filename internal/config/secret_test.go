@@ -89,13 +89,9 @@ func TestNoSecretIsShown(t *testing.T) {
 // show writes a configuration in every way that there is.
 func show(t *testing.T, w *strings.Builder, c *config.Loaded) {
 	t.Helper()
-	if err := c.Print(w); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Print(w))
 	encoded, err := json.Marshal(c) //nolint:musttag // whatever a reader makes of it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fmt.Fprintf(w, "%s %v %v\n", encoded, c.Warnings(), c.Admin.HostNames())
 	var log bytes.Buffer
 	for _, handler := range []slog.Handler{slog.NewJSONHandler(&log, nil), slog.NewTextHandler(&log, nil)} {

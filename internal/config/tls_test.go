@@ -17,18 +17,14 @@ import (
 func authority(t *testing.T) *servers.Authority {
 	t.Helper()
 	a, err := servers.NewAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 
 func issue(t *testing.T, a *servers.Authority, name string) servers.Certificate {
 	t.Helper()
 	c, err := a.Issue(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -119,9 +115,7 @@ func TestATLSGroupIsPrintedAndReadFromAFile(t *testing.T) {
 		t.Errorf("read as %+v", c.ZooKeeper.TLS)
 	}
 	var printed bytes.Buffer
-	if err := c.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Print(&printed))
 	if text := printed.String(); strings.Contains(text, "hidden") || !strings.Contains(text, "    ca_file: "+a.CAFile) {
 		t.Errorf("printed as\n%s", text)
 	}
@@ -134,9 +128,7 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 	first, second := issue(t, a, "first"), issue(t, a, "second")
 	address := whoIsThere(t, a)
 	c, err := config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: first.CertFile, KeyFile: first.KeyFile}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.MinVersion != tls.VersionTLS12 || c.InsecureSkipVerify {
 		t.Errorf("it accepts version %x, and without a look: %v", c.MinVersion, c.InsecureSkipVerify)
 	}
@@ -147,9 +139,7 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 	} {
 		replace(t, step.to, step.from)
 		conn, err := tls.Dial("tcp", address, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		name, err := io.ReadAll(conn)
 		if err != nil || string(name) != step.want {
 			t.Errorf("the server sees %q (%v), want %s", name, err, step.want)
@@ -161,12 +151,8 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 func replace(t *testing.T, file, by string) {
 	t.Helper()
 	content, err := os.ReadFile(by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(file, content, 0o600))
 }
 
 // whoIsThere serves on TLS, and tells each client whose certificate it has shown.
@@ -174,19 +160,13 @@ func whoIsThere(t *testing.T, a *servers.Authority) (address string) {
 	t.Helper()
 	own := issue(t, a, "server")
 	pair, err := tls.LoadX509KeyPair(own.CertFile, own.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := os.ReadFile(a.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(content)
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
 	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // the test is over
 	go func() {
@@ -214,9 +194,7 @@ func TestAListenerAsksForCertificatesWhereItKnowsAuthorities(t *testing.T) {
 	}
 	for file, auth := range map[string]tls.ClientAuthType{"": tls.NoClientCert, a.CAFile: tls.RequireAndVerifyClientCert} {
 		c, err := config.ServerTLS{CertFile: own.CertFile, KeyFile: own.KeyFile, ClientCAFile: file}.ServerConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c.ClientAuth != auth || (c.ClientCAs != nil) != (file != "") || c.MinVersion != tls.VersionTLS12 {
 			t.Errorf("with authorities %q it asks %v, of version %x", file, c.ClientAuth, c.MinVersion)
 		}
@@ -224,9 +202,7 @@ func TestAListenerAsksForCertificatesWhereItKnowsAuthorities(t *testing.T) {
 			replace(t, own.CertFile, certificate.CertFile)
 			replace(t, own.KeyFile, certificate.KeyFile)
 			pair, err := tls.LoadX509KeyPair(certificate.CertFile, certificate.KeyFile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if shown, err := c.GetCertificate(nil); err != nil || shown == nil || !bytes.Equal(shown.Certificate[0], pair.Certificate[0]) {
 				t.Errorf("it shows %v, %v", shown, err)
 			}

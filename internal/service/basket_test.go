@@ -260,9 +260,7 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	}
 	hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
 	lock, err := openPool(t, d).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer lock.Rollback()
 	_, err = all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		if held[goodsID] = p.Number; goodsID < 3 {

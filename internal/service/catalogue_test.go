@@ -71,12 +71,8 @@ func (h held) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stoc
 func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	h := held{make(chan int), make(chan int)}
 	store, c, err := openEntries(t, strategy.Entry{Name: "held", Together: true, New: func(strategy.Deps) strategy.Strategy { return h }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.CreateGoods(t.Context(), 1, 10, "created"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, store.CreateGoods(t.Context(), 1, 10, "created"))
 	var buyers sync.WaitGroup
 	buy := func(mode service.Mode) {
 		buyers.Go(func() {
@@ -141,9 +137,7 @@ func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 		{strategy.Minimum{Server: strategy.Redis, Version: "99.1"}, false},
 	} {
 		_, c, err := openEntries(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := c.Describe(t.Context())[0]; d.Available == test.rejected {
 			t.Errorf("with %v as the minimum it is described as %+v", test.least, d)
 		}
@@ -176,9 +170,7 @@ func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
 			Name: "modern", Minimums: []strategy.Minimum{{Server: strategy.Redis, Version: least}},
 			New: func(strategy.Deps) strategy.Strategy { return new(outbox) },
 		}}, deps, copiesWait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = c.In(service.Mode{Strategy: "modern"})
 		if old, _ := errors.AsType[*service.UnconfiguredError](err); !errors.Is(err, want) || want != nil && (old == nil || old.Backend != "redis") {
 			t.Errorf("with Redis %s as the minimum: %v, want %v", least, err, want)
@@ -194,9 +186,7 @@ func TestALockWithoutItsWatchdogDoesNotRenew(t *testing.T) {
 			{Name: "watched", Watchdog: true, Guarantees: strategy.Guarantees{Renews: true, Fair: true}, New: func(strategy.Deps) strategy.Strategy { return new(outbox) }},
 			{Name: "session", Guarantees: strategy.Guarantees{Renews: true}, New: func(strategy.Deps) strategy.Strategy { return &notifiedLate{} }},
 		}, strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lock.Deps{Clients: new(backend.Clients), Unrenewed: unrenewed}}, copiesWait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list := c.Describe(t.Context())
 		if watched := list[0].Guarantees; watched.Renews == unrenewed || !watched.Fair || !list[1].Guarantees.Renews {
 			t.Errorf("unrenewed %v: %+v", unrenewed, list)
@@ -246,9 +236,7 @@ func TestTheQueuesOfAStrategyAreCountedAndClosed(t *testing.T) {
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Group: strategy.Group{Batch: 10, Units: 10, Queue: 10},
 		Observe: func(string) strategy.Observer { return g },
 	}, copiesWait)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
 	s.create(t, 1, 10)
 	var buyers sync.WaitGroup

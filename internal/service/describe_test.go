@@ -51,9 +51,7 @@ func TestPingsAreShared(t *testing.T) {
 	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
 	locks.Redis.AddHook(counted)
 	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -90,9 +88,7 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
 	locks.Redis.AddHook(slow)
 	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -130,9 +126,7 @@ func TestABackendThatHangsIsDown(t *testing.T) {
 	locks := lab.Locks(t, d, backend.Redis)
 	locks.Redis.AddHook(&silent{})
 	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -155,12 +149,8 @@ func TestABackendThatHangsIsDown(t *testing.T) {
 // Each row is a strategy of a replica that has SQLite alone and sells what is safe.
 func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
-	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket", "redis-reentrant"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SwitchOff(t.Context(), "sql-optimistic", "too slow"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket", "redis-reentrant"}}))
+	must(t, c.SwitchOff(t.Context(), "sql-optimistic", "too slow"))
 	listed := map[string]service.Description{}
 	for _, d := range c.Describe(t.Context()) {
 		listed[d.Name] = d
@@ -205,9 +195,7 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 func assertNames(t *testing.T, c *service.Catalogue) {
 	t.Helper()
 	for _, fence := range []bool{false, true} { // redis-setnx needs one
-		if err := c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}))
 		if names := c.Names(); slices.Contains(names, "mutex") || slices.Contains(names, "sql-optimistic") || !slices.Contains(names, "sql-conditional") || !slices.Contains(names, "redis-lua") || slices.Contains(names, "redis-setnx") != fence {
 			t.Errorf("fenced by default %v, requests may name %v", fence, names)
 		}
@@ -219,9 +207,7 @@ func TestABackendIsUpOrNotConfigured(t *testing.T) {
 	store := labtest.Open(t, d, "replica-1")
 	replica := func() *service.Catalogue {
 		c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lab.Locks(t, d)}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() }) // its database is gone
 		return c
 	}
@@ -240,9 +226,7 @@ func TestABackendIsUpOrNotConfigured(t *testing.T) {
 	if _, err := c.Backends(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended gets %v", err)
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 	gone := replica()
 	list, err = gone.Backends(t.Context())
 	if err == nil || list[1].Status != service.NotConfigured {
@@ -261,9 +245,7 @@ func TestASaleIsInTheLedgerUnderItsStrategy(t *testing.T) {
 		goods := int64(i + 1)
 		s.create(t, goods, 2)
 		sold, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(name, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found, err := s.replicas[0].Order(t.Context(), sold.Order.ID)
 		if err != nil || found.Strategy != name || sold.Order.Strategy != name || found.Replica != "replica-1" || found.GoodsID != goods {
 			t.Errorf("%s: sold as %+v, and found as %+v (%v)", name, sold.Order, found, err)

@@ -16,9 +16,7 @@ import (
 // it does not ask again.
 func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	buy := func(id string) {
 		if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: id, Quantity: 1}}})
@@ -30,9 +28,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 	feed := service.NewFeed(store)
 	buy("dealt with")
 	_, next, err := feed.List(t.Context(), "", service.Page{}, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for reader, page := range map[string]service.Page{
 		"at the end": {After: next}, "of another item": {GoodsID: 2}, "at the beginning": {},
 	} {
@@ -77,9 +73,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "r")
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
 		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "held", Quantity: 1, TTL: time.Hour, Number: "0190c7a0-0000-7000-8000-000000000000"}}})
 		return err

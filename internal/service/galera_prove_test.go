@@ -128,41 +128,29 @@ const putOut = 8 * time.Second
 func cutOff(network *servers.Network, size string) fault {
 	return func(t *testing.T, nodes []*servers.Database, number int) {
 		t.Helper()
-		if err := network.Cut(t.Context(), number); err != nil {
-			t.Fatal(err)
-		}
+		must(t, network.Cut(t.Context(), number))
 		time.Sleep(putOut)
 		if other := nodes[(number+1)%len(nodes)]; !labtest.Eventually(20*time.Second, func() bool { return seen(t, other, size) == len(nodes)-1 }) {
 			t.Errorf("while one of %d nodes is cut off, another sees %d", len(nodes), seen(t, other, size))
 		}
-		if err := network.Heal(t.Context(), number); err != nil {
-			t.Fatal(err)
-		}
+		must(t, network.Heal(t.Context(), number))
 	}
 }
 
 func killNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
 	node := nodes[number]
-	if err := node.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Kill(t.Context()))
 	time.Sleep(time.Second)
-	if err := node.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Restart(t.Context()))
 }
 
 func pauseNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
 	node := nodes[number]
-	if err := node.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Pause(t.Context()))
 	time.Sleep(putOut)
-	if err := node.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Resume(t.Context()))
 }
 
 // The queries of how many nodes a node sees in its cluster.
@@ -182,9 +170,7 @@ func awaitWhole(t *testing.T, nodes []*servers.Database, faulty *servers.Databas
 		return
 	}
 	t.Log("a node does not come back by itself")
-	if err := faulty.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, faulty.Restart(t.Context()))
 	if !labtest.Eventually(time.Minute, whole) {
 		t.Fatal("the cluster is not whole again")
 	}
@@ -193,9 +179,7 @@ func awaitWhole(t *testing.T, nodes []*servers.Database, faulty *servers.Databas
 func seen(t *testing.T, node *servers.Database, size string) (count int) {
 	t.Helper()
 	pool, _, err := node.Pool(1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	if err := pool.QueryRowContext(t.Context(), size).Scan(&count); err != nil {
 		return 0
@@ -318,9 +302,7 @@ func startHAProxy(t *testing.T, nodes []*servers.Database, kind string) *servers
 			return store.Close()
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -344,22 +326,16 @@ func writeHAProxy(t *testing.T, folder, address string, nodes []*servers.Databas
 		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, name), []byte(replacer.Replace(string(content))), mode)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	user := fmt.Sprintf("[client]\nuser=%s\npassword=%s\n", parsed(t, nodes[0].DSN).User, nodes[0].Password)
-	if err := os.WriteFile(filepath.Join(folder, kind+"-check.cnf"), []byte(user), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(folder, kind+"-check.cnf"), []byte(user), 0o600))
 	return filepath.Join(folder, kind+".cfg")
 }
 
 func parsed(t *testing.T, dsn string) *mysql.Config {
 	t.Helper()
 	c, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }

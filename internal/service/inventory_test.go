@@ -48,9 +48,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, backend.Redis), Retry: strategy.Retry{Tries: 1},
 				Hot: hot.Options{Prefix: "test-" + rand.Text()},
 			}, copiesWait)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() {
 				if err := catalogue.Close(); err != nil {
 					t.Error(err)
@@ -61,9 +59,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			sv, err := catalogue.In(service.Mode{Strategy: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sell := func() error {
 				outcome, err := sv.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
 				if err != nil {
@@ -71,13 +67,9 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				}
 				return outcome.Rejected
 			}
-			if err := sell(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sell())
 			_, _ = inventory.Restock(ctx, 1, 1, "") // its client has left
-			if err := inventory.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, inventory.Close())
 			if first.ended != nil {
 				t.Errorf("a copy was notified for no longer than the request lasts: %v", first.ended)
 			}
@@ -94,9 +86,7 @@ func openBeside(t *testing.T, another strategy.Strategy) shop {
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	entries = append(entries, strategy.Entry{Name: "another", New: func(strategy.Deps) strategy.Strategy { return another }})
 	store, catalogue, err := openEntries(t, entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
 }
 
@@ -358,9 +348,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	c := s.replicas[0]
-	if err := errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")))
 	for _, perUser := range []int64{3, 5} {
 		goods, err := s.inventory.Create(t.Context(), 1, 10, perUser, stock.Choice{MaxQuantity: new(perUser)}, "key")
 		if err != nil || goods.PerUser != 3 || c.MaxQuantity(1) != 3 {
@@ -374,9 +362,7 @@ func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
 func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	c := s.replicas[0]
-	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	if _, err := s.inventory.Create(t.Context(), 1, 10, 0, stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -417,9 +403,7 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 		t.Errorf("changed to %+v (%v), sold by %s, %d units at most", item, err, own(), c.MaxQuantity(1))
 	}
 	// What else is set of an item does not ask whether its strategy is possible.
-	if err := c.SwitchOff(t.Context(), "sql-bucket", "late"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SwitchOff(t.Context(), "sql-bucket", "late"))
 	if err := change(service.Change{Choice: func(before stock.Choice) stock.Choice { before.MaxQuantity = nil; return before }}); err != nil || c.MaxQuantity(1) != stock.MaxQuantity {
 		t.Errorf("%v, and %d units at most", err, c.MaxQuantity(1))
 	}

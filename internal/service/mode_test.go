@@ -28,9 +28,7 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 		}
 	}
 	for _, c := range s.replicas {
-		if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	}
 	own := func(c *service.Catalogue) service.Mode {
 		_, own := c.Mode(1, stock.Choice{})
@@ -51,9 +49,7 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 
 func TestADefaultThatCannotSell(t *testing.T) {
 	c := openAll(t, lab.Database(t, servers.SQLite)).replicas[0]
-	if err := c.Enforce(service.Policy{OnlySafe: true}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Enforce(service.Policy{OnlySafe: true}))
 	if err := c.Enforce(service.Policy{Deny: []string{"sql-unit", "hope"}}); !errors.Is(err, service.ErrUnknownStrategy) {
 		t.Errorf("a policy that rejects a strategy that there is not: %v, want %v", err, service.ErrUnknownStrategy)
 	}
@@ -109,9 +105,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 3)
 	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
 	follow(t, other)
-	if err := asked.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asked.SwitchOff(t.Context(), "mutex", "it oversells"))
 	if !rejected(asked, "mutex", "it oversells") {
 		t.Error("the asked replica does not reject at once")
 	}
@@ -131,20 +125,12 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store, c, err := openEntries(t, strategy.Registry()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
-		if err := store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)))
 	}
-	if err := c.LookAtSwitches(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.LookAtSwitches(t.Context()))
 	want := map[string]int{"strategy is rejected here: redis-lua, because redis is not configured": 2}
 	if got := c.Unserved(); !maps.Equal(got, want) {
 		t.Errorf("not served are %v, want %v", got, want)
@@ -153,9 +139,7 @@ func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 
 func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
-	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}))
 	for name, because := range map[string]string{"naive": "strategies.only_safe", "redis-setnx": "strategies.deny"} {
 		err := c.SwitchOn(t.Context(), name)
 		if !errors.Is(err, service.ErrStrategyRejected) || !strings.Contains(err.Error(), because) || sells(c, name) {

@@ -53,9 +53,7 @@ func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
 		})
 	}
 	if path := os.Getenv("NODES"); path != "" {
-		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(page), 0o644))
 	}
 }
 

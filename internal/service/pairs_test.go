@@ -141,9 +141,7 @@ func openOn(t *testing.T, linger time.Duration, nodes ...*servers.Database) shop
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4, UnitRows: 4,
 			Hot: hot.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := catalogue.Close(); err != nil {
 				t.Errorf("close %s: %v", replica, err)
@@ -207,9 +205,7 @@ func (s shop) settles(t *testing.T, goods, sold int64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		audit, err := s.inventory.AuditInFull(t.Context(), goods)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if done := audit.Pending != nil && *audit.Pending == 0; done || time.Now().After(end) {
 			if !done || audit.Sold != sold || !audit.Clean || audit.Stock != audit.Initial-sold {
 				t.Errorf("the audit is %+v, want %d sold and consistent", audit, sold)
@@ -255,9 +251,7 @@ func sellInTurns(t *testing.T, units int64) {
 			buying.Wait()
 			took := time.Since(begun)
 			item, err := s.inventory.Goods(t.Context(), goods)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// Each sale from the row, and each move to or from it, makes a version.
 			moves, most := item.Version-fromRow.Load(), int64(8*math.Log2(float64(units)))
 			if sold.Load() != units || moves > most {

@@ -83,9 +83,7 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	entry := bucket
 	entry.New = func(d strategy.Deps) strategy.Strategy { allocator.Strategy = bucket.New(d); return allocator }
 	store, catalogue, err := openEntries(t, entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
 	s.create(t, 1, 10)
 	s.sells(t, "sql-bucket", 1, 1)

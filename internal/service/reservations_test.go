@@ -83,9 +83,7 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 		goods, sold := int64(i+1), int64(0)
 		if !labtest.Eventually(30*time.Second, func() bool {
 			outcome, err := s.strategy(t, int(sold)%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if outcome.Rejected == nil {
 				sold++
 			}
@@ -260,9 +258,7 @@ func (p promised) FindOrder(_ context.Context, number string) (stock.Order, bool
 func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	const number, hidden = "0190c7a0-0000-7000-8000-000000000000", "0190c7a0-0000-7000-8000-000000000002"
 	store, catalogue, err := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
 	if _, _, err := r.Return(t.Context(), number, 1, ""); !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
@@ -284,9 +280,7 @@ func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	const over = 501
 	d, copied, counted := lab.Database(t, servers.SQLite), &told{}, &ends{}
 	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expired(t, store, d, over)
 	r := service.NewReservations(store, catalogue, time.Hour, counted)
 	ended, err := r.Expire(t.Context())
@@ -318,9 +312,7 @@ func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 	const over, atOnce = 501, 500
 	d, copied := lab.Database(t, servers.SQLite), &told{}
 	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expired(t, store, d, over)
 	counted := &failingLater{close: store.Close}
 	r := service.NewReservations(store, catalogue, time.Hour, counted)
@@ -338,9 +330,7 @@ func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 // expired makes item 1, and so many reservations of two units of it that are over.
 func expired(t *testing.T, store *repo.Store, d *servers.Database, count int) {
 	t.Helper()
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	if _, err := openPool(t, d).ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
 		SELECT 'n' || i, 1, 2, '', 'sql-conditional', 'held', 1, '2001-01-01 00:00:00', '2001-01-01 00:00:01' FROM n`, count); err != nil {
@@ -367,9 +357,7 @@ func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
 		if found, err := s.replicas[0].OrderOf(t.Context(), key, "ann"); !errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("before it is %s it is found as %+v (%v)", key, found, err)
 		}
-		if err := end(held.Order.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, end(held.Order.ID))
 		found, err := s.replicas[0].OrderOf(t.Context(), key, "ann")
 		if key == "released" {
 			if !errors.Is(err, stock.ErrUnknownOrder) {

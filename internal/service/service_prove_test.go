@@ -97,9 +97,7 @@ func holdUntil(t *testing.T, store *repo.Store, goodsID int64, units int, expiry
 		_, _, err := tx.SubtractIfEnough(t.Context(), goodsID, int64(units))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // Baskets of 1, 4 and 16 lines over a hundred items, alone and grouped, through two replicas. The

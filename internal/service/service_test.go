@@ -45,9 +45,7 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
 		}, 2*copiesWait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.inventory = service.NewInventory(store, catalogue)
 		s.replicas = append(s.replicas, catalogue)
 	}
@@ -79,9 +77,7 @@ func (s shop) strategy(t *testing.T, replica int, name string) *service.Seller {
 func (s shop) in(t *testing.T, replica int, mode service.Mode) *service.Seller {
 	t.Helper()
 	seller, err := s.replicas[replica].In(mode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return seller
 }
 
@@ -236,9 +232,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 func assertSold(t *testing.T, s shop, goods, sold int64) {
 	t.Helper()
 	audit, err := s.inventory.Audit(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if audit.Sold != sold || !audit.Clean {
 		t.Errorf("audit is %+v, want %d sold, clean", audit, sold)
 	}
@@ -293,20 +287,24 @@ func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, 
 func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
 	for by, want := range map[strategy.Strategy]error{lossy{}: stock.ErrBackendUnavailable, lossyOutbox{}: stock.ErrUnknownOutcome} {
 		store, c, err := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
 		s.create(t, 1, 10)
 		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})
 		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Close())
 		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, want) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(want, stock.ErrUnknownOutcome) {
 			t.Errorf("%T: where the row cannot be read, the next batch is answered with %v, want %v", by, err, want)
 		}
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

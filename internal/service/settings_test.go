@@ -107,9 +107,7 @@ func inherited(t *testing.T, d *servers.Database) (admin *sql.DB, limited *serve
 func as(t *testing.T, d *servers.Database, change func(*mysql.Config)) *servers.Database {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change(c)
 	other := *d
 	other.DSN = c.FormatDSN()
@@ -126,20 +124,14 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 func variables(t *testing.T, admin *sql.DB) (names []string) {
 	t.Helper()
 	rows, err := admin.QueryContext(t.Context(), "SHOW SESSION VARIABLES")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
 		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&name, &value))
 		names = append(names, strings.ToLower(name))
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return names
 }
 
@@ -177,9 +169,7 @@ func rejects(t *testing.T, d *servers.Database, name string) {
 func isSet(t *testing.T, d *servers.Database, name, want string) {
 	t.Helper()
 	pool, _, err := d.Pool(1, copiesWait)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	for name, want := range map[string]string{name: want, "innodb_lock_wait_timeout": "1", "wait_timeout": "10"} {
 		var got string
@@ -197,9 +187,7 @@ func sellsExactly(t *testing.T, admin *sql.DB, d *servers.Database, strategies .
 	t.Helper()
 	s := open(t, d, 1)
 	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range slices.Concat(strategies, []string{"sql-conditional" + grouped}) {
 		goods := time.Now().UnixMicro() // as no other
 		s.create(t, goods, 3)

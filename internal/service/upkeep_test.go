@@ -41,9 +41,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 			t.Run(entry.Name, func(t *testing.T) {
 				store := labtest.Open(t, d, "the old holder").As(entry.Name)
 				fenced, err := s.replicas[0].In(service.Mode{Strategy: entry.Name, Fence: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				s.create(t, item, 10)
 				buy := func() {
 					t.Helper()
@@ -68,9 +66,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 					t.Errorf("%d rows are left of the locks of an item that was deleted", n)
 				}
 				// The counter of a lock in Redis has expired meanwhile.
-				if err := redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err())
 				s.create(t, item, 10)
 				buy()
 				if _, err := store.ClaimFence(t.Context(), item, old); !errors.Is(err, stock.ErrFenced) {
@@ -94,9 +90,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 		}
 		const strangers = 1200
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range strangers {
 			name := fmt.Sprint("goods/", 1000+i)
 			for _, statement := range []string{
@@ -109,9 +103,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 				}
 			}
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 		swept, err := s.replicas[0].Sweep(t.Context())
 		if err != nil || swept != strangers {
 			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
@@ -128,9 +120,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 
 func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
@@ -177,9 +167,7 @@ func modes(t *testing.T, c *service.Catalogue, name string) (list []*service.Sel
 			if errors.Is(err, service.ErrNotFenceable) {
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			list = append(list, mode)
 		}
 	}
@@ -218,9 +206,7 @@ func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	db, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closeAfter(t, db)
 	return db
 }
@@ -259,9 +245,7 @@ func (x traces) all(t *testing.T) (list []string) {
 	list = x.rows(t)
 	for i, client := range x.redis {
 		keys, err := client.Keys(t.Context(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, key := range keys {
 			if !strings.HasSuffix(key, ":orders") { // the streams of redis-stock, which its consumers make
 				list = append(list, fmt.Sprintf("redis %d: %s", i, key))
@@ -269,9 +253,7 @@ func (x traces) all(t *testing.T) (list []string) {
 		}
 	}
 	keys, err := x.etcd.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kv := range keys.Kvs {
 		list = append(list, "etcd: "+string(kv.Key))
 	}
@@ -304,16 +286,12 @@ func (x traces) rows(t *testing.T) (list []string) {
 	if err != nil {
 		names, err = x.db.QueryContext(t.Context(), tablesOfSQLite)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer names.Close() //nolint:errcheck // its error is that of Err
 	var tables []string
 	for names.Next() {
 		var name string
-		if err := names.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, names.Scan(&name))
 		tables = append(tables, name)
 	}
 	if err := names.Err(); err != nil || len(tables) == 0 {
@@ -321,9 +299,7 @@ func (x traces) rows(t *testing.T) (list []string) {
 	}
 	for _, table := range tables {
 		var n int
-		if err := x.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
 		list = append(list, fmt.Sprintf("%s: %d rows", table, n))
 	}
 	return list

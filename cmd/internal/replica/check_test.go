@@ -65,21 +65,15 @@ func (s *site) addShop(t *testing.T) {
 	t.Helper()
 	s.query(t, "CREATE USER shop@'127.0.0.1' IDENTIFIED BY '"+s.database.Password+"'")
 	rows, err := s.sql.QueryContext(t.Context(), "SHOW TABLES")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close() //nolint:errcheck // it is read to its end
 	var tables []string
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&name))
 		tables = append(tables, name)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	for _, name := range tables {
 		s.query(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd."+name+" TO shop@'127.0.0.1'")
 	}
@@ -100,9 +94,7 @@ func command(t *testing.T, r *servers.Redis, args ...any) {
 	t.Helper()
 	client := r.Open()
 	defer closed(t, client)
-	if err := client.Do(context.WithoutCancel(t.Context()), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Do(context.WithoutCancel(t.Context()), args...).Err())
 }
 
 // isClean fails where a check has left something.
@@ -119,9 +111,7 @@ func (s *site) isClean(t *testing.T) {
 		t.Errorf("ZooKeeper has a node: %v (%v)", there, err)
 	}
 	etcd, err := s.etcd.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer closed(t, etcd)
 	if keys, err := etcd.Get(t.Context(), "", clientv3.WithPrefix()); err != nil || len(keys.Kvs) > 0 {
 		t.Errorf("etcd has %v (%v)", keys, err)
@@ -136,9 +126,7 @@ func (s *site) isClean(t *testing.T) {
 func (s *site) dial(t *testing.T) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{s.zookeeper.Address}, 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return conn
 }
 
@@ -148,13 +136,9 @@ func (s *site) check(t *testing.T, env ...string) []check.Finding {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	found, err := Check(ctx, c, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, secret := range c.Secrets() {
 		if value := secret.Reveal(); value != "" && strings.Contains(string(text), value) {
 			t.Errorf("%s is shown in %s", key, text)
@@ -236,9 +220,7 @@ func replicaOfAnother(t *testing.T, s *site) []string {
 func shift(of func(*site) *servers.Clock, by time.Duration) func(*testing.T, *site) []string {
 	return func(t *testing.T, s *site) []string {
 		t.Helper()
-		if err := of(s).Set(by); err != nil {
-			t.Fatal(err)
-		}
+		must(t, of(s).Set(by))
 		t.Cleanup(func() { _ = of(s).Set(0) })
 		return nil
 	}
@@ -267,13 +249,9 @@ func owned(t *testing.T, s *site) []string {
 func noSpace(t *testing.T, s *site) []string {
 	t.Helper()
 	client, err := s.etcd.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state, err := client.Status(t.Context(), s.etcd.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
 		_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(context.WithoutCancel(t.Context()),
 			&etcdserverpb.AlarmRequest{Action: action, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE})
@@ -307,9 +285,7 @@ func endsIn(left time.Duration) func(*testing.T, *site) []string {
 	return func(t *testing.T, s *site) []string {
 		t.Helper()
 		c, err := s.authority.IssueUntil("admin", time.Now().Add(left))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return []string{"STOCKD_ADMIN_TLS_CERT_FILE=" + c.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE=" + c.KeyFile}
 	}
 }
@@ -376,9 +352,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 	security := newSecurity(t, newAuthority(t, k), true)
 	r := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
 	d, err := servers.StartSecureDatabase(t.Context(), k, servers.MariaDB, security)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
 	found := s.check(t)
 	for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {

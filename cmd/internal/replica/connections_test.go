@@ -104,9 +104,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 func fullListener(t *testing.T, wrap func(net.Listener) net.Listener) (l *cappedListener, ended chan error) {
 	t.Helper()
 	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
@@ -120,9 +118,7 @@ func plain(l net.Listener) net.Listener { return l }
 func dial(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // it may have ended
 	return conn
 }
@@ -240,9 +236,7 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own.TLS.Certificates})
 	}} {
 		listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c := config.Config{HTTP: config.HTTP{ReadTimeout: 10 * time.Second}, Deduct: config.Deduct{Timeout: time.Second}}
 		server := newServer(c, slog.New(slog.DiscardHandler), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "HTTP/1.1 400 Bad Request", http.StatusTeapot)

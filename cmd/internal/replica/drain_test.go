@@ -145,9 +145,7 @@ func TestARequestThatDoesNotEndIsCutOff(t *testing.T) {
 		d := newDrainer(config.HTTP{Drain: time.Second}, &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hung })},
 			l, func(error) {})
 		go d.serve() //nolint:errcheck // it ends with the listener
-		if err := cmdtest.Ask(t, http.MethodGet, "http://shop/").Write(buyer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmdtest.Ask(t, http.MethodGet, "http://shop/").Write(buyer))
 		synctest.Wait()
 		began := time.Now()
 		if err := d.drain(t.Context()); err == nil || time.Since(began) != time.Second+lastMoment {

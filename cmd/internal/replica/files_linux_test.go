@@ -13,9 +13,7 @@ import (
 // A replica that may open fewer files than it accepts connections says so at the start, with both numbers.
 func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
 	before := new(unix.Rlimit)
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, before))
 	t.Cleanup(func() {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, before); err != nil {
 			t.Error(err)
@@ -35,9 +33,7 @@ func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
 		{admin, enough + 1124, ""},
 		{admin, enough + 1123, "limit=2368 needed=2369 http.max_connections=100"},
 	} {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}))
 		var log strings.Builder
 		warn(t.Context(), row.c, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := strings.Contains(log.String(), "too few open files"); got != (row.want != "") || !strings.Contains(log.String(), row.want) {

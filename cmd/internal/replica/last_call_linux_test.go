@@ -9,21 +9,15 @@ import (
 // Connections that are not accepted yet when a listener closes are accepted, and no later ones.
 func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
 	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const waiting = 3
 	for range waiting {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close() //nolint:errcheck // the test is over
 	}
 	for range 2 { // the second time there is nothing to do
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, listener.Close())
 	}
 	for range waiting {
 		conn, err := listener.Accept()

@@ -27,9 +27,7 @@ import (
 func TestTheStoreIsHeard(t *testing.T) {
 	c := config.Config{Replica: "r", Log: config.Log{Level: "info"}}
 	observed, err := observe(t.Context(), c, io.Discard, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	observed.storeOptions(c).Retried("mutex")
 	w := httptest.NewRecorder()
 	observed.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))

@@ -91,13 +91,9 @@ func redisKeys(t *testing.T, nodes ...*servers.Redis) (all []string) {
 		client := labtest.RedisClient(node)
 		defer client.Close() //nolint:errcheck // what it was for has been answered
 		keys, err := client.Keys(t.Context(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		channels, err := client.PubSubChannels(t.Context(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = slices.Concat(all, keys, channels)
 	}
 	return all
@@ -106,9 +102,7 @@ func redisKeys(t *testing.T, nodes ...*servers.Redis) (all []string) {
 func etcdKeys(t *testing.T, client *clientv3.Client) (keys []string) {
 	t.Helper()
 	answer, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kv := range answer.Kvs {
 		keys = append(keys, string(kv.Key))
 	}
@@ -119,9 +113,7 @@ func etcdKeys(t *testing.T, client *clientv3.Client) (keys []string) {
 func zooKeeperNodes(t *testing.T, z *servers.ZooKeeper) (paths []string) {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{z.Address}, 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	for folders := []string{""}; len(folders) > 0; folders = folders[1:] {
 		names, _, err := conn.Children("/" + folders[0])

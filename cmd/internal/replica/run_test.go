@@ -98,14 +98,10 @@ func (r ran) scrape(t *testing.T) string {
 	request.Header.Set("Authorization", "Bearer "+r.Token)
 	request.Close = true
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -157,13 +153,9 @@ func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 		t.Errorf("without a token the admin API is at %q, and the log is\n%s", r.AdminURL, r.log.Text())
 	}
 	authority, err := servers.NewAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	issued, err := authority.Issue("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r = runs(t, Options{}, "STOCKD_ADMIN_TLS_CERT_FILE="+issued.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE="+issued.KeyFile)
 	r.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // whose certificate it is, is tested elsewhere
 	defer r.HTTP.CloseIdleConnections()
@@ -278,9 +270,7 @@ func TestAWrongNameOpensNothing(t *testing.T) {
 // A replica that cannot have both of its listeners leaves none behind.
 func TestAFailedStartLeavesNoListener(t *testing.T) {
 	free, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public := servers.Loopback(free)
 	env := append(impatiently(t), "STOCKD_HTTP_LISTEN="+public, "STOCKD_ADMIN_LISTEN="+taken(t), "STOCKD_ADMIN_TOKEN="+token)
 	if err := Run(t.Context(), configuration(t, env), io.Discard, Options{}); err == nil {
@@ -296,9 +286,7 @@ func TestAFailedStartLeavesNoListener(t *testing.T) {
 func taken(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
 	return l.Addr().String()
 }
@@ -313,12 +301,8 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	held, err := r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.SwitchOff(t.Context(), "mutex", "for a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
 	late := runs(t, Options{}, dsn)
 	if _, err := late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}); !errors.Is(err, client.ErrRefused) {
 		t.Errorf("a replica that has just started sells through what is switched off: %v", err)
@@ -364,9 +348,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	if !strings.Contains(r.scrape(t), "stockd_stopping 1\n") {
 		t.Error("the metrics do not say that it stops")
 	}
-	if err := other.SwitchOff(t.Context(), "mutex", "for a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
 	cmdtest.Await(t, "the switch", 5*time.Second, func() bool {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)
@@ -441,9 +423,7 @@ func TestAnAuditThatFailsIsReported(t *testing.T) {
 func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	c := configuration(t, impatiently(t))
 	store, err := OpenStore(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer closed(t, store)
 	var out cmdtest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
@@ -488,9 +468,7 @@ func TestExplicitLeasesAreNotRenewed(t *testing.T) {
 		}
 	}
 	lease, err := sqllock.InsertLock().New(r.locks).Acquire(t.Context(), "goods/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(10 * time.Second):
@@ -498,5 +476,13 @@ func TestExplicitLeasesAreNotRenewed(t *testing.T) {
 	}
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

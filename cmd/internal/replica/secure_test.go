@@ -139,9 +139,7 @@ func (s secured) isChecked(t *testing.T) {
 		return // it has no tables yet
 	}
 	found, err := Check(t.Context(), configuration(t, append(impatiently(t), s.env...)), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range found {
 		if f.State == check.Problem && f.What != "database schema" { // of the file that it is given
 			t.Errorf("%+v", f)
@@ -184,9 +182,7 @@ func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *server
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
 	d, err := servers.StartSecureDatabase(t.Context(), k, kind, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secured{"mysql", "database", d.Env(), []string{"sql-conditional", "sql-named-lock"}, append(
 		tlsMistakes("database", strangers),
 		uncertified("database"),
@@ -205,9 +201,7 @@ func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, 
 	// The nodes belong to the certificate and to the password: only a client with neither is
 	// rejected.
 	other, err := s.Authority.Issue("stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stranger := func(auth string) []string {
 		return []string{"STOCKD_ZOOKEEPER_AUTH=" + auth, "STOCKD_ZOOKEEPER_TLS_CERT_FILE=" + other.CertFile, "STOCKD_ZOOKEEPER_TLS_KEY_FILE=" + other.KeyFile}
 	}
@@ -221,18 +215,14 @@ func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, 
 func newAuthority(t *testing.T, k *servers.Supervisor) *servers.Authority {
 	t.Helper()
 	a, err := servers.NewAuthority(k.Folder())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 
 func newSecurity(t *testing.T, a *servers.Authority, clientCerts bool) *servers.Security {
 	t.Helper()
 	s, err := servers.NewSecurity(a, clientCerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -243,14 +233,10 @@ func configuration(t *testing.T, env []string) config.Config {
 	config.AddFlags(flags)
 	for _, entry := range env {
 		name, value, _ := strings.Cut(strings.TrimPrefix(entry, "STOCKD_"), "=")
-		if err := flags.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, flags.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value))
 	}
 	loaded, err := config.Load("", flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return loaded.Config
 }
 
@@ -274,27 +260,19 @@ func startInnards(t *testing.T, env []string) innards {
 	t.Helper()
 	c := configuration(t, append(impatiently(t), env...))
 	store, err := OpenStore(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { closed(t, store) })
 	log := slog.New(slog.DiscardHandler)
-	if err := bringUpToDate(t.Context(), c, store, log); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bringUpToDate(t.Context(), c, store, log))
 	locks, err := lockDeps(c, observation{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
 		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: unitRows, Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { closed(t, catalogue) })
 	return innards{store, catalogue, locks}
 }
@@ -309,13 +287,9 @@ func closed(t *testing.T, c io.Closer) {
 // buy sells one unit of a new item.
 func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
 	t.Helper()
-	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.store.CreateGoods(t.Context(), goods, 10, rand.Text()))
 	s, err := p.catalogue.In(service.Mode{Strategy: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
 }
 

@@ -41,9 +41,7 @@ func etcdReplica(t *testing.T, endpoint string, ttl time.Duration) lock.Locker {
 func etcdReplicaOf(t *testing.T, o backend.EtcdOptions, ttl time.Duration) lock.Locker {
 	t.Helper()
 	client, err := backend.NewEtcd(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return etcdReplicaOn(t, client, ttl)
 }
 
@@ -89,9 +87,7 @@ type etcdAdmin struct{ *clientv3.Client }
 func newEtcdAdmin(t *testing.T, endpoint string) etcdAdmin {
 	t.Helper()
 	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Error(err)
@@ -113,9 +109,7 @@ func (a etcdAdmin) keys(t *testing.T, name string) (keys []etcdKey) {
 	t.Helper()
 	found, err := a.Get(t.Context(), etcdPrefixOf(name), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kv := range found.Kvs {
 		keys = append(keys, etcdKey{string(kv.Key), clientv3.LeaseID(kv.Lease)})
 	}
@@ -228,9 +222,7 @@ func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 	// As a put does that was given up, and whose key was deleted, before it came.
 	name := t.Name() + "/late"
 	_, err := admin.Put(t.Context(), etcdPrefixOf(name)+"late", "", clientv3.WithLease(admin.keys(t, t.Name())[0].lease))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locktest.Release(t, locktest.HoldWithin(t, other, name, etcdSoon))
 }
 
@@ -383,9 +375,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 		t.Error("a key is left")
 	}
 	left, err := admin.TimeToLive(t.Context(), key.lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if left.TTL > 0 {
 		t.Errorf("its session has %d s left", left.TTL)
 	}

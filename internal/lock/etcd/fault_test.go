@@ -87,22 +87,16 @@ func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
 func watchers(t *testing.T, endpoint string) int {
 	t.Helper()
 	response, err := http.Get(endpoint + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it was read
 	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\d+)$`).FindSubmatch(metrics)
 	if found == nil {
 		t.Fatal("etcd does not tell how many watches it serves")
 	}
 	n, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -162,9 +156,7 @@ func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *
 		Endpoints: []string{endpoint}, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(stall)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return etcdReplicaOn(t, client, etcdTTL), silent
 }
 
@@ -248,9 +240,7 @@ func TestEtcdOutlivesARestart(t *testing.T) {
 	lease := locktest.Hold(t, holder, t.Name())
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	select {
 	case <-got.Done:
 		t.Fatalf("the restart ended the wait: %v", got.Err)
@@ -281,26 +271,20 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() { waiting <- wait(limit) }()
 	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Pause(t.Context()))
 	start := time.Now()
 	etcdFails(t, wait(limit))
 	if waited := time.Since(start); waited > limit/2 {
 		t.Errorf("a later request got the error after %s", waited)
 	}
 	etcdFails(t, <-waiting)
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Resume(t.Context()))
 	locktest.Release(t, lease)
 }
 
 func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, user := range []string{"", "stockd"} {
 		start := time.Now()
 		l := etcdReplicaOf(t, backend.EtcdOptions{
@@ -329,9 +313,7 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 		if err == nil {
 			_, err = admin.UserGrantRole(t.Context(), user, "root")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if _, err := admin.AuthEnable(t.Context()); err != nil {
 		t.Fatal(err)
@@ -370,9 +352,7 @@ func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
 		lease, err = l.Acquire(t.Context(), "a server that comes back")
 		return !errors.Is(err, etcdlock.ErrSilent)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locktest.Release(t, lease)
 }
 
@@ -444,12 +424,8 @@ func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
 	if lease.Context().Err() != nil {
 		t.Fatal("the lease was not renewed, or a later Acquire took its session for expired")
 	}
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Pause(t.Context()))
 	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Resume(t.Context()))
 	locktest.Release(t, locktest.Hold(t, l, t.Name()))
 }

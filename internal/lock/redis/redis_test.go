@@ -48,9 +48,7 @@ func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locke
 func madeOf(t *testing.T, name string, d lock.Deps) lock.Locker {
 	t.Helper()
 	entry, err := registry.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, client := entry.New(d), d.Redis
 	t.Cleanup(func() {
 		if closer, ok := l.(interface{ Close() error }); ok {
@@ -110,9 +108,7 @@ func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
 	server := lab.OwnRedis(t)
 	direct := labtest.RedisClient(server)
 	defer direct.Close() //nolint:errcheck // the test is over
-	if err := direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err())
 	for _, name := range []string{"redis-lua", "redsync", "redlock"} {
 		t.Run(name, func(t *testing.T) {
 			onServer := func(address string) lock.Locker {
@@ -197,9 +193,7 @@ func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 	}()
 	time.Sleep(100*time.Millisecond + rand.N(100*time.Millisecond)) // the waiter waits
 	released := time.Now()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Release(t.Context()))
 	took := (<-granted).Sub(released)
 	<-granted
 	return took
@@ -219,9 +213,7 @@ func TestWithoutMessagesTheWaitIsBoundedAndTheLogSaysSo(t *testing.T) {
 		for rule := range strings.FieldsSeq(rights) {
 			rules = append(rules, rule)
 		}
-		if err := owner.Do(t.Context(), rules...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, owner.Do(t.Context(), rules...).Err())
 		for _, name := range []string{"redis-reentrant", "redis-fair"} {
 			var lines labtest.Lines
 			replica := func(log *slog.Logger) lock.Locker {
@@ -250,9 +242,7 @@ func TestWithoutMessagesTheWaitIsBoundedAndTheLogSaysSo(t *testing.T) {
 func queued(t *testing.T, client redis.UniversalClient, name, who string, place float64, until time.Time) {
 	t.Helper()
 	for what, score := range map[string]float64{":queue": place, ":alive": float64(until.UnixMilli())} {
-		if err := client.ZAdd(t.Context(), keyOf(name, "redis-fair")+what, redis.Z{Score: score, Member: who}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.ZAdd(t.Context(), keyOf(name, "redis-fair")+what, redis.Z{Score: score, Member: who}).Err())
 	}
 }
 
@@ -265,9 +255,7 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 	const next = "the next"
 	key := keyOf("left", "redis-fair")
 	woken := releases(t, client)
-	if err := client.HSet(t.Context(), key, "owner", "the dead", "token", 1, "hold:1", 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.HSet(t.Context(), key, "owner", "the dead", "token", 1, "hold:1", 1).Err())
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	left := make(chan error, 1)
@@ -327,15 +315,11 @@ func assertWoken(t *testing.T, heard *redis.PubSub, key, who string) {
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
 	bus, err := servers.FreePort() // its own would be among those that clients are given
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address := startRedis(t, fmt.Sprintf("cluster-enabled yes\ncluster-port %d", bus))
 	single := redis.NewClient(&redis.Options{Addr: address})
 	defer single.Close() //nolint:errcheck // the test is over
-	if err := single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
 	for _, e := range onOne() {
 		t.Run(e.Name, func(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
@@ -370,21 +354,15 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	path, err := servers.Find("redis-server")
 	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "redis.conf")
 	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, settings)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(content), 0o600))
 	process, err := lab.Supervisor().Run(t.Context(), servers.Command{
 		Path: path, Args: append([]string{file}, args...), Env: os.Environ(), Log: filepath.Join(folder, "log"), Stop: syscall.SIGKILL,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := process.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)

@@ -23,9 +23,7 @@ import (
 func redlock(t *testing.T, away ...int) (lock.Entry, *backend.Clients) {
 	t.Helper()
 	entry, err := registry.Find("redlock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clients := new(backend.Clients)
 	for i, master := range lab.Redlock(t).Nodes {
 		client := clientAt(master, master.Address)
@@ -69,9 +67,7 @@ func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
 		votes, lease, err := votesOf(c.limit)
 		if c.others == lock.VotedFor {
 			want["stockd:{"+url.PathEscape(name)+"}:redlock"] = lock.Placed
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = lease.Release(context.Background()) }) // or it ends with its masters
 		} else if !errors.Is(err, context.DeadlineExceeded) || inVain == 0 {
 			t.Errorf("a name that is held is answered with %v after %d tries in vain", err, inVain)
@@ -100,18 +96,14 @@ func TestRedlockAsksAllMastersAtOnce(t *testing.T) {
 func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool {
 	t.Helper()
 	entry, err := registry.Find("redlock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clients := new(backend.Clients)
 	asked := make([]*servers.Trigger, len(masters.Nodes))
 	for i, master := range masters.Nodes {
 		way := labtest.NewProxy(t, master.Address)
 		client := clientAt(master, way.Address)
 		t.Cleanup(func() { _ = client.Close() }) // the test is over
-		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Ping(t.Context()).Err())
 		asked[i] = way.Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.Hold})
 		clients.Redlock = append(clients.Redlock, client)
 	}
@@ -180,9 +172,7 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 	deps, name := lock.Deps{Clients: clients, TTL: time.Hour, Retry: time.Millisecond}, "one-asks/"+lock.NewOwner()
 	l := entry.New(deps)
 	lease, err := entry.New(deps).Acquire(t.Context(), name) // it is held in another replica
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var first, second locktest.Notes

@@ -122,9 +122,7 @@ func TestARequestThatIsSentAgainHasTheSameAnswer(t *testing.T) {
 						t.Errorf("hold %s: %d fields of the lock, want the owner, the token, and one for each hold", hold, fields)
 					}
 				}
-				if err := client.PExpire(t.Context(), key, time.Hour).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, client.PExpire(t.Context(), key, time.Hour).Err())
 			}
 			if won, _, err := redislock.Ask(t.Context(), l, held, "another", "3"); won || err != nil {
 				t.Errorf("another owner is answered with %v (%v)", won, err)
@@ -178,9 +176,7 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	lease := locktest.Hold(t, l, "alive")
 	queued(t, client, "alive", "the dead", 1, time.Now().Add(-time.Hour))
 	queued(t, client, "alive", "the living", 2, time.Now().Add(time.Hour))
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Release(t.Context()))
 	assertWoken(t, woken, key, "the living")
 	if left := client.ZRange(t.Context(), key+":queue", 0, -1).Val(); !slices.Equal(left, []string{"the living"}) {
 		t.Errorf("the queue is %q", left)
@@ -200,9 +196,7 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	deps.Now = func() time.Time { return now }
 	second, key := madeOf(t, "redis-getset", deps), keyOf("expired", "redis-getset")
 	// By the clock of the machine it has not.
-	if err := client.Set(t.Context(), key, now.Add(-time.Minute).UnixMilli(), 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Set(t.Context(), key, now.Add(-time.Minute).UnixMilli(), 0).Err())
 	late := way.Arm(servers.Rule{Sent: "\r\ngetset\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -232,9 +226,7 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 		func() error { return client.Set(t.Context(), key, "another", time.Second).Err() },
 	} {
 		lease := locktest.Hold(t, l, "over")
-		if err := then(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, then())
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released with %v, want %v", err, lock.ErrLost)
 		}
@@ -253,14 +245,10 @@ func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), redisTTL/2)
 	defer cancel()
 	first, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	queued(t, client, name, "another", 1, time.Now().Add(time.Hour))
 	second, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := errors.Join(second.Release(t.Context()), first.Release(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -301,9 +289,7 @@ func TestTheTimeOfOneRoundTripIsNoEndOfTheWait(t *testing.T) {
 	labtest.HoldAndRelease(t, l, "round-trip")
 	only := client.(*redis.Client).Conn() //nolint:forcetypeassert // it is no cluster
 	defer only.Close()                    //nolint:errcheck // the test is over
-	if err := only.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only.Ping(t.Context()).Err())
 	_, err := l.Acquire(t.Context(), "round-trip")
 	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Redis) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a connection the name is not granted because of %v, want the failure of redis", err)
@@ -362,9 +348,7 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.Take), 30*time.Second)
 		defer cancel()
 		lease, err := waiter.Acquire(ctx, "missed")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := noted.Count(lock.Woken, lock.ByTimeout) + noted.Count(lock.Woken, lock.ByPubSub); n > 0 {
 			t.Errorf("%s slept %d times beside a free name", kind, n)
 		}
@@ -405,9 +389,7 @@ const day = 24 * time.Hour
 func expiryOf(t *testing.T, client redis.UniversalClient, key string) time.Duration {
 	t.Helper()
 	left, err := client.PTTL(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return left
 }
 
@@ -431,17 +413,13 @@ func TestACounterOfTokensExpires(t *testing.T) {
 				last = token
 			}
 			hold()
-			if err := client.PExpire(t.Context(), counter, time.Hour).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.PExpire(t.Context(), counter, time.Hour).Err())
 			hold()
 			for _, lost := range []func() error{
 				func() error { return client.Del(t.Context(), counter).Err() },
 				func() error { return client.Set(t.Context(), counter, 7, 0).Err() },
 			} {
-				if err := lost(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, lost())
 				hold()
 			}
 			if err := l.(interface { //nolint:forcetypeassert // each of them can
@@ -451,9 +429,7 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			}
 			hold()
 			const large = 1<<53 + 2 // the next one is none of Lua's numbers
-			if err := client.Set(t.Context(), counter, large, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.Set(t.Context(), counter, large, 0).Err())
 			if hold(); last != large+1 {
 				t.Errorf("token %d came after %d", last, large)
 			}
@@ -467,18 +443,14 @@ func TestACounterThatIsLiftedExpires(t *testing.T) {
 	for _, name := range scripted() {
 		client := clientAt(server, server.Address)
 		entry, err := registry.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		asked := 0
 		floor := func(context.Context, string) (uint64, error) { asked++; return 1000, nil }
 		l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond, Floor: floor})
 		err = l.(interface { //nolint:forcetypeassert // each of them can
 			Reseed(ctx context.Context, name string) error
 		}).Reseed(t.Context(), "lifted-"+name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		counter := "stockd:{lifted-" + name + "}:" + name + ":token"
 		if left := expiryOf(t, client, counter); left < 29*day || left > 30*day {
 			t.Errorf("%s: the counter expires in %s, want 30 days", name, left)
@@ -522,9 +494,7 @@ func TestAFairQueueExpires(t *testing.T) {
 // ends the wait, which must not have been granted the name.
 func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind string, notes ...func(lock.Note)) (leave func()) {
 	t.Helper()
-	if err := client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err())
 	ctx, cancel := context.WithCancel(lock.WithNotes(t.Context(), func(n lock.Note) {
 		for _, note := range notes {
 			note(n)

@@ -24,9 +24,7 @@ func dies(t *testing.T, d *servers.Database, name string) {
 	pool := sqlPool(t, d, 2)
 	l := sqllock.NewInsertLocker(sqlDeps(pool, d), false)
 	locktest.HoldWithin(t, l, name, 5*time.Second)
-	if err := pool.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pool.Close())
 }
 
 func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
@@ -66,9 +64,7 @@ func TestTheReaperLooksOnceMore(t *testing.T) {
 		l := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 4), d), true)
 		closing(t, l)
 		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
-		if err := l.Free(t.Context(), "gate"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Free(t.Context(), "gate"))
 		isHeld(t, l, "gate")
 		locktest.Release(t, lease)
 	})
@@ -86,9 +82,7 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 			}
 			_, err := pool.ExecContext(t.Context(), `INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at)
 				VALUES (?, 'o', 'h', 'e', 1, 1, ?)`, fmt.Sprint("n", i), expiry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		var reaping sync.WaitGroup
 		for range reapers {
@@ -317,9 +311,7 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	pool := sqlPool(t, d, 2)
 	_, err := pool.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind, version, owner, expires_at)
 		VALUES ('gate', 'version', 7, 'late', '2001-01-01 00:00:00')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	through, way := labtest.Through(t, d)
 	looked := way.Arm(servers.Rule{Sent: "UPDATE distribute_lock", Do: servers.Hold})
 	l := sqlLock(t, through, "sql-version-lock")

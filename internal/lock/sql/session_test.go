@@ -22,15 +22,11 @@ func others(t *testing.T, admin *sql.DB) (ids []int64) {
 	t.Helper()
 	rows, err := admin.QueryContext(t.Context(),
 		`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close() //nolint:errcheck // its error is that of Err
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	if err := rows.Err(); err != nil || len(ids) == 0 {
@@ -170,9 +166,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		pool, _, err := backend.OpenPool(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 7 * time.Second, ConnectTimeout: time.Second,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { pool.Close() }) //nolint:errcheck // it was only read from
 		pool.SetMaxIdleConns(2)
 		patience := func() [2]int {
@@ -250,9 +244,7 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 4, LockWait: time.Minute, ConnectTimeout: time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -32,9 +32,7 @@ const (
 func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
 	pool, dialect, err := d.Pool(connections, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if dialect != d.Driver {
 		t.Fatalf("dialect is %s, want %s", dialect, d.Driver)
 	}
@@ -58,9 +56,7 @@ func sqlLock(t *testing.T, d *servers.Database, name string) lock.Locker {
 func sqlLockOn(t *testing.T, pool *sql.DB, d *servers.Database, name string) lock.Locker {
 	t.Helper()
 	entry, err := registry.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return closing(t, entry.New(sqlDeps(pool, d)))
 }
 
@@ -153,9 +149,7 @@ func isHeld(t *testing.T, l lock.Locker, name string) {
 // count reads a number by SQL.
 func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
@@ -380,13 +374,9 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 	deps := sqlDeps(sqlPool(t, through, 4), through)
 	deps.TTL = 3 * sqlTTL
 	entry, err := registry.Find(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lease, err := closing(t, entry.New(deps)).Acquire(t.Context(), "dead "+kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locktest.Release(t, lease)
 	held := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
 	defer held.Pass()
@@ -444,16 +434,12 @@ func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, MaxOpen: 2, LockWait: 20 * time.Millisecond, ConnectTimeout: time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	for _, kind := range []string{"sql-insert-lock", "sql-version-lock"} {
 		lease := locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
 		writer, err := sqlPool(t, d, 1).Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
 			t.Fatal(err)
 		}

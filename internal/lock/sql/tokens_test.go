@@ -23,9 +23,7 @@ import (
 func issue(t *testing.T, tokens *sqllock.Tokens, name string) uint64 {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
@@ -102,9 +100,7 @@ func TestTokensEndWithTheirContext(t *testing.T) {
 		pool := sqlPool(t, d, 2)
 		for range 2 { // nothing is left
 			conn, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close() //nolint:errcheck // it goes back to the pool
 		}
 		time.AfterFunc(50*time.Millisecond, func() { cancel(hungUp) })
@@ -120,9 +116,7 @@ func all(_ context.Context, names []string) ([]string, error) { return names, ni
 
 func rowsOf(t *testing.T, db *sql.DB, table string) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
 	return n
 }
 
@@ -212,14 +206,10 @@ func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		const names = 1100 // more than two pages
-		if err := fillTokens(t, pool, names); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fillTokens(t, pool, names))
 		// Of these, and between them, others have a row of another kind alone.
 		const versions = 700
-		if err := fillVersions(t, pool, versions); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fillVersions(t, pool, versions))
 		looked := 0
 		swept, err := tokens.Sweep(t.Context(), func(_ context.Context, names []string) (over []string, err error) {
 			looked += len(names)
@@ -289,9 +279,7 @@ func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
 		if token := issue(t, tokens, "new"); token != 61 {
 			t.Errorf("the next token is %d, want 61: one above all that were swept", token)
 		}
-		if err := pool.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pool.Close())
 		_, err := tokens.Sweep(t.Context(), all)
 		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != d.Driver {
 			t.Errorf("without a database it sweeps with %v", err)

@@ -52,17 +52,13 @@ type meter struct {
 func (m *meter) read(t *testing.T) (n int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", m.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close() //nolint:errcheck // the server ends it
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(said), "Received: ")
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		t.Fatalf("%v in %s", err, said)
@@ -237,9 +233,7 @@ func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
 		nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
 		second := locktest.HoldLater(t.Context(), l, name)
 		admin.awaitNodes(t, kind, name, 3, zkWait)
-		if err := admin.Delete(nodes[1], -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Delete(nodes[1], -1))
 		admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
 		if first.IsDone() || second.IsDone() {
 			t.Error("a waiter was let in beside the holder")

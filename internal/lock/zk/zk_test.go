@@ -64,9 +64,7 @@ func zkClient(t *testing.T, o backend.ZooKeeperOptions) *backend.ZooKeeperClient
 func onZK(t *testing.T, kind string, client *backend.ZooKeeperClient) lock.Locker {
 	t.Helper()
 	entry, err := registry.Find(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
 }
 
@@ -82,9 +80,7 @@ type zkAdmin struct{ *zk.Conn }
 func newZKAdmin(t *testing.T, address string) zkAdmin {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(conn.Close)
 	return zkAdmin{conn}
 }
@@ -243,9 +239,7 @@ func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
 		waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
 		place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
 		_, stat, err := admin.Get(place)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		way.Cut()
 		locktest.Release(t, lease)
 		zkMend(t, way)
@@ -315,9 +309,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 			name := zkName()
 			lease := locktest.Hold(t, zkAt(t, kind, server), name)
 			time.Sleep(age) // with and without a watch on the node
-			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.Delete(admin.nodes(t, kind, name)[0], -1))
 			labtest.AwaitLoss(t, lease, time.Second)
 		}
 	})
@@ -339,9 +331,7 @@ func TestZKDeletionIsLossWhereTheServerWasSlow(t *testing.T) {
 	if err := context.Cause(lease.Context()); err != nil {
 		t.Fatalf("it is lost before the node is deleted: %v", err)
 	}
-	if err := admin.Delete(path, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(path, -1))
 	labtest.AwaitLoss(t, lease, zkWait)
 }
 
@@ -359,9 +349,7 @@ func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
 	defer held.Pass()
 	lease := locktest.Hold(t, zkAt(t, kind, way.Address), name)
 	labtest.AwaitReached(t, held)
-	if err := admin.Delete(path, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(path, -1))
 	locktest.Hold(t, other, name)
 	held.Pass()
 	labtest.AwaitLoss(t, lease, time.Second)
@@ -430,9 +418,7 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 // zkMend lets a way be used again that was cut.
 func zkMend(t *testing.T, way *servers.Proxy) {
 	t.Helper()
-	if err := way.Mend(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, way.Mend())
 }
 
 // crowd counts holders that come and go.
@@ -496,9 +482,7 @@ func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	cut := labtest.NewProxy(t, server.Address)
 	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{cut.Address}})}
-	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
-		t.Fatal(err)
-	}
+	must(t, clients.Ping(t.Context(), backend.ZooKeeper))
 	time.Sleep(1100 * time.Millisecond) // one that breaks again and again is not
 	labtest.Lose(cut, "/stockd", false)
 	_ = clients.Ping(t.Context(), backend.ZooKeeper) // this one is cut
@@ -558,18 +542,14 @@ func TestZKNamesAServerThatFallsSilent(t *testing.T) {
 	server := lab.OwnZooKeeper(t)
 	l := zkAt(t, "zk-sequential", server.Address)
 	locktest.Release(t, locktest.Hold(t, l, zkName()))
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Pause(t.Context()))
 	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		_, err := l.Acquire(ctx, zkName())
 		cancel()
 		assertZKFailed(t, err, "no answer")
 	}
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Resume(t.Context()))
 	locktest.Release(t, locktest.Hold(t, l, zkName()))
 }
 
@@ -580,9 +560,7 @@ func TestAnErrorThatTheLibraryDoesNotKnowIsAnAnswer(t *testing.T) {
 		const rejected = "-125" // quota exceeded
 		way, prefix, name := labtest.NewProxy(t, server), "quota-"+kind, zkName()
 		entry, err := registry.Find(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
 		l := entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client, Prefix: prefix}, Retry: 5 * time.Millisecond})
 		lease := locktest.Hold(t, l, name) // the folders are there

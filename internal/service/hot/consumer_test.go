@@ -54,9 +54,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 func (s *shop) calls(t *testing.T) int64 {
 	t.Helper()
 	info, err := s.client.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, calls, _ := strings.Cut(info, "cmdstat_get:calls=")
 	calls, _, _ = strings.Cut(calls, ",")
 	n, err := strconv.ParseInt(calls, 10, 64)
@@ -117,9 +115,7 @@ func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
 	seller := s.replica(t, "seller", idle)
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
-	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(12)))
 	if _, err := s.store.Restock(t.Context(), goods, 5, "restock"); err != nil {
 		t.Fatal(err)
@@ -137,9 +133,7 @@ func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
 	seller := s.replica(t, "seller", idle)
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
-	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(6)))
 	sell(t, seller, buy(6)) // of 3: this one is lost
 	b := s.replica(t, "b")
@@ -159,16 +153,12 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 	inHand := func() []redis.XPendingExt {
 		args := &redis.XPendingExtArgs{Stream: s.key("orders"), Group: "ledger", Start: "-", End: "+", Count: 10}
 		list, err := s.client.XPendingExt(t.Context(), args).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return list
 	}
 	for i, idle := range []time.Duration{time.Hour + time.Minute, time.Hour - time.Minute} {
 		err := s.client.Do(t.Context(), "XCLAIM", s.key("orders"), "ledger", "dead", 0, inHand()[i].ID, "IDLE", idle.Milliseconds(), "JUSTID").Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	young := inHand()[1]
 	b := s.replica(t, "b")
@@ -231,9 +221,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 		other.sell(t, a, buy(1))
 	}
 	tx, err := s.sql(t).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units WHERE goods_id = 1`); err != nil {
 		t.Fatal(err)
 	}
@@ -241,9 +229,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 	other.assertExact(t, b, 3)
 	other.sell(t, a, buy(1)) // b has orders of the first alone in hand
 	other.assertExact(t, b, 4)
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback())
 	s.assertExact(t, b, reported)
 }
 
@@ -278,9 +264,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	for range 200 { // some are in hand
 		sell(t, a, buy(1))
 	}
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Pause(t.Context()))
 	assertCloses(t, a)
 	time.Sleep(3 * time.Second) // every connection of the other one has been given up and made anew
 	assertCloses(t, s.replica(t, "late"))
@@ -288,9 +272,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // all of its connections are being made
 	assertCloses(t, starting)
 	assertCloses(t, b)
-	if err := server.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Resume(t.Context()))
 }
 
 // The database does not answer while a batch is written: what is not finished stays
@@ -345,16 +327,12 @@ func TestAnEntryThatWasDeletedIsNoDeadLetter(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	id, err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: map[string]any{"goods": "none"}}).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read := redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}}
 	if inHand, err := s.client.XReadGroup(t.Context(), &read).Result(); err != nil || len(inHand) != 1 || len(inHand[0].Messages) != 1 {
 		t.Fatalf("the consumer has %v in hand (%v)", inHand, err)
 	}
-	if err := s.client.XDel(t.Context(), s.key("orders"), id).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.XDel(t.Context(), s.key("orders"), id).Err())
 	b := s.replica(t, "b")
 	await(t, "the entry to be acknowledged", func() bool {
 		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
@@ -377,9 +355,7 @@ func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
 		batch[i] = buy(1)
 	}
 	outcomes, err := seller.Deduct(t.Context(), goods, batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range outcomes {
 		reported = append(reported, o.Order)
 	}
@@ -436,9 +412,7 @@ func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 	other := maps.Clone(same)
 	other["order"] = "01a2109e-ed18-7e9e-984c-aaeabf9bb6fc"
 	for _, fields := range []map[string]any{same, other} {
-		if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err())
 	}
 	await(t, "the stream to be empty", func() bool { return s.client.XLen(t.Context(), s.key("orders")).Val() == 0 })
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
@@ -481,9 +455,7 @@ func TestAConsumerOutlivesAPanic(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	noOrder := map[string]any{"goods": "none"}
-	if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err())
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
 	log := &trap{Handler: slog.DiscardHandler}
 	s.options.Log = slog.New(log)

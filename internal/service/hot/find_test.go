@@ -24,9 +24,7 @@ func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.O
 		batch[i] = buy(1)
 	}
 	outcomes, err := r.Deduct(t.Context(), goods, batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range outcomes {
 		if o.Rejected != nil {
 			t.Fatal(o.Rejected)
@@ -59,9 +57,7 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
 	s := open(t, lab.Redis(t), 3)
 	forget := func() {
-		if err := s.client.Del(t.Context(), s.key("goods:1")).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.client.Del(t.Context(), s.key("goods:1")).Err())
 	}
 	a := s.replica(t, "a", idle)
 	sell(t, a, buy(1))
@@ -102,9 +98,7 @@ func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	if _, ok, err := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000"); err != nil || ok {
 		t.Errorf("an unknown number is found: %v", err)
 	}
-	if err := s.redis.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.redis.Pause(t.Context()))
 	begun := time.Now()
 	_, _, byNumber := r.FindOrder(t.Context(), pending[0].ID)
 	_, _, byRequest := r.FindRequest(t.Context(), "never")
@@ -116,9 +110,7 @@ func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	if took := time.Since(begun); took > 4*time.Second {
 		t.Errorf("both took %s", took)
 	}
-	if err := s.redis.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.redis.Resume(t.Context()))
 }
 
 // A replica that was asked before anything was sold from Redis finds what is pending later.

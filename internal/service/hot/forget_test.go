@@ -89,14 +89,10 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	if err := s.client.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Save(t.Context()).Err())
 	reported = append(reported, sell(t, a, buy(5)))
 	settle(t, a)
-	if err := s.redis.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.redis.Restart(t.Context()))
 	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
 		t.Fatal("the old copy was not loaded")
 	}
@@ -137,9 +133,7 @@ func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
 func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	primary := labtest.RedisClient(master)
 	defer primary.Close() //nolint:errcheck // it has answered
 	for _, err := range []error{
@@ -147,9 +141,7 @@ func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 		client.ConfigSet(t.Context(), "masterauth", master.Password).Err(),
 		client.SlaveOf(t.Context(), host, port).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	await(t, "the resynchronization", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
@@ -158,9 +150,7 @@ func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 
 func lead(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	if err := client.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
 }
 
 // A master dies before its replica and the ledger have an order that its
@@ -174,15 +164,11 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
-	if err := pair.AwaitSync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pair.AwaitSync(t.Context()))
 	pair.Link.Cut()
 	lost := buy(3)
 	sell(t, a, lost)
-	if err := pair.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pair.Promote(t.Context()))
 	b := s.replica(t, "b")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

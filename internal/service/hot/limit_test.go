@@ -16,12 +16,8 @@ import (
 // limit sets the limit of one buyer, and notifies a replica.
 func (s *shop) limit(t *testing.T, r *hot.Stock, perUser int64) {
 	t.Helper()
-	if err := s.store.SetLimit(t.Context(), goods, perUser); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.LimitChanged(t.Context(), goods); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.SetLimit(t.Context(), goods, perUser))
+	must(t, r.LimitChanged(t.Context(), goods))
 }
 
 func by(user string, units int64) stock.Purchase {
@@ -73,9 +69,7 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
-	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.FlushAll(t.Context()).Err())
 	assertHas(t, a, "小明", 2)
 	if left := s.client.PTTL(t.Context(), s.key("users:1")).Val(); left != -1 {
 		t.Errorf("what the buyers have is forgotten in %s, want never", left)
@@ -269,9 +263,7 @@ func TestALimitThatWasRaisedRejectsNoOne(t *testing.T) {
 	s.limit(t, b, 3)
 	reported := orders(sell(t, a.replica, by("小明", 3)), sell(t, b, by("小红", 3)))
 	settle(t, b)
-	if err := s.store.SetLimit(t.Context(), goods, 4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.SetLimit(t.Context(), goods, 4))
 	reported = append(reported, sell(t, b, by("小明", 1)))
 	look, answered := a.way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Do: servers.Hold}), make(chan stock.Order, 1)
 	go func() { answered <- sell(t, a.replica, by("小红", 3)) }()
@@ -289,9 +281,7 @@ func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
-	if err := s.store.SetLimit(t.Context(), goods, 3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.SetLimit(t.Context(), goods, 3))
 	await(t, "the counter to be installed anew", func() bool {
 		d, err := a.Drift(t.Context(), goods)
 		return err == nil && d.Loaded
@@ -311,15 +301,11 @@ func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
 	first, changed := make(chan error, 1), make(chan error, 1)
 	go func() { first <- oneOf(a.Deduct(t.Context(), goods, []stock.Purchase{by("other", 1)})) }()
 	labtest.AwaitReached(t, held)
-	if err := s.store.SetLimit(t.Context(), goods, 3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.SetLimit(t.Context(), goods, 3))
 	go func() { changed <- a.LimitChanged(t.Context(), goods) }()
 	time.Sleep(100 * time.Millisecond) // it waits for the rebuild
 	held.Pass()
-	if err := errors.Join(<-first, <-changed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(<-first, <-changed))
 	if o, err := deduct(t, a, by("小明", 4)); err != nil || !errors.Is(o.Rejected, stock.ErrUserLimit) {
 		t.Errorf("4 of 3 are answered with %+v (%v), want %v", o, err, stock.ErrUserLimit)
 	}

@@ -46,9 +46,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 		Linger: time.Millisecond,
 	}
 	s.store = labtest.Open(t, s.database, "test").As(hot.Allocation)
-	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	s.client = labtest.RedisClient(server)
 	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
 	return s
@@ -132,9 +130,7 @@ func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
 	if _, err := s.store.Restock(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Restocked(t.Context(), goods, units); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Restocked(t.Context(), goods, units))
 }
 
 // orders are the buyers' answers so far.
@@ -172,9 +168,7 @@ func settle(t *testing.T, r *hot.Stock) {
 func (s *shop) audit(t *testing.T) stock.Audit {
 	t.Helper()
 	a, err := s.store.Audit(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 
@@ -198,9 +192,7 @@ func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 	t.Helper()
 	for _, order := range reported {
 		orders, err := s.store.Orders(t.Context(), order.RequestID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := orders[order.RequestID]; got != order {
 			t.Fatalf("the ledger has %+v, the answer was %+v", got, order)
 		}
@@ -218,4 +210,12 @@ func await(t *testing.T, what string, is func() bool) {
 		}
 	}
 	t.Fatalf("waited 10s for %s", what)
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

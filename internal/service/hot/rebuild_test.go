@@ -29,22 +29,16 @@ func (s *shop) addUsers(t *testing.T, n int) {
 	t.Helper()
 	_, err := s.sql(t).ExecContext(t.Context(), `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed)
 		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(n), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func (s *shop) sql(t *testing.T) *sql.DB {
 	t.Helper()
 	c, err := mysql.ParseDSN(s.database.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Passwd = s.database.Password
 	db, err := sql.Open("mysql", c.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
 	return db
 }
@@ -55,15 +49,11 @@ func (s *shop) assertUsers(t *testing.T) {
 	t.Helper()
 	want := make(map[string]string)
 	rows, err := s.sql(t).QueryContext(t.Context(), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
 	for rows.Next() {
 		var user, units string
-		if err := rows.Scan(&user, &units); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&user, &units))
 		want[user] = units
 	}
 	got := make(map[string]string, len(want))
@@ -74,9 +64,7 @@ func (s *shop) assertUsers(t *testing.T) {
 			got[user] = users.Val()
 		}
 	}
-	if err := errors.Join(users.Err(), rows.Err()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(users.Err(), rows.Err()))
 	if !maps.Equal(got, want) {
 		t.Errorf("Redis has %d users, the database %d, and they differ", len(got), len(want))
 	}
@@ -120,9 +108,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	}
 	steps := second.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: manyUsers, Do: servers.Count})
 	b := s.replica(t, "b", at(second.Address))
-	if err := b.Restocked(t.Context(), goods, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Restocked(t.Context(), goods, 1))
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
@@ -179,9 +165,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 		answered <- err
 	}()
 	labtest.AwaitReached(t, held)
-	if err := s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	held.Pass()
 	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
@@ -189,9 +173,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	if owner := s.client.Get(t.Context(), s.key("filling:1")).Val(); owner != "another" {
 		t.Errorf("the marker is %q, want the other owner's", owner)
 	}
-	if err := s.client.Del(t.Context(), s.key("filling:1")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
 }
 
@@ -216,9 +198,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	go func() { restocked <- b.Restocked(t.Context(), goods, 1) }()
 	time.Sleep(3 * time.Second) // the marker lasts two
 	held.Pass()
-	if err := errors.Join(<-restocked, <-restocked); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(<-restocked, <-restocked))
 	if n := pages.Seen(); n != 0 {
 		t.Errorf("the other replica took %d steps, want none", n)
 	}
@@ -244,9 +224,7 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := counted.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, counted.Wait(ctx))
 	assertHas(t, slow.replica, "user-777", 1)
 }
 
@@ -308,9 +286,7 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 // was restarted since: the next epoch is above both.
 func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
-	if err := s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err())
 	a := s.replica(t, "a")
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
 	if d, err := a.Drift(t.Context(), goods); err != nil || d.Epoch != 101 {
@@ -360,9 +336,7 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 			}
 			values = append(values, field, value)
 		}
-		if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: values}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: values}).Err())
 	}
 	s.restock(t, a, 1)
 	b := s.replica(t, "b")
@@ -388,9 +362,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
 	for _, id := range []int64{2, 3, 4} {
-		if err := s.store.CreateGoods(t.Context(), id, 10, "create-"+strconv.FormatInt(id, 10)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.store.CreateGoods(t.Context(), id, 10, "create-"+strconv.FormatInt(id, 10)))
 	}
 	for id := range int64(4) {
 		if _, err := a.Deduct(t.Context(), id+1, []stock.Purchase{buy(1)}); err != nil {
@@ -405,9 +377,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
 		s.client.HIncrBy(t.Context(), strings.Replace(absent, "goods:2", "goods:4", 1), "units", -3).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 1:") {
 		t.Errorf("the failure is %v, want it to name item 1", err)
@@ -427,9 +397,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 		s.client.HSet(t.Context(), absent, "units", 20, "next_epoch", "no number").Err(),
 		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 2:") {
 		t.Errorf("the failure is %v, want it to name item 2", err)
@@ -466,23 +434,17 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // the next epoch of the first
 		t.Fatal(err)
 	}
-	if err := s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	b := s.replica(t, "b")
 	other.assertExact(t, b, 1)
-	if err := s.client.Del(t.Context(), s.key("filling:1")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
 	s.assertExact(t, b, reported)
 }
 
 // A user that may not publish, as each new one of Redis 7, sells and loads an item all the same.
 func TestAnItemIsLoadedWithoutTheRightToPublish(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 3)
-	if err := s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err())
 	r := s.replica(t, "a", func(_ *hot.Options, o *backend.RedisOptions) { o.Username, o.Password = "new", "secret" })
 	sell(t, r, buy(1))
 	s.restock(t, r, 1)

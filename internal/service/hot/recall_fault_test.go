@@ -20,9 +20,7 @@ import (
 func (s *shop) assertSellsTheRest(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	t.Helper()
 	item, err := s.store.InStock(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.assertExact(t, r, append(reported, sell(t, r, buy(item.Stock))))
 	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
@@ -71,9 +69,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
 				labtest.AwaitReached(t, held)
-				if err := c.fail(s, way); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.fail(s, way))
 				held.Pass()
 				err := <-recalled
 				assertNamesRedis(t, err)
@@ -149,9 +145,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 			s.dieInRecall(t, server, step)
 			b := s.replica(t, "b", idle)
 			for range 2 {
-				if err := b.Reconcile(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Reconcile(t.Context()))
 			}
 			s.assertEndsWith(t, 14, 5, reported)
 		})
@@ -191,17 +185,13 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	reported := s.pendingOrders(t, b, 5)
 	slow := s.slowReplica(t, "a")
 	written := sell(t, b, buy(1)) // by the consumer of a, which writes no other
-	if err := slow.replica.Await(t.Context(), written); err != nil {
-		t.Fatal(err)
-	}
+	must(t, slow.replica.Await(t.Context(), written))
 	held := slow.way.Arm(servers.Rule{Sent: "FOR UPDATE", Nth: 3, Do: servers.Hold}) // after the closing and the next epoch
 	recalled := startRecall(t, slow.replica)
 	labtest.AwaitReached(t, held)
 	reported = append(reported, written, sell(t, b, buy(6)), sell(t, b, buy(1)))
 	held.Pass()
-	if err := <-recalled; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-recalled)
 	s.assertEndsWith(t, 6, 12, reported)
 }
 
@@ -242,9 +232,7 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	labtest.AwaitReached(t, held)
 	s.limit(t, a, 3)
 	held.Pass()
-	if err := <-recalled; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-recalled)
 	if n := staged.Seen(); n != 0 {
 		t.Errorf("%d pages of users were staged for a closed counter", n)
 	}
@@ -272,9 +260,7 @@ func TestALimitHoldsDuringARecall(t *testing.T) {
 	labtest.AwaitReached(t, held)
 	assertHas(t, b, "小明", 2)
 	held.Pass()
-	if err := <-recalled; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-recalled)
 	s.assertConsistent(t, b, reported)
 	s.assertBuyers(t, b)
 }
@@ -334,9 +320,7 @@ func TestWhatIsDoneToAnItemLeavesTheOthersAlone(t *testing.T) {
 		"restocked": func() { s.restock(t, a, 3) },
 		"recalled":  func() { recall(t, a) },
 		"repaired": func() {
-			if err := errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())))
 		},
 	} {
 		if do(); state() != before {
@@ -377,9 +361,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	sell(t, a, buy(1))
 	settle(t, a)
 	recall(t, a)
-	if err := server.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Kill(t.Context()))
 	if got := recall(t, a); got != (stock.Recalled{}) {
 		t.Errorf("%+v is recalled", got)
 	}
@@ -390,9 +372,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	if err != nil || pending != 0 || !d.Closed {
 		t.Errorf("%d units are pending, the drift is %+v (%v)", pending, d, err)
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	await(t, "a sale", func() bool { o, err := deduct(t, a, buy(10)); return err == nil && o.Rejected == nil })
 }
 
@@ -408,9 +388,7 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := a.Reconcile(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Reconcile(t.Context()))
 	}
 	s.assertReach(t, 19, 0, true)
 	s.restock(t, a, 3)
@@ -427,16 +405,12 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 	t.Helper()
 	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list := make([]repo.PendingOrder, len(orders))
 	for i, o := range orders {
 		list[i] = repo.PendingOrder{Order: o, Epoch: place.Epoch}
 	}
-	if err := s.store.Keep(t.Context(), hot.Allocation, list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.Keep(t.Context(), hot.Allocation, list))
 }
 
 // A consumer writes the pending orders between two steps of a recall, and dies before it
@@ -454,9 +428,7 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	labtest.AwaitReached(t, drain)
 	s.writeAndDie(t, reported[1:]) // the first is settled
 	drain.Pass()
-	if err := <-recalled; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-recalled)
 	recall(t, s.replica(t, "c", idle))
 	s.assertEndsWith(t, 14, 0, reported)
 }

@@ -21,9 +21,7 @@ func recall(t *testing.T, r *hot.Stock) stock.Recalled {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	got, err := r.Recall(ctx, goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -133,21 +131,15 @@ func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
 		"goods", goods, "quantity", 4, "epoch", 1, "request", reported[0].RequestID, "order", "another", "remaining", 0, "at", 0,
 		"replica", "a", "user", "", "limit", 0, "trace", "",
 	}}
-	if err := s.client.XAdd(t.Context(), foreign).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.XAdd(t.Context(), foreign).Err())
 	dead := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}}
-	if err := s.client.XReadGroup(t.Context(), dead).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.XReadGroup(t.Context(), dead).Err())
 	if got := recall(t, a); got != (stock.Recalled{Returned: 5, Pending: 4}) {
 		t.Errorf("%+v is recalled, want 5 units and 4 pending", got)
 	}
 	b := s.replica(t, "b") // dead-letters the order, whose request id stands for the first
 	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
-	if err := b.Reconcile(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Reconcile(t.Context()))
 	s.assertReach(t, 9, 0, true)
 	s.assertConsistent(t, b, reported)
 }

@@ -21,9 +21,7 @@ func newSteps(t *testing.T) steps {
 	client := labtest.RedisClient(lab.Redis(t))
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // the test is over
 	s := steps{newModel(t, client, 1)}
-	if err := client.XGroupCreateMkStream(t.Context(), s.base+"orders", "ledger", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.XGroupCreateMkStream(t.Context(), s.base+"orders", "ledger", "0").Err())
 	return s
 }
 
@@ -266,9 +264,7 @@ func TestReplicasAreNotifiedOfUnitsThatComeBack(t *testing.T) {
 	var got []string
 	for !slices.Contains(got, "end") {
 		m, err := messages.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, m.Payload)
 	}
 	if want := []string{"1", "1", "", "1", "end"}; !slices.Equal(got, want) {

@@ -517,9 +517,7 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 // Each step of a purchase is in its trace, and has an end.
 func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	spans := tracetest.NewSpanRecorder()
 	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 	locked := entryOf(t, "mutex").New(strategy.Deps{Store: store.As("mutex"), LockWait: time.Minute})

@@ -50,17 +50,13 @@ func bucketsOf(t *testing.T, store *repo.Store, count int) strategy.Strategy {
 
 func (s bucketShop) create(t *testing.T, goods, units int64) {
 	t.Helper()
-	if err := s.stores[0].CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.stores[0].CreateGoods(t.Context(), goods, units, rand.Text()))
 }
 
 func (s bucketShop) audit(t *testing.T, goods int64) stock.Audit {
 	t.Helper()
 	audit, err := s.stores[0].Audit(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return audit
 }
 
@@ -263,13 +259,9 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 func oversell(t *testing.T, store *repo.Store, units int64) {
 	t.Helper()
 	read, err := store.Goods(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = store.As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, units) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // An unsafe strategy has sold more than the row had: the buckets get no more than is left

@@ -58,13 +58,9 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 		LockWait: patience, TxTimeout: 2 * patience, ConnectTimeout: patience,
 	}
 	store, err := repo.Open(t.Context(), o, repo.Options{Replica: "replica-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db, _, err := backend.OpenPool(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(store.Close(), db.Close()); err != nil {
 			t.Error(err)
@@ -73,9 +69,7 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 	if _, err := store.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.CreateGoods(t.Context(), goods, duelStock, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), goods, duelStock, rand.Text()))
 	// Rows between those that the holders write: on an empty index they would
 	// wait for each other's gap, and not for each other's release.
 	for _, separator := range []string{"b", "d"} {
@@ -106,9 +100,7 @@ func (d *duel) begin(t *testing.T, id string, waiting int) fighter {
 	t.Helper()
 	p := stock.Purchase{RequestID: fmt.Sprint(d.goods, id), Quantity: 1}
 	barrier, err := d.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := barrier.ExecContext(t.Context(), `SET SESSION wait_timeout = ?`, patience.Seconds()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +128,7 @@ func (d *duel) awaitWaiters(t *testing.T, want int) {
 	for end := time.Now().Add(patience / 2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		err := d.db.QueryRowContext(t.Context(),
 			`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'INSERT INTO tb_stock_ledger%' AND db = DATABASE()`).Scan(&waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if waiting == want {
 			return
 		}
@@ -222,9 +212,7 @@ func (d *duel) sellCheckedAtWrite(ctx context.Context, p stock.Purchase, token u
 func (d *duel) assert(t *testing.T, sold, lost int64) {
 	t.Helper()
 	audit, err := d.store.Audit(t.Context(), d.goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if audit.Sold != sold || audit.Lost != lost {
 		t.Errorf("%d sold and %d updates lost, want %d and %d", audit.Sold, audit.Lost, sold, lost)
 	}
@@ -256,9 +244,7 @@ const splitSales = 60
 func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*servers.Redis, entry lock.Entry, goods int64) {
 	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
-	if err := store.CreateGoods(t.Context(), goods, 10*splitSales, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), goods, 10*splitSales, rand.Text()))
 	// Both counters begin at the same number, as a replicated one does.
 	sides := make([]strategy.Deduct, 0, len(masters))
 	for _, master := range masters {

@@ -36,9 +36,7 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 		for name, rule := range cuts {
 			goods++
 			t.Run(entry.Name+" "+name, func(t *testing.T) {
-				if err := store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, store.CreateGoods(t.Context(), goods, 10, rand.Text()))
 				s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), "")
 				cut := way.Arm(rule)
 				_, _ = s.Deduct(t.Context(), goods, oneUnit()) // as it may be
@@ -61,9 +59,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 			for i, units := range []int64{3, 5} {
 				d := lab.Database(t, servers.SQLite)
 				store := labtest.Open(t, d, "replica-1")
-				if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 				s := newCopying(t, entry, store, lab.Locks(t, d, backend.Redis), "test-"+rand.Text())
 				var sold int64
 				for range units + 2 {
@@ -89,9 +85,7 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{
@@ -130,9 +124,7 @@ func TestALargeStockIsCopiedInFull(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "fits", Quantity: sold}, {RequestID: "does not", Quantity: units - sold + 1}})
@@ -156,9 +148,7 @@ func TestACopyHasABound(t *testing.T) {
 			if entry.Name == "redis-list" {
 				units, want = 1_000_001, stock.ErrStockLimit
 			}
-			if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			if err := deduct(t, newCopying(t, entry, store, locks, prefix)); !errors.Is(err, want) {
 				t.Errorf("with %d units in stock, a purchase is answered with %v, want %v", units, err, want)
@@ -186,9 +176,7 @@ func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 7_000, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 7_000, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for attempt := 1; attempt <= 2; attempt++ {
@@ -218,9 +206,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			waiting := func(limit time.Duration) strategy.Strategy {
 				s := entry.New(strategy.Deps{
@@ -263,9 +249,7 @@ func unitsOfCopy(t *testing.T, locks lock.Deps, prefix, kind string) int64 {
 	if kind != "redis-list" {
 		units, err = locks.Redis.Get(t.Context(), copyOf(prefix, kind)).Int64()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return units
 }
 
@@ -276,9 +260,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 5, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for _, again := range []bool{false, true} {
@@ -286,9 +268,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 					restock(t, store, 5)
 				}
 				for sold := range 4 {
-					if err := deduct(t, s); err != nil {
-						t.Fatal(err)
-					}
+					must(t, deduct(t, s))
 					for _, key := range []string{copyOf(prefix, entry.Name), copyOf(prefix, entry.Name) + ":ready"} {
 						if ttl, err := locks.Redis.PTTL(t.Context(), key).Result(); err != nil || ttl != -1 {
 							t.Errorf("copied again %v, after %d sales: %s expires in %s (%v), want never", again, sold+1, key, ttl, err)
@@ -308,18 +288,12 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 5, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
 	locks, prefix, entry := lab.Locks(t, d, backend.Redis), rand.Text(), copying("redis-get-set-locked")[0]
 	s, other := newCopying(t, entry, store, locks, prefix), newCopying(t, copying("sql-conditional")[0], store, locks, prefix)
-	if err := deduct(t, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, deduct(t, s))
 	for range 4 {
-		if err := deduct(t, other); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deduct(t, other))
 	}
 	if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
 		t.Errorf("a purchase of what is sold out is answered with %v", err)
@@ -335,9 +309,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
 		store := labtest.Open(t, through, "replica-1")
-		if err := store.CreateGoods(t.Context(), 1, 100, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.CreateGoods(t.Context(), 1, 100, rand.Text()))
 		beyond := []stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}} // for which the row is read
 		for _, entry := range copying("redis-decr", "redis-list") {
 			for name, c := range map[string]struct {
@@ -354,9 +326,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 				t.Run(entry.Name+", "+name, func(t *testing.T) {
 					locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 					s := newCopying(t, entry, store, locks, prefix)
-					if err := deduct(t, s); err != nil {
-						t.Fatal(err)
-					}
+					must(t, deduct(t, s))
 					before := unitsOfCopy(t, locks, prefix, entry.Name)
 					defer way.Arm(c.rule).Disarm()
 					_, err := s.Deduct(t.Context(), 1, append([]stock.Purchase{{RequestID: rand.Text(), Quantity: 3}}, c.more...))
@@ -383,9 +353,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), rand.Text())
 			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
@@ -393,9 +361,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 			labtest.AwaitReached(t, counted)
 			restock(t, store, 1)
 			counted.Pass()
-			if err := <-next; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-next)
 			if err := deduct(t, s); err != nil {
 				t.Errorf("the unit of the restock is answered with %v", err)
 			}
@@ -412,24 +378,18 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 			prefix := rand.Text()
 			slow := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
 			near := locksAt(t, d, server, server.Address)
 			other := newCopying(t, entry, store, near, prefix)
-			if err := deduct(t, slow); err != nil {
-				t.Fatal(err)
-			}
+			must(t, deduct(t, slow))
 			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
 			labtest.AwaitReached(t, taken)
 			restock(t, store, 2)
-			if err := deduct(t, other); err != nil {
-				t.Fatal(err)
-			}
+			must(t, deduct(t, other))
 			ready := func() string {
 				return locksAt(t, d, server, server.Address).Redis.Get(t.Context(), copyOf(prefix, entry.Name)+":ready").Val()
 			}
@@ -457,9 +417,7 @@ func abandon(t *testing.T, rule servers.Rule, before func(other strategy.Strateg
 	t.Helper()
 	server, d, prefix := lab.OwnRedis(t), lab.Database(t, servers.SQLite), rand.Text()
 	store := labtest.Open(t, d, "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 3, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 3, rand.Text()))
 	var a abandoned
 	var replicas [2]strategy.Strategy
 	entry := copying("redis-get-set-locked")[0]
@@ -496,9 +454,7 @@ func (a abandoned) sellsTheRest(t *testing.T, want int) {
 
 func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	a := abandon(t, servers.Rule{Sent: ":filling", Do: servers.Hold}, func(strategy.Strategy, lock.Deps, string) {})
-	if err := deduct(t, a.other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, deduct(t, a.other))
 	set := a.ways[1].Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.HoldReply})
 	sold := make(chan error, 1)
 	go func() { sold <- deduct(t, a.other) }() // it is off the copy, and not off the row
@@ -508,17 +464,13 @@ func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	labtest.AwaitReached(t, ended)
 	ended.Pass()
 	set.Pass()
-	if err := <-sold; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-sold)
 	a.sellsTheRest(t, 1)
 }
 
 func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
 	a := abandon(t, servers.Rule{Sent: "watch", Do: servers.Hold}, func(other strategy.Strategy, locks lock.Deps, key string) {
-		if err := errors.Join(deduct(t, other), locks.Redis.Del(t.Context(), key+":ready").Err()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(deduct(t, other), locks.Redis.Del(t.Context(), key+":ready").Err()))
 	})
 	waits := a.ways[1].Arm(servers.Rule{Sent: ":filling", Do: servers.Hold})
 	sold := make(chan error, 1)
@@ -531,9 +483,7 @@ func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
 	}
 	waits.Pass()
 	a.copying.Pass()
-	if err := <-sold; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-sold)
 	a.sellsTheRest(t, 1)
 }
 
@@ -595,14 +545,10 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
-			if err := deduct(t, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, deduct(t, s))
 			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
 			ctx, leave := context.WithCancel(t.Context())
 			left := make(chan error, 1)
@@ -628,9 +574,7 @@ func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
 		store := labtest.Open(t, through, "replica-1")
-		if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 		entry, locks, prefix := copying("redis-get-set-locked")[0], lab.Locks(t, d, backend.Redis), rand.Text()
 		s := newCopying(t, entry, store, locks, prefix)
 		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})

@@ -28,9 +28,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 	}
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		t.Run(entry.Name, func(t *testing.T) {
-			if err := d.Store.SetLimit(t.Context(), goods, 3); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Store.SetLimit(t.Context(), goods, 3))
 			made := entry.New(d)
 			closeAfter(t, made)
 			own := func(id string) string { return entry.Name + " " + id }
@@ -98,9 +96,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 // sales count.
 func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	entry, seen := entryOf(t, "sql-optimistic"), new(listener)
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 2}}
 	other := entry.New(deps)
@@ -116,9 +112,7 @@ func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 // One that is overtaken each time is busy, and sells nothing.
 func TestAnOptimisticWriterGivesUp(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	entry := entryOf(t, "sql-optimistic")
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 1}}
 	other := entry.New(deps)
@@ -134,9 +128,7 @@ func TestAnOptimisticWriterGivesUp(t *testing.T) {
 // A batch that others overtake is offered again, and not for ever.
 func TestABatchThatIsOvertakenIsOfferedAgain(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	for overtaken, want := range map[int]error{19: nil, 20: stock.ErrBusy} {
 		offered := 0
 		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, bool, error) {
@@ -169,9 +161,7 @@ func (f forgetful) Reseed(_ context.Context, name string) error {
 // tokens. What is decided anew under a lock keeps its token.
 func TestATokenThatIsTooLowIsLifted(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 7, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 7, 10, rand.Text()))
 	tokens, seen := new(atomic.Uint64), new(listener)
 	var reseeded []string
 	entry := strategy.Locked(lock.Entry{Name: "forgetful", New: func(lock.Deps) lock.Locker { return forgetful{brokenLock{tokens}, &reseeded} }})
@@ -203,9 +193,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 		entryOf(t, l.Name)
 	}
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	var given lock.Deps
 	tokens := new(atomic.Uint64)
 	tokens.Store(6)
@@ -236,9 +224,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 // A batch that fails gives the turn of its item back: there are fewer of them than purchases that fail.
 func TestAFailureKeepsNoTurn(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	assertKeepsNoTurn(t, "sql-conditional", entryOf(t, "sql-conditional").New(strategy.Deps{Store: store.As("sql-conditional")}), 1)
 }
 
@@ -273,9 +259,7 @@ func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods 
 func TestAReservationIsNotSoldByTheProcedure(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
-		if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 		made := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
 		assertKeepsNoTurn(t, "sql-procedure", made, 1)
 		held := purchase(2)
@@ -296,9 +280,7 @@ func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
 		pool, _, err := d.Pool(0, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer pool.Close() //nolint:errcheck // the test is over
 		if _, err := pool.ExecContext(t.Context(), `DROP TABLE tb_stock_user`); err != nil {
 			t.Fatal(err)
@@ -308,9 +290,7 @@ func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 				continue
 			}
 			goods := int64(i + 1)
-			if err := store.CreateGoods(t.Context(), goods, 3, rand.Text()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.CreateGoods(t.Context(), goods, 3, rand.Text()))
 			made := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2})
 			for _, units := range []int64{1, 2, 3} { // the last does not fit
 				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "a-user"}

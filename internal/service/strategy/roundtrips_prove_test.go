@@ -87,9 +87,7 @@ func TestProveRoundTrips(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1")
 	pool, _, err := d.Pool(2, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
 	for i, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
@@ -124,9 +122,7 @@ func TestProveRoundTrips(t *testing.T) {
 func tripsOf(t *testing.T, s strategy.Strategy, store *repo.Store, goods int64, ask func() (database, server int64)) trips {
 	t.Helper()
 	const sales, units = 40, 1000
-	if err := store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	sell := func(times int) {
 		for range times {
 			outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{buyOne()})
@@ -150,9 +146,7 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 	const rejections, rest = 40, 1000 - 45
 	buy := func(quantity int64) error {
 		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: quantity}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return outcomes[0].Rejected
 	}
 	if err := buy(rest); err != nil {
@@ -195,9 +189,7 @@ func asked(t *testing.T, pool *sql.DB, clients *backend.Clients, needs []backend
 	return func() (int64, int64) {
 		var name string
 		var n int64
-		if err := pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
 		return n, server()
 	}
 }
@@ -211,9 +203,7 @@ func countRedis(client redis.UniversalClient) func() int64 {
 func zooKeeperAsked(t *testing.T) (n int64) {
 	t.Helper()
 	answer, err := lab.ZooKeeper(t).Ask(t.Context(), "srvr")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(answer) {
 		if _, err := fmt.Sscanf(line, "Received: %d", &n); err == nil {
 			return n
@@ -226,13 +216,9 @@ func zooKeeperAsked(t *testing.T) (n int64) {
 func etcdAsked(t *testing.T) (n int64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, lab.Etcd(t).Endpoint+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close() //nolint:errcheck // it was read
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
@@ -253,13 +239,9 @@ func TestProveRoundTripsOfAReservation(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1").As("sql-conditional")
 	pool, _, err := d.Pool(2, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
-	if err := store.CreateGoods(t.Context(), 1, 1000, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.CreateGoods(t.Context(), 1, 1000, rand.Text()))
 	all := strategy.Registry()
 	entry := all[slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == "sql-conditional" })]
 	s := entry.New(strategy.Deps{Store: store, Retry: strategy.Retry{Tries: 5}})
@@ -291,9 +273,7 @@ func TestProveRoundTripsOfAReservation(t *testing.T) {
 		before, _ := ask()
 		begun := time.Now()
 		for range step.times {
-			if err := step.do(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, step.do())
 		}
 		took := time.Since(begun)
 		after, _ := ask()

@@ -36,9 +36,7 @@ func (s bucketShop) pool(t *testing.T, goods int64) (p repo.Pool) {
 		p, err = tx.Pool(t.Context(), goods)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
