@@ -37,7 +37,7 @@ func warn(ctx context.Context, c config.Config, log *slog.Logger) {
 	for _, w := range c.Warnings() {
 		log.WarnContext(ctx, "insecure configuration", "key", w.Key, "problem", w.Problem)
 	}
-	if limit, needed, ok := OpenFiles(c); ok && limit < needed {
+	if limit, needed, ok := openFiles(c); ok && limit < needed {
 		log.WarnContext(ctx, "too few open files allowed: raise the limit (ulimit -n, LimitNOFILE, nofile) or lower http.max_connections",
 			"limit", limit, "needed", needed, "http.max_connections", c.HTTP.MaxConnections)
 	}

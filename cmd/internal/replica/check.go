@@ -40,7 +40,7 @@ func Check(ctx context.Context, c config.Config, replicas int) ([]check.Finding,
 	here := check.Group{{What: "admin tokens", Run: k.adminTokens}, {What: "buyers", Run: k.buyers}}
 	found := check.Run(ctx, slices.Concat([]check.Group{here}, k.certificates(), k.servers()))
 	found = append(found, k.clocks.Spread())
-	if limit, needed, ok := OpenFiles(c); ok {
+	if limit, needed, ok := openFiles(c); ok {
 		f := check.Judge(limit >= needed, check.Warning, strconv.FormatUint(limit, 10), fmt.Sprintf("at least %d", needed), "raise ulimit -n, LimitNOFILE or nofile, or lower http.max_connections")
 		f.What = "open files"
 		found = append(found, f)
@@ -187,4 +187,20 @@ func (k *checks) schema(ctx context.Context) check.Finding {
 		return check.Tried(err, "", wanted, "see the server's log")
 	}
 	return check.Judge(lacks == "", check.Problem, cmp.Or(lacks, "none"), wanted, "stockd migrate up; a replica does it where database.migrate is set")
+}
+
+// otherFiles is more than the log, the sessions of ZooKeeper and etcd, and what is read again have open.
+const otherFiles = 64
+
+// openFiles are how many files this process may have open, and how many a replica with this configuration needs: one for
+// each connection of a listener, served or rejected, and of a pool. Not ok: the limit is not known.
+func openFiles(c config.Config) (limit, needed uint64, ok bool) {
+	listeners := 1
+	if c.Admin.Tokens().Any() {
+		listeners = 2
+	}
+	servers := len(c.Redis.Addresses) + len(c.Redlock.Addresses)
+	n := listeners*(c.HTTP.MaxConnections+mostAnswered) + c.Database.MaxOpen + c.Lock.Connections + 1 + servers*c.Redis.MaxOpen + otherFiles
+	limit, ok = fileLimit()
+	return limit, uint64(max(n, 0)), ok
 }
