@@ -93,14 +93,18 @@ func TestAServerThatRejectsWritesIsNamed(t *testing.T) {
 	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a := serveWith(t, labtest.Restricted(t, d, labtest.ReplicaRights), locks)
 	a.awaitSale(t, "goods_id=1&strategy=redis-lua")
+	mayAll := locks.RedisOptions
+	mayAll.Username = ""
+	owner := backend.NewRedis(mayAll)
+	defer owner.Close() //nolint:errcheck // the test is over
 	for _, c := range []struct {
 		name, strategy, why string
 		enter, leave        func(context.Context) error
 		ready               int
 	}{
 		{"redis", "redis-lua", "redis rejects writes: its memory is full", func(ctx context.Context) error {
-			return locks.Redis.ConfigSet(ctx, "maxmemory", "1").Err()
-		}, func(ctx context.Context) error { return locks.Redis.ConfigSet(ctx, "maxmemory", "0").Err() }, http.StatusOK},
+			return owner.ConfigSet(ctx, "maxmemory", "1").Err()
+		}, func(ctx context.Context) error { return owner.ConfigSet(ctx, "maxmemory", "0").Err() }, http.StatusOK},
 		{"mysql", "sql-conditional", "mysql rejects writes: it is read-only", func(ctx context.Context) error {
 			_, err := all.ExecContext(ctx, `SET GLOBAL read_only = 1`)
 			return err

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -19,15 +17,12 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// stopped opens a store whose sessions have the clock of the database stand still in 2001.
+// stopped opens a store whose only session has the clock of the database stand still in 2001.
 func stopped(t *testing.T, d *servers.Database) *repo.Store {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
-	c.Params = map[string]string{"timestamp": "1000000000"}
-	still := *d
-	still.DSN = c.FormatDSN()
-	return labtest.Open(t, &still, "r")
+	s := labtest.Open(t, d, "r")
+	must(t, s.StopClock(t.Context(), 1e9))
+	return s
 }
 
 func TestAReservationIsOverByTheClockOfTheDatabase(t *testing.T) {

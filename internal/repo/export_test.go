@@ -23,6 +23,13 @@ func (s *Store) AgeBy(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// StopClock has the sessions of a server, from now on one, be at a second since 1970 for ever.
+func (s *Store) StopClock(ctx context.Context, at int64) error {
+	s.pool.SetMaxOpenConns(1)
+	_, err := s.pool.ExecContext(ctx, fmt.Sprintf(`SET timestamp = %d`, at))
+	return err
+}
+
 // LooksForAllocation are the statements that look for one allocation among those of all items.
 func LooksForAllocation() map[string]string {
 	return map[string]string{"ItemsIn": readItemsIn, "HasAllocations": hasPlaces}

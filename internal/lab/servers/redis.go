@@ -161,9 +161,9 @@ func (s redisSetup) file(folder string, port int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bind 127.0.0.1\ndir \"%s\"\n", folder)
 	if s.username == "" {
-		fmt.Fprintf(&b, "requirepass %s\nuser %s on >%s %s\n", s.password, RedisUser, s.password, backend.RedisRights("*"))
+		fmt.Fprintf(&b, "requirepass %s\nuser %s on >%s %s\n", s.password, RedisUser, s.password, s.rights("*"))
 	} else {
-		fmt.Fprintf(&b, "user default off\nuser %s on >%s %s\n", s.username, s.password, s.rights())
+		fmt.Fprintf(&b, "user default off\nuser %s on >%s %s\n", s.username, s.password, s.rights(clientName))
 	}
 	if !s.sentinel {
 		b.WriteString("save \"\"\n")
@@ -173,12 +173,12 @@ func (s redisSetup) file(folder string, port int) string {
 	return b.String()
 }
 
-// rights are those of the only user: what the documents say, but for a Sentinel, whose users are its own.
-func (s redisSetup) rights() string {
+// rights are those of a user: what the documents say, but for a Sentinel, whose users are its own.
+func (s redisSetup) rights(prefix string) string {
 	if s.sentinel {
 		return "~* &* +@all"
 	}
-	return backend.RedisRights(clientName)
+	return backend.RedisRights(prefix)
 }
 
 // redis is where a Redis listens, and how.
