@@ -38,7 +38,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 	}
 	got := make(chan error, 1)
 	traces := len(s.traces(t, name))
-	go func() { got <- holdOnce(t.Context(), behind, name) }()
+	go func() { got <- holdOnce(t.Context(), behind, name, 0) }()
 	if s.lock.Guarantees.Fair {
 		s.awaitTraces(t, name, traces+1)
 	}

@@ -104,7 +104,7 @@ func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	}()
 	time.Sleep(aWhile / 2)
 	go func() {
-		second <- holdOnce(me, l, name)
+		second <- holdOnce(me, l, name, 0)
 	}()
 	time.Sleep(aWhile / 2)
 	leave(errHungUp)
