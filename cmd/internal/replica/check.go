@@ -134,14 +134,14 @@ func (k *checks) servers() []check.Group {
 	return groups
 }
 
-// redisBeside is how many connections of a replica to Redis are in none of its pools.
+// redisBeside is how many connections of a replica to Redis are outside its pools.
 const redisBeside = 3
 
 func (k *checks) databaseChecks() check.Group {
 	g := append(check.Group{{What: "database", Connects: true, Run: k.connect}}, k.shown...)
 	if k.clients.Has(backend.MySQL) == nil {
 		g = append(g, check.Check{What: "database settings", Run: k.settings})
-		g = append(g, check.SQL(k.clients.DB, k.replicas*(k.Database.MaxOpen+k.Lock.Connections+1), &k.clocks)...)
+		g = append(g, check.SQL(k.clients.DB, k.replicas*databaseConnections(k.Config), &k.clocks)...)
 	}
 	return append(g,
 		check.Check{What: "database schema", Connects: true, Run: k.schema},
@@ -189,6 +189,10 @@ func (k *checks) schema(ctx context.Context) check.Finding {
 	return check.Judge(lacks == "", check.Problem, cmp.Or(lacks, "none"), wanted, "stockd migrate up; a replica does it where database.migrate is set")
 }
 
+// databaseConnections is how many connections to the database a replica may have: those of sales, of locks, and the one that
+// locks the schema.
+func databaseConnections(c config.Config) int { return c.Database.MaxOpen + c.Lock.Connections + 1 }
+
 // otherFiles is more than the log, the sessions of ZooKeeper and etcd, and what is read again have open.
 const otherFiles = 64
 
@@ -200,7 +204,7 @@ func openFiles(c config.Config) (limit, needed uint64, ok bool) {
 		listeners = 2
 	}
 	servers := len(c.Redis.Addresses) + len(c.Redlock.Addresses)
-	n := listeners*(c.HTTP.MaxConnections+mostAnswered) + c.Database.MaxOpen + c.Lock.Connections + 1 + servers*c.Redis.MaxOpen + otherFiles
+	n := listeners*(c.HTTP.MaxConnections+mostAnswered) + databaseConnections(c) + servers*c.Redis.MaxOpen + otherFiles
 	limit, ok = fileLimit()
 	return limit, uint64(max(n, 0)), ok
 }
