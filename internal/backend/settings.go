@@ -140,7 +140,7 @@ func readSettings(ctx context.Context, conn mysqlConn) (map[string]string, error
 		err = nil
 	}
 	if _, ok := found["sql_mode"]; !ok && err == nil {
-		err = errors.New("the server shows none of its settings")
+		err = errors.New("the server shows no settings")
 	}
 	return found, errors.Join(err, rows.Close())
 }

@@ -67,7 +67,7 @@ func newGate(tokens Tokens, o Options) *gate {
 	}
 }
 
-// admit admits a known token at once, since who shares an address with an attacker must not be locked out with
+// admit admits a known token at once: an admin that shares an address with an attacker must not be locked out with
 // it. Every other request gets the same 401, or 429 from an address that has sent too many wrong tokens.
 func (g *gate) admit(c *gin.Context) {
 	token, given := bearerToken(c.Request.Header)

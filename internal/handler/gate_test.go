@@ -104,7 +104,7 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 }
 
 // Ten wrong tokens of an address within a minute, and it has to wait, with a wrong one or with none: a right
-// one is admitted, since whoever shares the address must not lock the admin out. Other addresses behind the
+// one is admitted, since a client that shares the address must not lock the admin out. Other addresses behind the
 // same proxy, and right tokens, do not count.
 func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 	var log bytes.Buffer

@@ -304,7 +304,7 @@ func RenewAside(kind string, ttl time.Duration, steps ...scenario.Step) scenario
 	}
 }
 
-// masters are those of the stage, or those of the run where it has none of its own.
+// masters are those of the stage, or else those of the run.
 func masters(x *scenario.Try) *servers.Redlock {
 	if x.Masters != nil {
 		return x.Masters

@@ -253,7 +253,7 @@ func OnZooKeeperWithClock(x *scenario.Try) (env []string) {
 	return x.ZooKeeper.Env()
 }
 
-// zooKeeper is that of the stage, or that of the run where it has none of its own.
+// zooKeeper is that of the stage, or else that of the run.
 func zooKeeper(x *scenario.Try) *servers.ZooKeeper {
 	if x.ZooKeeper != nil {
 		return x.ZooKeeper
