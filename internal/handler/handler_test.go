@@ -26,7 +26,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/telemetry"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
@@ -81,18 +81,18 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 
 func serveEntries(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry) api {
 	t.Helper()
-	return serveHot(t, d, locks, entries, hot.Options{})
+	return serveRedisStock(t, d, locks, entries, redisstock.Options{})
 }
 
-// serveHot has keys of its own in Redis, which tests on other databases share.
-func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry, o hot.Options) api {
+// serveRedisStock has keys of its own in Redis, which tests on other databases share.
+func serveRedisStock(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry, o redisstock.Options) api {
 	t.Helper()
 	o.Prefix = "test-" + crand.Text()
 	store := labtest.Open(t, d, "replica-1")
 	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
-		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
-		Hot:   o,
+		Group:      strategy.Group{Batch: 5, Units: 1000, Queue: queue},
+		RedisStock: o,
 	}, 5*time.Second)
 	must(t, err)
 	t.Cleanup(func() {

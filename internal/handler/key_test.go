@@ -10,7 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -51,7 +51,7 @@ func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
 
 func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
+		a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Millisecond, Partitions: 2})
 		a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 100}`, http.StatusOK)
 		for _, strategy := range []string{"sql-conditional", "sql-bucket", "mutex&group=true", "redis-stock", "redis-stock&durable=sql", "redis-decr"} {
 			a.distinctBuyers(t, "checkout-"+strategy, "goods_id=1&strategy="+strategy)
@@ -84,7 +84,7 @@ func TestABuyerCannotTakeTheKeyOfARestock(t *testing.T) {
 // What a key was used for is shown to its users only.
 func TestAReusedKeyRevealsNothing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 2})
+	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Hour, Partitions: 2})
 	for _, strategy := range []string{"sql-conditional", "redis-stock"} {
 		a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=3&strategy="+strategy)
 		got := a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=2&strategy="+strategy)

@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -214,7 +214,7 @@ func servePending(t *testing.T) (a api, sale answer, redis *servers.Redis) {
 	locks := lab.Locks(t, d)
 	locks.RedisOptions = labtest.RedisOptions(redis)
 	locks.Redis = backend.NewRedis(locks.RedisOptions)
-	a = serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 3})
+	a = serveRedisStock(t, d, locks, strategy.Registry(), redisstock.Options{Linger: time.Hour, Partitions: 3})
 	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
 	written := a.buy(t, "goods_id=1&strategy=redis-stock&durable=sql")
 	sale = a.buyAs(t, "goods_id=1&user_id=u-1&strategy=redis-stock", "Idempotency-Key", "pending")

@@ -10,7 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -128,7 +128,7 @@ func TestOneFeatureAfterAnother(t *testing.T) {
 // What redis-stock has accepted is one purchase also before the ledger has it.
 func TestOneFeatureAfterAnotherInRedis(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
+	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Millisecond, Partitions: 2})
 	a.follow(t, d, []sequence{
 		{"bought, sold otherwise, bought", []string{`set {"strategy": "redis-stock"}`, "k buy", `set {"strategy": "mutex"}`, "k buy durable=sql"}, 200, "", again, 9},
 		{"bought, limited, bought", []string{`set {"strategy": "redis-stock"}`, "k buy quantity=2&user_id=u", `set {"per_user": 1}`, "k buy quantity=2&user_id=u"}, 200, "", again, 8},

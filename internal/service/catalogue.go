@@ -13,7 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -183,9 +183,9 @@ func (c *Catalogue) Waiting() map[string]int {
 var ErrNoOutbox = errors.New("no strategy accepts orders ahead of the ledger")
 
 // Lag is how far the ledger is behind what was accepted.
-func (c *Catalogue) Lag(ctx context.Context) (hot.Lag, error) {
+func (c *Catalogue) Lag(ctx context.Context) (redisstock.Lag, error) {
 	if c.outbox == nil {
-		return hot.Lag{}, ErrNoOutbox
+		return redisstock.Lag{}, ErrNoOutbox
 	}
 	return c.outbox.Lag(ctx)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -39,12 +39,12 @@ func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, erro
 
 // Drift compares what the strategy with an outbox may still accept with what the ledger
 // leaves. stock.ErrUnknownGoods: there is no such item.
-func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error) {
+func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
-		return hot.Drift{}, err
+		return redisstock.Drift{}, err
 	}
 	if i.catalogue.outbox == nil {
-		return hot.Drift{GoodsID: goodsID}, nil
+		return redisstock.Drift{GoodsID: goodsID}, nil
 	}
 	return i.catalogue.outbox.Drift(ctx, goodsID)
 }
@@ -267,7 +267,7 @@ func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Co
 func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
 	outbox := i.catalogue.outbox
 	if outbox == nil { // another replica may have one
-		place, err := i.store.Allocation(ctx, goodsID, hot.Allocation)
+		place, err := i.store.Allocation(ctx, goodsID, redisstock.Allocation)
 		if err != nil || place.Units > 0 {
 			return nil
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -46,7 +46,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 			entries = append([]strategy.Entry{{Name: "cancelling", New: func(strategy.Deps) strategy.Strategy { return first }}}, entries...)
 			catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, backend.Redis), Retry: strategy.Retry{Tries: 1},
-				Hot: hot.Options{Prefix: "test-" + rand.Text()},
+				RedisStock: redisstock.Options{Prefix: "test-" + rand.Text()},
 			}, copiesWait)
 			must(t, err)
 			t.Cleanup(func() {
@@ -248,7 +248,7 @@ func assertKeysStandForOneWrite(t *testing.T, s shop) {
 	if o, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("c", 10)); err != nil || o.Rejected != nil || o.Replayed {
 		t.Errorf("the key of the creation is answered to a buyer with %+v, %v; want a sale", o, err)
 	}
-	if drift, err := s.inventory.Drift(t.Context(), 1); err != nil || drift != (hot.Drift{GoodsID: 1}) {
+	if drift, err := s.inventory.Drift(t.Context(), 1); err != nil || drift != (redisstock.Drift{GoodsID: 1}) {
 		t.Errorf("without units in Redis the drift is %+v, %v", drift, err)
 	}
 	for _, unknown := range []int64{2, 3, 9} {

@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -312,7 +312,7 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	inRedis, err := s.store.ItemsIn(ctx, hot.Allocation)
+	inRedis, err := s.store.ItemsIn(ctx, redisstock.Allocation)
 	if err != nil {
 		return false, err
 	}

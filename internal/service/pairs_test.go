@@ -18,7 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -139,7 +139,7 @@ func openOn(t *testing.T, linger time.Duration, nodes ...*servers.Database) shop
 			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4, UnitRows: 4,
-			Hot: hot.Options{Prefix: prefix, Linger: linger},
+			RedisStock: redisstock.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
 		must(t, err)
 		t.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -281,7 +281,7 @@ func (b *box) FindRequest(_ context.Context, id string) (stock.Order, bool, erro
 	return b.pending, b.err == nil && id == b.pending.RequestID, b.err
 }
 
-func (*box) Lag(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 3}, nil }
+func (*box) Lag(context.Context) (redisstock.Lag, error) { return redisstock.Lag{Orders: 3}, nil }
 
 func (b *box) Await(context.Context, stock.Order) error {
 	b.awaited++

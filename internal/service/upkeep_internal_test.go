@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -109,8 +109,8 @@ func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 	if known.hasUnitsInRedis(1) {
 		t.Error("units are known before the first look")
 	}
-	for _, allocation := range []string{"another", hot.Allocation} { // each look finds what there is by now
-		if _, err := store.Fill(t.Context(), map[string]int64{"another": 2, hot.Allocation: 1}[allocation], allocation, 0); err != nil {
+	for _, allocation := range []string{"another", redisstock.Allocation} { // each look finds what there is by now
+		if _, err := store.Fill(t.Context(), map[string]int64{"another": 2, redisstock.Allocation: 1}[allocation], allocation, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := known.look(t.Context()); err != nil {

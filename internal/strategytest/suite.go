@@ -20,7 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -223,9 +223,9 @@ func (s *subject) depsOf(t *testing.T, entry strategy.Entry, store *repo.Store) 
 	t.Helper()
 	return strategy.Deps{
 		Store: store.As(entry.Name), LockWait: lockWait, Lock: s.bench.Locks(t, entry.Needs),
-		Hot:     hot.Options{Prefix: s.prefix},
-		Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		Buckets: buckets, UnitRows: unitRows,
+		RedisStock: redisstock.Options{Prefix: s.prefix},
+		Retry:      strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+		Buckets:    buckets, UnitRows: unitRows,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/backend/check"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 )
 
 // Check connects to everything that is configured, as one of so many replicas does, tries what they do, and
@@ -116,7 +116,7 @@ func (k *checks) servers() []check.Group {
 	if k.clients.Redis != nil {
 		add("redis", k.Redis.TLS, k.Redis.Addresses, check.Redis(check.RedisOptions{
 			Name: "redis", Client: k.clients.Redis, Prefix: k.Prefix, Streams: true, Clocks: &k.clocks,
-			Connections: k.replicas * (k.Redis.MaxOpen + hot.Defaults().Partitions + redisBeside),
+			Connections: k.replicas * (k.Redis.MaxOpen + redisstock.Defaults().Partitions + redisBeside),
 		}))
 	}
 	for i, node := range k.clients.Redlock {

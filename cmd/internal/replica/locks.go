@@ -14,7 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -48,10 +48,10 @@ const (
 	leastRemembered = time.Minute
 )
 
-// hotOptions is how redis-stock sells. Its partitions and batches are the defaults of the package: all replicas
+// redisStockOptions is how redis-stock sells. Its partitions and batches are the defaults of the package: all replicas
 // must have the same partitions, and the rest is measured once and not for each shop.
-func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
-	return hot.Options{
+func redisStockOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) redisstock.Options {
+	return redisstock.Options{
 		Prefix:     c.Prefix,
 		ClaimAfter: max(shortestClaim, min(c.Lock.TTL, longestClaim)),
 		Remember:   max(leastRemembered, 2*c.Deduct.Timeout),

@@ -258,7 +258,7 @@ func strategyDeps(c config.Config, watch observation, store *repo.Store, locks l
 		Buckets:    c.Bucket.Count,
 		UnitRows:   unitRows,
 		GetSetLock: c.GetSet.Lock,
-		Hot:        hotOptions(c, watch.log, watch.tracer()),
+		RedisStock: redisStockOptions(c, watch.log, watch.tracer()),
 		Observe:    watch.metrics.Strategy,
 		Log:        watch.log,
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -45,16 +45,16 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 		t.Error("the strategies have no observer")
 	}
 	deps.Observe = nil
-	wantHot := hot.Options{Prefix: "shop", ClaimAfter: 5 * time.Second, Remember: time.Minute, Log: watch.log}
+	wantRedisStock := redisstock.Options{Prefix: "shop", ClaimAfter: 5 * time.Second, Remember: time.Minute, Log: watch.log}
 	if want := (strategy.Deps{
 		LockWait: 11 * time.Second, Lock: lock.Deps{TTL: time.Hour}, Retry: strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second},
-		Group: strategy.Group{Batch: 256, Units: 100_000, Queue: 20}, Buckets: 21, UnitRows: 500, GetSetLock: "l", Hot: wantHot, Log: watch.log,
+		Group: strategy.Group{Batch: 256, Units: 100_000, Queue: 20}, Buckets: 21, UnitRows: 500, GetSetLock: "l", RedisStock: wantRedisStock, Log: watch.log,
 	}); !reflect.DeepEqual(deps, want) {
 		t.Errorf("the strategies are made of\n%+v, want\n%+v", deps, want)
 	}
 	for ttl, claim := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 2 * time.Second: 2 * time.Second, time.Minute: 5 * time.Second} {
 		c.Lock.TTL, c.Deduct.Timeout = ttl, time.Hour
-		if got := hotOptions(c, nil, nil); got.ClaimAfter != claim || got.Remember != 2*time.Hour {
+		if got := redisStockOptions(c, nil, nil); got.ClaimAfter != claim || got.Remember != 2*time.Hour {
 			t.Errorf("with a lock.ttl of %s redis-stock claims after %s, want %s, and remembers for %s, want two purchases", ttl, got.ClaimAfter, claim, got.Remember)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -211,7 +211,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 			waiting := func(limit time.Duration) strategy.Strategy {
 				s := entry.New(strategy.Deps{
 					Store: store.As(entry.Name), Lock: locks, LockWait: limit, Retry: strategy.Retry{Tries: 1},
-					Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
+					RedisStock: redisstock.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
 				})
 				closeAfter(t, s)
 				return s
@@ -499,7 +499,7 @@ func newCopying(t *testing.T, entry strategy.Entry, store *repo.Store, locks loc
 	t.Helper()
 	s := entry.New(strategy.Deps{
 		Store: store.As(entry.Name), Lock: locks, LockWait: 3 * time.Second, Retry: strategy.Retry{Tries: 1},
-		Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
+		RedisStock: redisstock.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
 	})
 	closeAfter(t, s)
 	return s

@@ -2,12 +2,12 @@ package strategy
 
 import (
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 )
 
 func redisStock() Entry {
 	return Entry{
-		Name:         hot.Allocation,
+		Name:         redisstock.Allocation,
 		Family:       Hot,
 		Summary:      "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
 		Needs:        []backend.Name{backend.Redis},
@@ -17,9 +17,9 @@ func redisStock() Entry {
 		Together:     true, // one call of the script for all that wait
 		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			o := d.Hot
+			o := d.RedisStock
 			o.Replica, o.Observer = d.Store.Replica(), d.Observer()
-			return hot.New(d.Store, d.Lock.Clients, o)
+			return redisstock.New(d.Store, d.Lock.Clients, o)
 		},
 	}
 }

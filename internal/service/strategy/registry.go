@@ -13,7 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -84,9 +84,9 @@ type Deps struct {
 	Buckets int
 	// UnitRows is the largest pool of sql-unit, 1 to repo.MaxUnitRows.
 	UnitRows int
-	// Hot is how redis-stock sells; its Replica is the store's. Its Prefix also begins
+	// RedisStock is how redis-stock sells; its Replica is the store's. Its Prefix also begins
 	// the keys of the other strategies that keep a copy of the stock in Redis.
-	Hot hot.Options
+	RedisStock redisstock.Options
 	// GetSetLock is the lock of redis-get-set-locked; that constant where it is empty.
 	GetSetLock string
 	// Observe returns the observer of a strategy; it may be nil.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -57,7 +57,7 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 		sql: newConditional(d.site(), takeIfEnough), client: client, units: copied, jobs: background.NewJobs(d.Log),
 		takeFrom: func(string) takeUnits { return takeIfEnough },
 		kept: &preheater{
-			prefix: cmp.Or(d.Hot.Prefix, hot.Defaults().Prefix), kind: kind, owner: rand.Text(),
+			prefix: cmp.Or(d.RedisStock.Prefix, redisstock.Defaults().Prefix), kind: kind, owner: rand.Text(),
 			client: client, store: d.Store, units: copied, wait: d.LockWait, log: d.Log,
 		},
 	}

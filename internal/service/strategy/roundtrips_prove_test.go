@@ -26,7 +26,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -95,7 +95,7 @@ func TestProveRoundTrips(t *testing.T) {
 			locks.TTL = time.Minute // so that nothing is renewed meanwhile
 			ask := asked(t, pool, locks.Clients, entry.Needs)
 			s := entry.New(strategy.Deps{
-				Store: store.As(entry.Name), LockWait: time.Second, Lock: locks, Hot: hot.Options{Prefix: rand.Text()},
+				Store: store.As(entry.Name), LockWait: time.Second, Lock: locks, RedisStock: redisstock.Options{Prefix: rand.Text()},
 				Retry: strategy.Retry{Tries: 5, Step: time.Millisecond, Max: time.Millisecond}, Buckets: 5, UnitRows: 50,
 			})
 			if closer, ok := s.(io.Closer); ok {

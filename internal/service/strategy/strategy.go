@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -98,9 +98,9 @@ type Outbox interface {
 	FindRequest(ctx context.Context, requestID string) (order stock.Order, ok bool, err error)
 	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
 	// Drift compares what may still be accepted with what the ledger leaves.
-	Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
+	Drift(ctx context.Context, goodsID int64) (redisstock.Drift, error)
 	// Lag is how far the ledger is behind what was accepted.
-	Lag(ctx context.Context) (hot.Lag, error)
+	Lag(ctx context.Context) (redisstock.Lag, error)
 }
 
 // Observer receives the events of one strategy. It is called in the course of purchases,
@@ -123,7 +123,7 @@ type Observer interface {
 	// Batched is a batch of grouped purchases that is about to be written.
 	Batched(purchases int)
 
-	hot.Observer
+	redisstock.Observer
 }
 
 // Observer receives the events of the strategy that is made of these parts.

@@ -22,7 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -216,7 +216,9 @@ func state() metrics.State {
 			}, errors.New("the database does not answer")
 		},
 		Waiting: func() map[string]int { return map[string]int{"mutex": 7} },
-		Lag:     func(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 5, Oldest: 3 * time.Second}, nil },
+		Lag: func(context.Context) (redisstock.Lag, error) {
+			return redisstock.Lag{Orders: 5, Oldest: 3 * time.Second}, nil
+		},
 		Reservations: func(context.Context) (repo.Reservations, error) {
 			return repo.Reservations{Open: 8, Overdue: 2, Lag: 6 * time.Second}, nil
 		},
@@ -258,7 +260,7 @@ func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
 	}
 	s.Stopping = func() bool { return false }
 	s.Backends = func(ctx context.Context) ([]service.Backend, error) { within(ctx); return nil, gone }
-	s.Lag = func(ctx context.Context) (hot.Lag, error) { within(ctx); return hot.Lag{Orders: 1}, gone }
+	s.Lag = func(ctx context.Context) (redisstock.Lag, error) { within(ctx); return redisstock.Lag{Orders: 1}, gone }
 	s.Reservations = func(ctx context.Context) (repo.Reservations, error) {
 		within(ctx)
 		return repo.Reservations{Open: 1}, gone

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 )
 
 // State is read at each scrape.
@@ -19,7 +19,7 @@ type State struct {
 	// Waiting is the number of waiting grouped purchases, by strategy.
 	Waiting func() map[string]int
 	// Lag is how far the ledger is behind the accepted orders. An error means unknown.
-	Lag func(context.Context) (hot.Lag, error)
+	Lag func(context.Context) (redisstock.Lag, error)
 	// Reservations counts what is held. An error means unknown.
 	Reservations func(context.Context) (repo.Reservations, error)
 	// Readers is how far those are behind that read the feed. An error means unknown.

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // assertSellsTheRest sells all units that are left through a replica.
-func (s *shop) assertSellsTheRest(t *testing.T, r *hot.Stock, reported []stock.Order) {
+func (s *shop) assertSellsTheRest(t *testing.T, r *redisstock.Stock, reported []stock.Order) {
 	t.Helper()
 	item, err := s.store.InStock(t.Context(), goods)
 	must(t, err)
@@ -61,7 +61,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				seller := s.replica(t, "seller", idle)
 				reported := s.pendingOrders(t, seller, 5)
 				way := labtest.NewProxy(t, server.Address)
-				changes := []func(*hot.Options, *backend.RedisOptions){at(way.Address), idle}
+				changes := []func(*redisstock.Options, *backend.RedisOptions){at(way.Address), idle}
 				if c.loses { // the error comes at once
 					changes = append(changes, patient)
 				}
@@ -91,7 +91,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 	}
 }
 
-func startRecall(t *testing.T, r *hot.Stock) <-chan error {
+func startRecall(t *testing.T, r *redisstock.Stock) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -156,7 +156,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	t.Helper()
 	if step == "closed" {
-		if _, err := s.store.CloseAllocation(t.Context(), goods, hot.Allocation); err != nil {
+		if _, err := s.store.CloseAllocation(t.Context(), goods, redisstock.Allocation); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -197,7 +197,7 @@ func TestALateReturnMovesNothing(t *testing.T) {
 
 func TestTwoReplicasRecallAtOnce(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
-	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b")}
+	replicas := []*redisstock.Stock{s.replica(t, "a"), s.replica(t, "b")}
 	reported := make([]stock.Order, 0, 10)
 	for n := range int64(10) {
 		reported = append(reported, sell(t, replicas[n%2], buy(1)))
@@ -308,7 +308,7 @@ func TestWhatIsDoneToAnItemLeavesTheOthersAlone(t *testing.T) {
 	reported = append(reported, sell(t, a, by("小明", 1)))
 	state := func() string {
 		kept := s.client.HGetAll(t.Context(), s.key("goods:3")).Val()
-		item, place, err := s.store.Reach(t.Context(), 3, hot.Allocation)
+		item, place, err := s.store.Reach(t.Context(), 3, redisstock.Allocation)
 		if err != nil || len(kept) == 0 {
 			t.Fatalf("the other item has the counter %v (%v)", kept, err)
 		}
@@ -404,13 +404,13 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 // writeAndDie is a consumer that writes pending orders, and dies before it settles them.
 func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 	t.Helper()
-	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
+	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
 	must(t, err)
 	list := make([]repo.PendingOrder, len(orders))
 	for i, o := range orders {
 		list[i] = repo.PendingOrder{Order: o, Epoch: place.Epoch}
 	}
-	must(t, s.store.Keep(t.Context(), hot.Allocation, list))
+	must(t, s.store.Keep(t.Context(), redisstock.Allocation, list))
 }
 
 // A consumer writes the pending orders between two steps of a recall, and dies before it

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"crypto/rand"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -221,7 +221,7 @@ func TestAKeyIsKnownWhateverTheCounterHas(t *testing.T) {
 		if o, err := deduct(t, a, other); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
 			t.Errorf("closed %t: the key for something else is answered with %v (%v), want %v", closed, o.Rejected, err, stock.ErrKeyReused)
 		}
-		if _, place, err := s.store.Reach(t.Context(), goods, hot.Allocation); err != nil || place.Closed != closed {
+		if _, place, err := s.store.Reach(t.Context(), goods, redisstock.Allocation); err != nil || place.Closed != closed {
 			t.Errorf("the allocation is %+v (%v), want it closed %t", place, err, closed)
 		}
 	}

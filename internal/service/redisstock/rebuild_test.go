@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -112,7 +112,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
-	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
+	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
 	if err != nil || place.Epoch != d.Rebuilding.Epoch {
 		t.Errorf("the place is %+v (%v), want it in epoch %d", place, err, d.Rebuilding.Epoch)
 	}
@@ -230,18 +230,18 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 
 // slowReplica is an idle replica whose way to the database a test can slow down.
 type slowReplica struct {
-	replica *hot.Stock
+	replica *redisstock.Stock
 	way     *servers.Proxy
 }
 
-func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) slowReplica {
+func (s *shop) slowReplica(t *testing.T, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) slowReplica {
 	t.Helper()
 	replica, way := s.replicaThrough(t, name, append(change, idle)...)
 	return slowReplica{replica: replica, way: way}
 }
 
 // pendingOrders sells one order, and n that a dead consumer has in hand.
-func (s *shop) pendingOrders(t *testing.T, r *hot.Stock, n int) []stock.Order {
+func (s *shop) pendingOrders(t *testing.T, r *redisstock.Stock, n int) []stock.Order {
 	t.Helper()
 	reported := orders(sell(t, r, buy(1)))
 	settle(t, r)
@@ -431,7 +431,7 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 	reported = append(reported, sell(t, a, buy(1)))
 	meanwhile(s)
 	other.sell(t, a, buy(1))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // the next epoch of the first
+	if _, err := s.store.Fill(t.Context(), goods, redisstock.Allocation, 0); err != nil { // the next epoch of the first
 		t.Fatal(err)
 	}
 	must(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
@@ -445,7 +445,7 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 func TestAnItemIsLoadedWithoutTheRightToPublish(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 3)
 	must(t, s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err())
-	r := s.replica(t, "a", func(_ *hot.Options, o *backend.RedisOptions) { o.Username, o.Password = "new", "secret" })
+	r := s.replica(t, "a", func(_ *redisstock.Options, o *backend.RedisOptions) { o.Username, o.Password = "new", "secret" })
 	sell(t, r, buy(1))
 	s.restock(t, r, 1)
 	sell(t, r, buy(3))

@@ -1,4 +1,4 @@
-package hot
+package redisstock
 
 import (
 	"context"

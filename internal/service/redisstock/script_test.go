@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"crypto/rand"
@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 )
 
 // model is a partition with two items, of which the first has a limit, and the SQL that
@@ -61,7 +61,7 @@ func (e modelEntry) whole(name string) int64 {
 func newModel(t *testing.T, client redis.UniversalClient, seed uint64) *model {
 	t.Helper()
 	return &model{
-		t: t, random: mathrand.New(mathrand.NewPCG(seed, seed)), client: client, script: redis.NewScript(hot.Source()),
+		t: t, random: mathrand.New(mathrand.NewPCG(seed, seed)), client: client, script: redis.NewScript(redisstock.Source()),
 		base: "{model-" + rand.Text() + "}:",
 		items: map[string]*modelItem{
 			"1": {id: "1", limit: 50, units: 60, users: make(map[string]int64)},
@@ -370,7 +370,7 @@ func TestARedisThatIsTooOldIsRejected(t *testing.T) {
 	`
 	for version, rejected := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false} {
 		base := "{old-" + rand.Text() + "}:"
-		err := client.Eval(t.Context(), fmt.Sprintf(pretend, version)+hot.Source(), []string{base + "goods", base + "staged"}, "begin", 1, 0).Err()
+		err := client.Eval(t.Context(), fmt.Sprintf(pretend, version)+redisstock.Source(), []string{base + "goods", base + "staged"}, "begin", 1, 0).Err()
 		if rejected != (err != nil) || rejected && !strings.Contains(err.Error(), "needs Redis 7.0 or later, and this is 6") {
 			t.Errorf("version %s is answered with %v", version, err)
 		}

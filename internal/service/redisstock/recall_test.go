@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-var _ strategy.Allocator = (*hot.Stock)(nil)
+var _ strategy.Allocator = (*redisstock.Stock)(nil)
 
-func recall(t *testing.T, r *hot.Stock) stock.Recalled {
+func recall(t *testing.T, r *redisstock.Stock) stock.Recalled {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -28,7 +28,7 @@ func recall(t *testing.T, r *hot.Stock) stock.Recalled {
 // assertReach compares the units in the row of the item, and in its allocation.
 func (s *shop) assertReach(t *testing.T, row, allocated int64, closed bool) {
 	t.Helper()
-	item, place, err := s.store.Reach(t.Context(), goods, hot.Allocation)
+	item, place, err := s.store.Reach(t.Context(), goods, redisstock.Allocation)
 	if err != nil || item.Stock != row || place.Units != allocated || place.Closed != closed {
 		t.Errorf("the row has %d and the allocation %+v (%v), want %d and %d units, closed %t",
 			item.Stock, place, err, row, allocated, closed)
@@ -36,7 +36,7 @@ func (s *shop) assertReach(t *testing.T, row, allocated int64, closed bool) {
 }
 
 // assertConsistent compares the ledger with the clients' answers.
-func (s *shop) assertConsistent(t *testing.T, r *hot.Stock, reported []stock.Order) {
+func (s *shop) assertConsistent(t *testing.T, r *redisstock.Stock, reported []stock.Order) {
 	t.Helper()
 	settle(t, r)
 	s.assertInLedger(t, reported)

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -100,7 +100,7 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 }
 
 // assertNotSoldAgain sells the 4 units that the ledger leaves of 10, and not a fifth one.
-func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.Order) {
+func (s *shop) assertNotSoldAgain(t *testing.T, r *redisstock.Stock, reported []stock.Order) {
 	t.Helper()
 	if o, err := deduct(t, r, buy(5)); err != nil || o.Rejected == nil {
 		t.Errorf("5 of 4 were sold: %+v, %v", o, err)

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -31,7 +31,7 @@ type shop struct {
 	address  string // of the Redis
 	redis    *servers.Redis
 	cluster  bool
-	options  hot.Options
+	options  redisstock.Options
 	store    *repo.Store
 	client   redis.UniversalClient // the test's own
 	seen     events
@@ -41,11 +41,11 @@ type shop struct {
 func open(t *testing.T, server *servers.Redis, units int64) *shop {
 	t.Helper()
 	s := &shop{database: lab.Database(t, servers.MariaDB), redis: server, address: server.Address}
-	s.options = hot.Options{
+	s.options = redisstock.Options{
 		Prefix: "test-" + rand.Text(), Partitions: 2, ClaimAfter: 300 * time.Millisecond, Reconcile: time.Hour,
 		Linger: time.Millisecond,
 	}
-	s.store = labtest.Open(t, s.database, "test").As(hot.Allocation)
+	s.store = labtest.Open(t, s.database, "test").As(redisstock.Allocation)
 	must(t, s.store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	s.client = labtest.RedisClient(server)
 	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
@@ -53,7 +53,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 }
 
 // replica starts one replica. It ends with the test, or when it is closed.
-func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) *hot.Stock {
+func (s *shop) replica(t *testing.T, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) *redisstock.Stock {
 	t.Helper()
 	options, server := s.options, labtest.RedisOptions(s.redis)
 	options.Observer = &s.seen
@@ -61,9 +61,9 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 	for _, c := range change {
 		c(&options, &server)
 	}
-	store := labtest.Open(t, s.database, name).As(hot.Allocation)
+	store := labtest.Open(t, s.database, name).As(redisstock.Allocation)
 	clients := &backend.Clients{RedisOptions: server, Redis: backend.NewRedis(server)}
-	replica := hot.New(store, clients, options)
+	replica := redisstock.New(store, clients, options)
 	t.Cleanup(func() {
 		if err := replica.Close(); err != nil {
 			t.Error(err)
@@ -74,7 +74,7 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 }
 
 // replicaThrough starts one replica, which alone reaches the database through a proxy.
-func (s *shop) replicaThrough(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) (*hot.Stock, *servers.Proxy) {
+func (s *shop) replicaThrough(t *testing.T, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) (*redisstock.Stock, *servers.Proxy) {
 	t.Helper()
 	direct := s.database
 	defer func() { s.database = direct }()
@@ -100,22 +100,22 @@ func (s *shop) assertDeadLettered(t *testing.T, want int64) {
 }
 
 // idle has a consumer that writes one batch and then none for an hour.
-func idle(o *hot.Options, _ *backend.RedisOptions) { o.Linger = time.Hour }
+func idle(o *redisstock.Options, _ *backend.RedisOptions) { o.Linger = time.Hour }
 
 // at reaches Redis by another address, such as a proxy's.
-func at(address string) func(*hot.Options, *backend.RedisOptions) {
-	return func(_ *hot.Options, r *backend.RedisOptions) { r.Addresses = []string{address} }
+func at(address string) func(*redisstock.Options, *backend.RedisOptions) {
+	return func(_ *redisstock.Options, r *backend.RedisOptions) { r.Addresses = []string{address} }
 }
 
 // patient is a replica that no pause of a busy machine makes give up Redis.
-func patient(_ *hot.Options, r *backend.RedisOptions) { r.Timeout = 10 * time.Second }
+func patient(_ *redisstock.Options, r *backend.RedisOptions) { r.Timeout = 10 * time.Second }
 
 func buy(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
 }
 
 // sell sells one purchase and fails the test where it is rejected.
-func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
+func sell(t *testing.T, r *redisstock.Stock, p stock.Purchase) stock.Order {
 	t.Helper()
 	o, err := deduct(t, r, p)
 	if err != nil || o.Rejected != nil {
@@ -125,7 +125,7 @@ func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
 }
 
 // restock adds units to the row, and notifies a replica: a new epoch begins.
-func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
+func (s *shop) restock(t *testing.T, r *redisstock.Stock, units int64) {
 	t.Helper()
 	if _, err := s.store.Restock(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
 // orders are the buyers' answers so far.
 func orders(reported ...stock.Order) []stock.Order { return reported }
 
-func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error) {
+func deduct(t *testing.T, r *redisstock.Stock, p stock.Purchase) (stock.Outcome, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -148,7 +148,7 @@ func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error)
 }
 
 // settle waits until the ledger has every accepted order.
-func settle(t *testing.T, r *hot.Stock) {
+func settle(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -174,7 +174,7 @@ func (s *shop) audit(t *testing.T) stock.Audit {
 
 // assertExact compares the ledger with the buyers' answers, one row each, and
 // Redis against the ledger.
-func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
+func (s *shop) assertExact(t *testing.T, r *redisstock.Stock, reported []stock.Order) {
 	t.Helper()
 	settle(t, r)
 	s.assertInLedger(t, reported)

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -192,7 +192,7 @@ func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
 	if left, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(left) != 1 || len(left[0].Messages) != 60 {
 		t.Fatalf("the consumer that is to die has %d orders, %v", len(left), err)
 	}
-	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Batch, o.ClaimAfter = 1, 2*time.Second })
+	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.Batch, o.ClaimAfter = 1, 2*time.Second })
 	s.assertExact(t, b, reported)
 }
 
@@ -225,7 +225,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units WHERE goods_id = 1`); err != nil {
 		t.Fatal(err)
 	}
-	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.ClaimAfter = 4 * time.Second }) // it outlasts the wait for a lock
+	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.ClaimAfter = 4 * time.Second }) // it outlasts the wait for a lock
 	other.assertExact(t, b, 3)
 	other.sell(t, a, buy(1)) // b has orders of the first alone in hand
 	other.assertExact(t, b, 4)
@@ -236,7 +236,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 // A consumer has an order in hand that Redis has forgotten, and all that was left was sold since: the order is
 // dead-lettered.
 func TestAnOrderThatRedisHasForgottenIsDeadLetteredWhenAllIsSold(t *testing.T) {
-	buriesWhatRedisForgets(t, 10, 9, func(r *hot.Stock) stock.Order {
+	buriesWhatRedisForgets(t, 10, 9, func(r *redisstock.Stock) stock.Order {
 		order := sell(t, r, by("another", 9))
 		settle(t, r)
 		return order
@@ -244,7 +244,7 @@ func TestAnOrderThatRedisHasForgottenIsDeadLetteredWhenAllIsSold(t *testing.T) {
 }
 
 // assertCloses measures how long a replica takes to close.
-func assertCloses(t *testing.T, r *hot.Stock) {
+func assertCloses(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	began := time.Now()
 	if err := r.Close(); err != nil {
@@ -481,7 +481,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	}
 	purchase.End()
 	s.restock(t, a, 1) // a new epoch begins
-	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Tracer = tracer })
+	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.Tracer = tracer })
 	s.assertExact(t, b, append(reported, outcomes[0].Order))
 	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })
 	for _, step := range spans.Ended()[1:] {

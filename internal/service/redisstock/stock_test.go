@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // crowd sells through the replicas until every buyer is rejected, and returns what
 // the buyers' answers. An unknown outcome is retried under its key.
-func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
+func crowd(t *testing.T, replicas ...*redisstock.Stock) []stock.Order {
 	t.Helper()
 	var mu sync.Mutex
 	var reported []stock.Order
@@ -72,7 +72,7 @@ func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 	first := sell(t, a, buy(1))
 	late.Pass()
 	buyer.Wait()
-	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
+	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
 	if err != nil || place.Epoch != 1 {
 		t.Errorf("the place is %+v (%v), want it in its first epoch", place, err)
 	}
@@ -135,7 +135,7 @@ func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 
 // assertNeedsNoRedis asks for everything but a purchase of an item that was never sold from Redis: it does
 // not begin there with it.
-func (s *shop) assertNeedsNoRedis(t *testing.T, r *hot.Stock) {
+func (s *shop) assertNeedsNoRedis(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	_, byRequest, requestErr := r.FindRequest(t.Context(), "request")
 	_, byNumber, numberErr := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000")
@@ -145,7 +145,7 @@ func (s *shop) assertNeedsNoRedis(t *testing.T, r *hot.Stock) {
 	if err != nil || byRequest || byNumber || pending != 0 || recalled != (stock.Recalled{}) {
 		t.Errorf("orders are found %t and %t, %d units pending and %+v recalled (%v)", byRequest, byNumber, pending, recalled, err)
 	}
-	if place, err := s.store.Allocation(t.Context(), goods, hot.Allocation); err != nil || place.Epoch != 0 {
+	if place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation); err != nil || place.Epoch != 0 {
 		t.Errorf("the allocation is %+v (%v), want none", place, err)
 	}
 }
@@ -195,7 +195,7 @@ func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 }
 
 // awaitLedger waits until the ledger has the orders of all items.
-func awaitLedger(t *testing.T, r *hot.Stock) {
+func awaitLedger(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	await(t, "the ledger", func() bool {
 		lag, err := r.Lag(t.Context())
@@ -216,7 +216,7 @@ func (s *shop) another(t *testing.T, id, units int64) anotherItem {
 	return anotherItem{s, id}
 }
 
-func (i anotherItem) sell(t *testing.T, r *hot.Stock, p stock.Purchase) {
+func (i anotherItem) sell(t *testing.T, r *redisstock.Stock, p stock.Purchase) {
 	t.Helper()
 	outcomes, err := r.Deduct(t.Context(), i.id, []stock.Purchase{p})
 	if err != nil || outcomes[0].Rejected != nil {
@@ -225,7 +225,7 @@ func (i anotherItem) sell(t *testing.T, r *hot.Stock, p stock.Purchase) {
 }
 
 // assertExact waits until its counter has what the ledger leaves of it, after so many orders.
-func (i anotherItem) assertExact(t *testing.T, r *hot.Stock, orders int64) {
+func (i anotherItem) assertExact(t *testing.T, r *redisstock.Stock, orders int64) {
 	t.Helper()
 	await(t, fmt.Sprintf("the orders of item %d", i.id), func() bool {
 		d, err := r.Drift(t.Context(), i.id)
@@ -439,7 +439,7 @@ func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil {
+	if _, err := s.store.Fill(t.Context(), goods, redisstock.Allocation, 0); err != nil {
 		t.Fatal(err)
 	}
 	reported = append(reported, sell(t, a, buy(3)))
@@ -489,7 +489,7 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 // which they believe that nothing is left.
 func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
-	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
+	replicas := []*redisstock.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
 	reported := orders(sell(t, replicas[0], buy(1)))
 	channel := s.options.Prefix + ":restocked"
 	await(t, "the subscriptions", func() bool {
@@ -592,7 +592,7 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 1000)
 	reported := orders(sell(t, a, by("a-user", 2)))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // so that some are offered again
+	if _, err := s.store.Fill(t.Context(), goods, redisstock.Allocation, 0); err != nil { // so that some are offered again
 		t.Fatal(err)
 	}
 	reported = append(reported, sell(t, b, by("a-user", 1)))

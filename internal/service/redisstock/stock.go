@@ -1,4 +1,4 @@
-// Package hot sells from a counter in Redis ahead of the database without loss: one script
+// Package redisstock sells from a counter in Redis ahead of the database without loss: one script
 // decides and appends the order to a stream, and consumers write the stream into the
 // ledger, each order exactly once.
 //
@@ -30,7 +30,7 @@
 //     stock meanwhile. Any replica continues a rebuild that stopped half way.
 //  7. A panic or a failure at one order or item does not stop the others.
 //  8. A replica closes in time, whether Redis and the database answer or not.
-package hot
+package redisstock
 
 import (
 	"cmp"

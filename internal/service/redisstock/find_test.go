@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"encoding/binary"
@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // backlog is a replica with so many pending orders, which no consumer writes.
-func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.Order) {
+func backlog(t *testing.T, orders int) (s *shop, r *redisstock.Stock, pending []stock.Order) {
 	t.Helper()
 	s = open(t, lab.OwnRedis(t), int64(orders)+1)
 	r = s.replica(t, "a", idle)

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package hot_test
+package redisstock_test
 
 import (
 	"crypto/rand"
@@ -9,12 +9,12 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // limit sets the limit of one buyer, and notifies a replica.
-func (s *shop) limit(t *testing.T, r *hot.Stock, perUser int64) {
+func (s *shop) limit(t *testing.T, r *redisstock.Stock, perUser int64) {
 	t.Helper()
 	must(t, s.store.SetLimit(t.Context(), goods, perUser))
 	must(t, r.LimitChanged(t.Context(), goods))
@@ -28,7 +28,7 @@ func by(user string, units int64) stock.Purchase {
 
 // assertHas finds out what Redis thinks a buyer has, who may have three, by a purchase
 // that is one unit beyond.
-func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
+func assertHas(t *testing.T, r *redisstock.Stock, user string, has int64) {
 	t.Helper()
 	o, err := deduct(t, r, by(user, max(1, 4-has)))
 	limited, ok := errors.AsType[*stock.UserLimitError](o.Rejected)
@@ -38,7 +38,7 @@ func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
 }
 
 // assertBuyers holds the counts to the ledger once it has everything.
-func (s *shop) assertBuyers(t *testing.T, r *hot.Stock) {
+func (s *shop) assertBuyers(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	settle(t, r)
 	audit, err := s.store.AuditInFull(t.Context(), goods)
@@ -52,7 +52,7 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)))
-	for _, r := range []*hot.Stock{a, b} {
+	for _, r := range []*redisstock.Stock{a, b} {
 		assertHas(t, r, "小明", 3)
 	}
 	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
@@ -174,12 +174,12 @@ func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
 // as many as it may since: the order is dead-lettered.
 func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
-	buriesWhatRedisForgets(t, 100, 3, func(r *hot.Stock) stock.Order { return sell(t, r, by("小明", 3)) })
+	buriesWhatRedisForgets(t, 100, 3, func(r *redisstock.Stock) stock.Order { return sell(t, r, by("小明", 3)) })
 }
 
 // buriesWhatRedisForgets has a consumer in hand what Redis forgets, until another replica has sold since: it
 // dead-letters the order.
-func buriesWhatRedisForgets(t *testing.T, units, limit int64, since func(*hot.Stock) stock.Order) {
+func buriesWhatRedisForgets(t *testing.T, units, limit int64, since func(*redisstock.Stock) stock.Order) {
 	t.Helper()
 	s := open(t, lab.OwnRedis(t), units)
 	a := s.replica(t, "a")
