@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,10 +13,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/service"
 )
@@ -26,7 +24,7 @@ import (
 func TestACluster(t *testing.T) {
 	t.Parallel()
 	cmdtest.NeedLocal(t)
-	l := startLabOf(t, servers.Choice{Mode: servers.Local}, cluster.Options{Replicas: 3, Env: []string{
+	l := startLabOf(t, servers.Choice{Mode: servers.Local}, shop.Replicas{Count: 3, Env: []string{
 		"STOCKD_LOCK_TTL=2s", // a holder that is killed keeps its lock for so long
 		"STOCKD_LOCK_RETRY=10ms", "STOCKD_LOCK_WAIT=45s", "STOCKD_DEDUCT_TIMEOUT=90s", "STOCKD_REDIS_TIMEOUT=5s",
 	}})
@@ -41,7 +39,7 @@ func TestACluster(t *testing.T) {
 
 // testLab is a cluster and what is under it.
 type testLab struct {
-	cluster  *cluster.Cluster
+	cluster  *shop.Cluster
 	database *servers.Database
 	missing  map[string]string // why a backend is not there, by its name
 	local    bool              // everything is there that this machine has
@@ -58,40 +56,30 @@ func (l testLab) create(t testing.TB, units int64) (goods int64) {
 
 // startLabOf starts every backend of the choice that this machine has, and
 // replicas on them.
-func startLabOf(t testing.TB, choice servers.Choice, o cluster.Options) testLab {
+func startLabOf(t testing.TB, choice servers.Choice, r shop.Replicas) testLab {
 	t.Helper()
-	k := labtest.StartSupervisor(t)
-	backends := startBackends(t, k, choice)
-	o.Env = append(backends.Env(), o.Env...)
-	return startCluster(t, k, backends, choice, o)
+	return startReplicas(t, openShop(t, choice), r)
 }
 
-// startBackends starts every backend of the choice that this machine has.
-func startBackends(t testing.TB, k *servers.Supervisor, choice servers.Choice) *servers.Backends {
+// openShop starts every backend of the choice that this machine has. They end with the test.
+func openShop(t testing.TB, choice servers.Choice) *shop.Shop {
 	t.Helper()
 	choice.Volatile = true
-	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
+	s, err := shop.Open(t.Context(), shop.Options{Binary: os.Args[0], Servers: choice})
 	must(t, err)
 	t.Cleanup(func() {
-		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
+		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	return backends
+	return s
 }
 
-// startCluster starts replicas, of which the options say how they reach the backends.
-func startCluster(t testing.TB, k *servers.Supervisor, backends *servers.Backends, choice servers.Choice, o cluster.Options) testLab {
+func startReplicas(t testing.TB, s *shop.Shop, r shop.Replicas) testLab {
 	t.Helper()
-	o.Binary, o.Balancer, o.Embedded = os.Args[0], choice.Mode, backends.Database.Started == servers.Embedded
-	c, err := cluster.Start(t.Context(), k, o)
+	c, err := s.Start(t.Context(), r)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return testLab{c, backends.Database, backends.Missing, choice.Mode == servers.Local, new(atomic.Int64)}
+	return testLab{c, s.Servers.Database, s.Servers.Missing, !s.Embedded(), new(atomic.Int64)}
 }
 
 // needBackend skips a test whose backend is not on this machine, or fails it where the
@@ -164,7 +152,7 @@ func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 	}
 }
 
-func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victim *cluster.Replica) {
+func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victim *shop.Replica) {
 	t.Helper()
 	units, requests := int64(200), 450
 	if s.Guarantees.Fenceable { // several round trips a sale
@@ -191,7 +179,7 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 }
 
 // killOnce kills a replica when so many requests have been answered.
-func killOnce(t *testing.T, victim *cluster.Replica, after int) func(answered int) {
+func killOnce(t *testing.T, victim *shop.Replica, after int) func(answered int) {
 	t.Helper()
 	var once sync.Once
 	return func(answered int) {
@@ -236,7 +224,7 @@ func aStrategyIsSwitchedOffOnAll(t *testing.T, l testLab) {
 	}
 }
 
-func putSwitch(t *testing.T, owner client.Client, name, query string) *http.Request {
+func putSwitch(t *testing.T, owner shop.Client, name, query string) *http.Request {
 	t.Helper()
 	r := cmdtest.Ask(t, http.MethodPut, owner.AdminURL+"/strategies/"+name+"?"+query)
 	r.Header.Set("Authorization", "Bearer "+owner.Token)

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -102,7 +102,7 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 
 // externalOf is the replicas that run already, where there is a URL. Flags of what would be
 // started are rejected beside it.
-func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...string) (external client.Client, err error) {
+func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...string) (external shop.Client, err error) {
 	flags := cmd.Flags()
 	if url == "" {
 		if slices.ContainsFunc([]string{"admin-url", "token-file", "ca-file"}, flags.Changed) {
@@ -117,7 +117,7 @@ func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...str
 		return external, errors.New("--url needs --admin-url: each sale creates an item")
 	}
 	c, err := admin.Client()
-	return client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}, err
+	return shop.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}, err
 }
 
 func checkPlan(p demo.Plan) error {

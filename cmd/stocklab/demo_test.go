@@ -15,9 +15,9 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -211,9 +211,9 @@ func TestADemoOnExternalReplicas(t *testing.T) {
 }
 
 // startOthers starts two replicas, and returns the flags by which a command finds them.
-func startOthers(t *testing.T) (others *cluster.Cluster, flags []string) {
+func startOthers(t *testing.T) (others *shop.Cluster, flags []string) {
 	t.Helper()
-	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
+	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, shop.Replicas{Count: 2})
 	there := l.cluster.Client()
 	token := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(token, []byte(there.Token+"\n"), 0o600))

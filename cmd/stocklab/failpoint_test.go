@@ -10,10 +10,10 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -23,8 +23,8 @@ func TestFailpointsOfAReplica(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
 	const ttl = time.Second
-	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None}, cluster.Options{
-		Replicas: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=5ms"},
+	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None}, shop.Replicas{
+		Count: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=5ms"},
 	})
 	unresponsive := failpoint.Fault{Do: failpoint.Hold, For: ttl * 3 / 2, IgnoreCancel: true}
 	for _, c := range []struct {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
@@ -134,7 +134,7 @@ func startToKill(t *testing.T, database string) (l testLab, server *servers.Redi
 	must(t, err)
 	l = startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
+		shop.Replicas{Count: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
 	store, err = l.database.Open(t.Context(), "test", 4)
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() }) // the test is over

@@ -15,12 +15,12 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/hostile"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -92,7 +92,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 			top := start(t, labtest.StartSupervisor(t))
 			l := startLabOf(t,
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s")})
+				shop.Replicas{Count: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s")})
 			store, err := l.database.Open(t.Context(), "test", 4)
 			must(t, err)
 			defer store.Close() //nolint:errcheck // the test is over
@@ -224,7 +224,7 @@ func TestProveScalingUnderLoadCostsNobodyAnything(t *testing.T) {
 func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	l := startLabOf(t, servers.Choice{Mode: servers.Local}, cluster.Options{Replicas: 3})
+	l := startLabOf(t, servers.Choice{Mode: servers.Local}, shop.Replicas{Count: 3})
 	goods := int64(0)
 	for _, strategy := range []string{"redis-decr", "redis-list"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -340,8 +340,8 @@ func TestProveAPausedHolderDoesNoDamageWhenFenced(t *testing.T) {
 	} {
 		t.Run(subject.strategy, func(t *testing.T) {
 			cmdtest.NeedLocal(t)
-			l := startLabOf(t, servers.Choice{Mode: servers.Local}, cluster.Options{
-				Replicas: 3,
+			l := startLabOf(t, servers.Choice{Mode: servers.Local}, shop.Replicas{
+				Count: 3,
 				// Where a replica has one processor only, the timer that tells of the
 				// loss always comes before the sale that it is about.
 				Processors: 4,

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -86,7 +86,7 @@ const plenty = 1_000_000
 // faster. No pause of a busy machine makes them give up Redis.
 func startRolling(t *testing.T, choice servers.Choice, replicas int) testLab {
 	t.Helper()
-	return startLabOf(t, choice, cluster.Options{Replicas: replicas, Env: []string{"STOCKD_HTTP_DRAIN_DELAY=500ms", "STOCKD_HTTP_DRAIN=12s", "STOCKD_REDIS_TIMEOUT=4s"}})
+	return startLabOf(t, choice, shop.Replicas{Count: replicas, Env: []string{"STOCKD_HTTP_DRAIN_DELAY=500ms", "STOCKD_HTTP_DRAIN=12s", "STOCKD_REDIS_TIMEOUT=4s"}})
 }
 
 // roll restarts one replica after the other: each is stopped, is gone, and is
@@ -102,7 +102,7 @@ func (l testLab) roll(t *testing.T) {
 }
 
 // stop ends a replica as a deployment does, and waits until it is gone.
-func (l testLab) stop(t *testing.T, replica *cluster.Replica) {
+func (l testLab) stop(t *testing.T, replica *shop.Replica) {
 	t.Helper()
 	if err := replica.Signal(t.Context(), syscall.SIGTERM); err != nil {
 		t.Error(err)
@@ -237,7 +237,7 @@ func TestAnItemChangesItsStrategyUnderLoad(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
 	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None},
-		cluster.Options{Replicas: 3, Env: []string{"STOCKD_DEDUCT_CHOOSE=false"}})
+		shop.Replicas{Count: 3, Env: []string{"STOCKD_DEDUCT_CHOOSE=false"}})
 	sale := &rollingSale{clients: 48, goods: l.create(t, plenty)}
 	l.sellOn(t, []*rollingSale{sale}, func() {
 		cmdtest.Await(t, "the sale to begin", 10*time.Second, sale.begun)

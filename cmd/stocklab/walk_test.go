@@ -24,12 +24,11 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/lab/walk"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -141,7 +140,7 @@ type walkStage struct {
 // each backend for each replica.
 func startWalks(t *testing.T, database string) *walkStage {
 	t.Helper()
-	k, choice, replicas := labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: database}, walk.Replicas
+	choice, replicas := servers.Choice{Mode: servers.Local, Database: database}, walk.Replicas
 	if database == servers.SQLite {
 		choice, replicas = servers.Choice{Mode: servers.Embedded}, 1
 	} else {
@@ -149,17 +148,18 @@ func startWalks(t *testing.T, database string) *walkStage {
 		cmdtest.NeedDatabase(t, database)
 		cmdtest.NeedRedis(t)
 	}
-	b := startBackends(t, k, choice)
+	opened := openShop(t, choice)
+	b := opened.Servers
 	s := &walkStage{database: database, servers: make(map[backend.Name]member)}
 	if choice.Mode == servers.Local {
-		s.keepData(t, k, b)
+		s.keepData(t, opened.Supervisor, b)
 	}
 	own := make(map[int][]string)
 	for i := range replicas {
 		paths, env := pathsTo(t, b)
 		s.paths, own[i+1] = append(s.paths, paths), env
 	}
-	s.lab = startCluster(t, k, b, choice, cluster.Options{Replicas: replicas, Own: own, Lab: true, Env: []string{
+	s.lab = startReplicas(t, opened, shop.Replicas{Count: replicas, Own: own, Lab: true, Env: []string{
 		"STOCKD_LOCK_TTL=" + walk.LeaseTTL.String(), "STOCKD_LOCK_WAIT=2s", "STOCKD_LOCK_RETRY=2ms", "STOCKD_DEDUCT_TIMEOUT=5s",
 		"STOCKD_DATABASE_LOCK_WAIT=3s",
 		"STOCKD_LAB_WITHOUT=pool", // so that an item is sold from more than one fill
@@ -635,11 +635,11 @@ func (w walking) disturb(s walk.Step) (err error) {
 }
 
 // replicaOf is the replica of a step: there may be fewer than it was planned for.
-func (w walking) replicaOf(s walk.Step) *cluster.Replica {
+func (w walking) replicaOf(s walk.Step) *shop.Replica {
 	return w.lab.cluster.Replicas[s.Replica%len(w.lab.cluster.Replicas)]
 }
 
-func (w walking) client(s walk.Step) client.Client {
+func (w walking) client(s walk.Step) shop.Client {
 	return w.lab.cluster.ClientOf(s.Replica % len(w.lab.cluster.Replicas))
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // openLab opens failpoints for a replica.
@@ -53,7 +53,7 @@ func TestFaultsAreForTheAdmin(t *testing.T) {
 
 func TestTheClientSetsFaults(t *testing.T) {
 	a, failpoints := serveLab(t)
-	c := client.Client{URL: a.public.URL, AdminURL: a.admin.URL, Token: token}
+	c := shop.Client{URL: a.public.URL, AdminURL: a.admin.URL, Token: token}
 	for _, f := range []failpoint.Fault{
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3},
 		{Do: failpoint.Crash},

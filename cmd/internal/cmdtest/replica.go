@@ -19,13 +19,13 @@ import (
 
 	_ "github.com/glebarez/go-sqlite" // what a replica has left in its database is read
 
-	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // Replica is a process of the program under test that runs a replica on a SQLite of its
 // own, with 1,000 units of item 1.
 type Replica struct {
-	client.Client
+	shop.Client
 
 	Process *exec.Cmd
 	Log     *Buffer
@@ -66,7 +66,7 @@ func StartEmpty(t *testing.T, command string, env []string, flags ...string) Rep
 	listening := regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+)`)
 	Await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.Log.Text(), -1)) == 2 })
 	found := listening.FindAllStringSubmatch(r.Log.Text(), -1)
-	r.Client = client.Client{URL: "http://" + found[0][1], AdminURL: "http://" + found[1][1], Token: Token}
+	r.Client = shop.Client{URL: "http://" + found[0][1], AdminURL: "http://" + found[1][1], Token: Token}
 	return r
 }
 

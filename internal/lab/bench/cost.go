@@ -52,7 +52,7 @@ func costs(before, after map[string]servers.Processor, sold int) Costs {
 // used is the processor time of the replicas and the servers so far. Where it cannot be
 // known, sales have no costs.
 func (b *bench) used() map[string]servers.Processor {
-	all, err := b.supervisor.Used()
+	all, err := b.shop.Supervisor.Used()
 	if err != nil {
 		return nil
 	}

@@ -11,9 +11,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -109,7 +108,7 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
 	s = &stage{bench: l.bench, replicas: 1}
 	s.items.Store(goodsOfLedger) // each sale has an item of its own
-	s.served, err = s.start(ctx, cluster.Options{Replicas: 1, Env: d.Env()})
+	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: d.Env()})
 	return s, err
 }
 
@@ -125,10 +124,10 @@ func (l *large) suite() (s Suite) {
 	anyGoods := func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }
 	hot := func() int64 { return hotGoods }
 	s.Subjects = append(s.Subjects,
-		l.audits("audit of any goods, p99", anyGoods, auditWithin, client.Client.Audit, client.Client.AuditInFull),
-		l.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, client.Client.Audit, client.Client.AuditInFull),
-		l.audits("full audit of any goods, p99", anyGoods, 0, client.Client.AuditInFull, client.Client.Audit),
-		l.audits("full audit of the item with a tenth of the rows, p99", hot, 0, client.Client.AuditInFull, client.Client.Audit),
+		l.audits("audit of any goods, p99", anyGoods, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
+		l.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
+		l.audits("full audit of any goods, p99", anyGoods, 0, shop.Client.AuditInFull, shop.Client.Audit),
+		l.audits("full audit of the item with a tenth of the rows, p99", hot, 0, shop.Client.AuditInFull, shop.Client.Audit),
 		Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
 			return l.repeat(ctx, each, func() error {
 				return l.full.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(l.rows)))
@@ -139,7 +138,7 @@ func (l *large) suite() (s Suite) {
 }
 
 // auditing is one way to audit an item.
-type auditing func(client.Client, context.Context, int64) (stock.Audit, error)
+type auditing func(shop.Client, context.Context, int64) (stock.Audit, error)
 
 // audits times audits of one kind. The last one is compared with one of the other kind afterwards.
 func (l *large) audits(name string, goods func() int64, atMost float64, ask, other auditing) Subject {

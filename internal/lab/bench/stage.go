@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -17,14 +17,14 @@ import (
 
 // bench is what all stages of a run share.
 type bench struct {
-	options    Options
-	supervisor *servers.Supervisor
-	backends   *servers.Backends
-	bare       *bare        // nil where the database is no server
-	end        time.Time    // of the run
-	items      atomic.Int64 // each measurement sells its own item
-	result     *Result
-	closers    []func(context.Context) error // of the part
+	options  Options
+	shop     *shop.Shop
+	backends *servers.Backends
+	bare     *bare        // nil where the database is no server
+	end      time.Time    // of the run
+	items    atomic.Int64 // each measurement sells its own item
+	result   *Result
+	closers  []func(context.Context) error // of the part
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
@@ -37,14 +37,14 @@ func (b *bench) replica() string { return filepath.Base(b.options.Binary) }
 type stage struct {
 	*bench
 	replicas         int
-	served, baseline *cluster.Cluster
+	served, baseline *shop.Cluster
 	// alone is what is measured where that is no part of the suite; it needs no baseline.
 	alone func() Suite
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, cluster.Options{Replicas: s.replicas, Env: s.backends.Env()}); err != nil {
+	if s.served, err = s.start(ctx, shop.Replicas{Count: s.replicas}); err != nil {
 		return err
 	}
 	if s.replicas > 1 {
@@ -58,7 +58,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.baseline, err = s.start(ctx, cluster.Options{Command: "baseline", Replicas: s.replicas})
+	s.baseline, err = s.start(ctx, shop.Replicas{Command: "baseline", Count: s.replicas, Servers: []string{}})
 	return err
 }
 
@@ -86,7 +86,7 @@ const (
 	shareOfSeveral = 0.85
 )
 
-func (s *stage) url(c *cluster.Cluster) string {
+func (s *stage) url(c *shop.Cluster) string {
 	if s.replicas == 1 {
 		return c.Replicas[0].URL
 	}
@@ -150,12 +150,12 @@ func count(n int, what string) string {
 // memory of a replica that has only its database: a shop that needs no lock.
 type lockStage struct {
 	*bench
-	served *cluster.Cluster
+	served *shop.Cluster
 }
 
 func (s *lockStage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say("starting 1 replica without locks")
-	s.served, err = s.start(ctx, cluster.Options{Replicas: 1, Env: s.backends.Database.Env()})
+	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: s.backends.Database.Env()})
 	return err
 }
 

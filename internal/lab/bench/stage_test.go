@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -203,7 +203,7 @@ func before(t *testing.T, answer http.HandlerFunc) *stage {
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)
 	of := staged(1, Options{})
-	of.served = &cluster.Cluster{URL: s.URL, Replicas: []*cluster.Replica{{URL: s.URL, AdminURL: s.URL}}}
+	of.served = &shop.Cluster{URL: s.URL, Replicas: []*shop.Replica{{URL: s.URL, AdminURL: s.URL}}}
 	return of
 }
 

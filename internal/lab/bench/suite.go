@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -91,21 +91,16 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 
 // onServers measures something on servers of its own.
 func onServers(ctx context.Context, o Options, measure func(*bench) error) (result *Result, err error) {
-	k, err := servers.StartSupervisor()
+	s, err := shop.Open(ctx, shop.Options{Binary: o.Binary, Servers: o.Servers, Progress: o.Progress.Say})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	backends, err := servers.StartBackends(ctx, k, o.Servers, o.Progress.Say)
-	if err != nil {
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	result = &Result{Machine: servers.ThisMachine(), Servers: s.Servers.Infos(), Plan: o.plan()}
+	if result.Durability, err = durability(ctx, s.Servers); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	result = &Result{Machine: servers.ThisMachine(), Servers: backends.Infos(), Plan: o.plan()}
-	if result.Durability, err = durability(ctx, backends); err != nil {
-		return nil, err
-	}
-	return result, measure(&bench{options: o, supervisor: k, backends: backends, result: result})
+	return result, measure(&bench{options: o, shop: s, backends: s.Servers, result: result})
 }
 
 // durability says which writes the servers keep after a crash: a server that waits for its disk is slower. The
@@ -178,12 +173,11 @@ func (b *bench) close(ctx context.Context) (err error) {
 }
 
 // start starts replicas of a part.
-func (b *bench) start(ctx context.Context, o cluster.Options) (*cluster.Cluster, error) {
-	o.Binary, o.Embedded = b.options.Binary, b.backends.Database.Started == servers.Embedded
-	if o.Balancer = b.options.Servers.Mode; o.Replicas == 1 {
+func (b *bench) start(ctx context.Context, o shop.Replicas) (*shop.Cluster, error) {
+	if o.Count == 1 {
 		o.Balancer = servers.Embedded // it is not asked
 	}
-	c, err := cluster.Start(ctx, b.supervisor, o)
+	c, err := b.shop.Start(ctx, o)
 	if err == nil {
 		b.later(c.Close)
 	}

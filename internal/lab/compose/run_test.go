@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -26,7 +26,7 @@ import (
 // has nothing but what was committed.
 type project struct {
 	folder string
-	there  client.Client
+	there  shop.Client
 }
 
 const (
@@ -48,7 +48,7 @@ func start(t *testing.T) project {
 		p.run(context.WithoutCancel(t.Context()), t, "--profile", "*", "down", "--volumes", "--timeout", "30")
 	})
 	p.compose(t, "up", "--build", "--detach", "--wait")
-	p.there = client.Client{
+	p.there = shop.Client{
 		URL: "http://127.0.0.1:" + httpPort, AdminURL: "http://127.0.0.1:" + adminPort, Token: p.token(t),
 	}
 	return p

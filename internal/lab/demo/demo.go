@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service"
@@ -28,7 +27,7 @@ type Plan struct {
 	Servers servers.Choice
 	// External are replicas that run already; then nothing is started, and Binary,
 	// Servers and Replicas are not looked at.
-	External client.Client
+	External shop.Client
 	// Strategies are shown in this order; all of them where it is empty.
 	Strategies []string
 	// Replicas are the sizes of the cluster.
@@ -93,19 +92,13 @@ func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
 	if p.External.URL != "" {
 		return r, d.showExternal(ctx)
 	}
-	if d.supervisor, err = servers.StartSupervisor(); err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, d.supervisor.Close()) }()
 	return r, d.show(ctx)
 }
 
 type demo struct {
-	plan       Plan
-	supervisor *servers.Supervisor
-	report     *verdict.Report
-	servers    map[string]servers.Info
-	backends   *servers.Backends
+	plan    Plan
+	report  *verdict.Report
+	servers map[string]servers.Info
 	// missing tells why a backend is not there that we were to start.
 	missing map[string]string
 	goods   int64 // each run sells goods of its own
@@ -113,15 +106,15 @@ type demo struct {
 }
 
 func (d *demo) show(ctx context.Context) (err error) {
-	d.backends, err = servers.StartBackends(ctx, d.supervisor, d.plan.Servers, d.plan.Progress.Say)
+	s, err := shop.Open(ctx, shop.Options{Binary: d.plan.Binary, Servers: d.plan.Servers, Progress: d.plan.Progress.Say})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.backends.Close(context.WithoutCancel(ctx))) }()
-	d.servers, d.report.Processors, d.missing = d.backends.Infos(), runtime.NumCPU(), d.backends.Missing
-	d.plan.Progress.Say("starting replicas on " + d.backends.Database.String())
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	d.servers, d.report.Processors, d.missing = s.Servers.Infos(), runtime.NumCPU(), s.Servers.Missing
+	d.plan.Progress.Say("starting replicas on " + s.Servers.Database.String())
 	for _, replicas := range d.plan.Replicas {
-		if err := d.showOn(ctx, replicas); err != nil {
+		if err := d.showOn(ctx, s, replicas); err != nil {
 			return err
 		}
 	}
@@ -152,11 +145,8 @@ func Story() []Row {
 	}
 }
 
-func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
-	c, err := cluster.Start(ctx, d.supervisor, cluster.Options{
-		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
-		Env: append(d.backends.Env(), lockEnv()...), Embedded: d.backends.Database.Started == servers.Embedded,
-	})
+func (d *demo) showOn(ctx context.Context, s *shop.Shop, replicas int) (err error) {
+	c, err := s.Start(ctx, shop.Replicas{Count: replicas, Env: lockEnv()})
 	if err != nil {
 		return err
 	}
@@ -165,7 +155,7 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	return d.showAll(ctx, c.Client(), replicas)
 }
 
-func (d *demo) showAll(ctx context.Context, c client.Client, replicas int) error {
+func (d *demo) showAll(ctx context.Context, c shop.Client, replicas int) error {
 	known, err := c.Strategies(ctx)
 	if err != nil {
 		return err
@@ -232,7 +222,7 @@ func Guarantees(s service.Description, group bool) strategy.Guarantees {
 
 // sale makes one run. One that is known to fail and comes out clean is made
 // again, a bounded number of times.
-func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (verdict.Run, error) {
+func (d *demo) sale(ctx context.Context, c shop.Client, s service.Description, replicas int) (verdict.Run, error) {
 	run := verdict.Run{
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
 		Requests: d.plan.Clients * d.plan.Loops, Group: d.plan.Group, ExpectedClean: Guarantees(s, d.plan.Group).Exclusive(replicas), Note: s.Note,
@@ -279,7 +269,7 @@ func (d *demo) hidden(s service.Description, run verdict.Run) string {
 	}
 }
 
-func (d *demo) try(ctx context.Context, c client.Client, run *verdict.Run) error {
+func (d *demo) try(ctx context.Context, c shop.Client, run *verdict.Run) error {
 	d.goods++
 	units, requests := run.Stock, run.Requests
 	if err := c.CreateGoods(ctx, d.goods, units); err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
@@ -25,7 +25,7 @@ func (*begun) End()                         {}
 
 // A run that comes out well by luck is made again as it was planned, however few purchases it had time for.
 func TestARunIsMadeAgainWithAllItsPurchases(t *testing.T) {
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(handler.ReplicaHeader, "r")
 		switch {
 		case r.URL.Path == "/strategies":
@@ -40,10 +40,10 @@ func TestARunIsMadeAgainWithAllItsPurchases(t *testing.T) {
 			fmt.Fprint(w, `{"clean": true, "pending": 0}`) //nolint:errcheck // the test notices
 		}
 	}))
-	defer shop.Close()
+	defer there.Close()
 	progress := &begun{}
 	r, err := demo.Run(t.Context(), demo.Plan{
-		External: client.Client{URL: shop.URL, AdminURL: shop.URL}, Stock: 10, Clients: 1, Loops: 1000, LockShare: 1, Repeat: 1,
+		External: shop.Client{URL: there.URL, AdminURL: there.URL}, Stock: 10, Clients: 1, Loops: 1000, LockShare: 1, Repeat: 1,
 		LockRun: 50 * time.Millisecond, Progress: progress,
 	})
 	if err != nil || len(r.Runs) != 1 || r.Runs[0].Verdict != verdict.Unexpected || r.Runs[0].Requests >= 1000 {

@@ -77,16 +77,11 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	if err := p.Check(); err != nil {
 		return r, err
 	}
-	k, err := servers.StartSupervisor()
+	s, err := start(ctx, p)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	s, err := start(ctx, k, p)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.shop.Close(ctx)) }()
 	r.Servers = s.infos()
 	return r, s.run(ctx, r)
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/nginx"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -27,34 +27,33 @@ const slowUnits = 300
 
 type stage struct {
 	plan     Plan
+	shop     *shop.Shop
 	backends *servers.Backends
-	cluster  *cluster.Cluster
+	cluster  *shop.Cluster
 	items    []int64
 	slow     []int64
 	names    []string // of all strategies
 	issuer   issuer
 }
 
-func start(ctx context.Context, k *servers.Supervisor, p Plan) (*stage, error) {
+func start(ctx context.Context, p Plan) (*stage, error) {
 	p.Progress("starting servers and replicas")
-	backends, err := servers.StartBackends(ctx, k, p.Servers, func(string) {})
+	opened, err := shop.Open(ctx, shop.Options{Binary: p.Binary, Servers: p.Servers})
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{plan: p, backends: backends}
+	s := &stage{plan: p, shop: opened, backends: opened.Servers}
 	if p.Tokens {
 		s.issuer.secret = rand.Text() + rand.Text()
 	}
-	s.cluster, err = cluster.Start(ctx, k, cluster.Options{
-		Binary: p.Binary, Replicas: Replicas, Balancer: p.Servers.Mode, Limits: limits(),
-		Embedded: backends.Database.Started == servers.Embedded,
-		Env:      slices.Concat(backends.Env(), environment(p.Config), s.issuer.env(), p.Env),
+	s.cluster, err = opened.Start(ctx, shop.Replicas{
+		Count: Replicas, Limits: limits(), Env: slices.Concat(environment(p.Config), s.issuer.env(), p.Env),
 	})
 	if err == nil {
 		err = s.createItems(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return s, nil
 }
@@ -73,14 +72,6 @@ func limits() nginx.Limits {
 	return nginx.Limits{
 		Rate: 50, Burst: 100, Connections: 50, ConnectionRate: 20, AllConnections: 2000, AllConnectionRate: 1000, HideUpstream: true,
 	}
-}
-
-func (s *stage) close(ctx context.Context) error {
-	var err error
-	if s.cluster != nil {
-		err = s.cluster.Close(ctx)
-	}
-	return errors.Join(err, s.backends.Close(ctx))
 }
 
 func (s *stage) infos() map[string]servers.Info {

@@ -15,9 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -128,7 +127,7 @@ type Pages struct {
 
 // watcher looks at the replicas once a second.
 type watcher struct {
-	cluster *cluster.Cluster
+	cluster *shop.Cluster
 	item    int64
 
 	mu      sync.Mutex
@@ -159,7 +158,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-func auditOnce(ctx context.Context, admin client.Client, item int64) error {
+func auditOnce(ctx context.Context, admin shop.Client, item int64) error {
 	_, err := admin.Owner().AuditNow(ctx, item)
 	return err
 }

@@ -8,16 +8,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // guest is replicas that others run: there are no processes here, no recorded leases and no
 // connection to the servers.
 type guest struct {
-	to client.Client
+	to shop.Client
 
 	mu       sync.Mutex
 	replicas []string // that answer, in order
@@ -84,7 +84,7 @@ func (g *guest) check(s Settings) error {
 
 func (*guest) prepare(context.Context, int64, Settings) error { return nil }
 
-func (g *guest) client() (client.Client, error) { return g.to, nil }
+func (g *guest) client() (shop.Client, error) { return g.to, nil }
 
 func (g *guest) audit(ctx context.Context, item int64) (stock.Audit, error) {
 	return g.to.Owner().AuditNow(ctx, item)

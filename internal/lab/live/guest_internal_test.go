@@ -13,20 +13,20 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
-// shop answers as a balancer before replicas that take turns.
-type shop struct {
+// guestShop answers as a balancer before replicas that take turns.
+type guestShop struct {
 	*httptest.Server
 
 	names atomic.Pointer[[]string]
 	next  atomic.Int64
 }
 
-func openShop(t *testing.T, names ...string) *shop {
+func openShop(t *testing.T, names ...string) *guestShop {
 	t.Helper()
-	s := new(shop)
+	s := new(guestShop)
 	s.names.Store(&names)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		names := *s.names.Load()
@@ -42,7 +42,7 @@ func openShop(t *testing.T, names ...string) *shop {
 
 // What replicas of others cannot do is rejected by its name.
 func TestReplicasOfOthersAreNotOursToChange(t *testing.T) {
-	g := &guest{to: client.Client{URL: "http://shop"}, replicas: []string{"a", "b"}}
+	g := &guest{to: shop.Client{URL: "http://shop"}, replicas: []string{"a", "b"}}
 	for _, c := range []struct {
 		replicas, work int
 		want           string
@@ -65,7 +65,7 @@ func TestReplicasOfOthersAreNotOursToChange(t *testing.T) {
 // chooses at random may miss it once.
 func TestReplicasOfOthersComeAndGo(t *testing.T) {
 	there := openShop(t, "a", "b")
-	g := &guest{to: client.Client{URL: there.URL}}
+	g := &guest{to: shop.Client{URL: there.URL}}
 	for _, c := range []struct {
 		what    string
 		answer  []string
@@ -102,7 +102,7 @@ func TestReplicasOfOthersComeAndGo(t *testing.T) {
 // A sale is judged by the most replicas that it had, and what fails when one goes is no evidence.
 func TestASaleOnReplicasOfOthersFollowsTheirNumber(t *testing.T) {
 	there := openShop(t, "a", "b", "c")
-	g := &guest{to: client.Client{URL: there.URL}}
+	g := &guest{to: shop.Client{URL: there.URL}}
 	s := &Session{hub: newHub(), ground: g, ctx: t.Context()}
 	s.recount(g)
 	if s.sale.Settings.Replicas != 3 {
@@ -128,7 +128,7 @@ func TestItemsOnReplicasOfOthersAreNewOnes(t *testing.T) {
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	defer func() { s.stop(); s.jobs.Wait() }()
 	before := time.Now().UnixMilli()
-	err := s.visit(t.Context(), Options{External: client.Client{URL: openShop(t, "a").URL}, Progress: func(string) {}})
+	err := s.visit(t.Context(), Options{External: shop.Client{URL: openShop(t, "a").URL}, Progress: func(string) {}})
 	if err != nil || s.item < before {
 		t.Errorf("the first item would be %d (%v)", s.item+1, err)
 	}

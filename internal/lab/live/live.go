@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -25,7 +25,7 @@ type Options struct {
 	Servers servers.Choice
 	// External is replicas that others run, with their admin API; without a URL, servers and
 	// replicas are started.
-	External client.Client
+	External shop.Client
 	// Proxies puts one before each server, so that the way to it can be slowed and cut.
 	Proxies bool
 	// RedisFaults starts a Redis with a replica that can take over, and masters of redlock whose
@@ -89,7 +89,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 
 // open starts servers and replicas.
 func (s *Session) open(ctx context.Context, o Options) (err error) {
-	stage := &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner), links: make(map[string]*servers.Proxy), fronts: make(map[string]string)}
+	stage := &stage{binary: o.Binary, hub: s.hub, follow: s.follow, runners: make(map[string]runner), links: make(map[string]*servers.Proxy), fronts: make(map[string]string)}
 	s.ground, s.follow.trapped = stage, stage.trapped
 	return stage.open(ctx, o, s.sale.Settings.layout())
 }

@@ -156,7 +156,7 @@ func (s *Session) nextItem() int64 {
 // experiment makes experiments. The replicas of a sale would take part of what is measured: they end, and
 // the next sale starts them again.
 func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) {
-	plan.Binary, plan.Servers, plan.Folder = s.binary, s.choice, filepath.Join(s.supervisor.Folder(), "played")
+	plan.Folder = filepath.Join(s.shop.Supervisor.Folder(), "played")
 	defer func() { err = errors.Join(err, os.RemoveAll(plan.Folder)) }()
 	s.mu.Lock()
 	list := slices.Clone(s.machines)
@@ -169,7 +169,7 @@ func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) 
 			return err
 		}
 	}
-	_, err = scenario.On(ctx, s.supervisor, s.backends, plan)
+	_, err = scenario.On(ctx, s.shop, plan)
 	s.publish() // without the replicas of the experiment
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // mostReplicas is how many there are at a time.
@@ -35,7 +35,7 @@ func (s *stage) resize(ctx context.Context, name, what string) error {
 }
 
 // add starts a replica, and has the balancer send requests to it.
-func (s *stage) add(ctx context.Context, c *cluster.Cluster) error {
+func (s *stage) add(ctx context.Context, c *shop.Cluster) error {
 	r := c.Another()
 	if err := r.Start(ctx); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *stage) add(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // remove has the balancer leave a replica out, and stops it when it has answered what it had.
-func (s *stage) remove(ctx context.Context, c *cluster.Cluster, name string) error {
+func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error {
 	s.mu.Lock()
 	run, ok := s.runners[name].(replicaRunner)
 	if !ok || !s.set(name, working, running, paused, down) {
@@ -59,7 +59,7 @@ func (s *stage) remove(ctx context.Context, c *cluster.Cluster, name string) err
 		return fmt.Errorf("%w: %s %s", errConflict, Remove, name)
 	}
 	delete(s.runners, name)
-	s.replicas = slices.DeleteFunc(slices.Clone(s.replicas), func(r *cluster.Replica) bool { return r == run.Replica })
+	s.replicas = slices.DeleteFunc(slices.Clone(s.replicas), func(r *shop.Replica) bool { return r == run.Replica })
 	s.layout.replicas = len(s.replicas)
 	s.publishLocked()
 	s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *stage) remove(ctx context.Context, c *cluster.Cluster, name string) err
 }
 
 // enter lists a replica that runs; the caller holds mu.
-func (s *stage) enter(r *cluster.Replica) {
+func (s *stage) enter(r *shop.Replica) {
 	s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running})
 	s.runners[r.Name] = replicaRunner{r}
 	s.replicas = append(slices.Clone(s.replicas), r)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service"
@@ -145,8 +145,8 @@ type audited struct {
 	url string
 }
 
-func (g audited) client() (client.Client, error) {
-	return client.Client{URL: g.url + "/balancer", AdminURL: g.url}, nil
+func (g audited) client() (shop.Client, error) {
+	return shop.Client{URL: g.url + "/balancer", AdminURL: g.url}, nil
 }
 
 // Each row is a sale of ten units, by its answers and its audit.

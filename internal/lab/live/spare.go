@@ -33,10 +33,10 @@ type spare struct {
 func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
 	o.Progress("starting a Redis with a replica, and masters of redlock with clocks of their own")
 	s.spare = &spare{}
-	if s.spare.pair, err = servers.StartRedisPair(ctx, s.supervisor); err != nil {
+	if s.spare.pair, err = servers.StartRedisPair(ctx, s.shop.Supervisor); err != nil {
 		return err
 	}
-	if s.spare.masters, err = servers.StartRedlockWith(ctx, s.supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
+	if s.spare.masters, err = servers.StartRedlockWith(ctx, s.shop.Supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
 		return err
 	}
 	front := *s.spare.pair.Primary // reached through the pair's front, as its replica will be

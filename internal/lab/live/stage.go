@@ -12,11 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -76,7 +75,7 @@ type runner interface {
 }
 
 // replicaRunner is a replica as a runner.
-type replicaRunner struct{ *cluster.Replica }
+type replicaRunner struct{ *shop.Replica }
 
 func (r replicaRunner) Pause(ctx context.Context) error   { return r.Signal(ctx, syscall.SIGSTOP) }
 func (r replicaRunner) Resume(ctx context.Context) error  { return r.Signal(ctx, syscall.SIGCONT) }
@@ -102,13 +101,12 @@ const actWithin = 90 * time.Second
 
 // stage is the servers and the replicas behind the balancer.
 type stage struct {
-	binary     string
-	choice     servers.Choice
-	supervisor *servers.Supervisor
-	backends   *servers.Backends
-	store      *repo.Store
-	hub        *hub
-	follow     *follower
+	binary   string
+	shop     *shop.Shop // nil until it is open
+	backends *servers.Backends
+	store    *repo.Store
+	hub      *hub
+	follow   *follower
 
 	spare  *spare                    // nil: Redis is as elsewhere
 	links  map[string]*servers.Proxy // before the servers, by their names
@@ -117,9 +115,9 @@ type stage struct {
 	changing sync.Mutex // held while a replica is added or removed, or all end
 	mu       sync.Mutex
 	layout   layout
-	replicas []*cluster.Replica
-	cluster  *cluster.Cluster // nil while the replicas are started anew
-	machines []Machine        // servers first
+	replicas []*shop.Replica
+	cluster  *shop.Cluster // nil while the replicas are started anew
+	machines []Machine     // servers first
 	runners  map[string]runner
 	// work is the failpoint that every replica has armed, also one that is started again.
 	work failpoint.Fault
@@ -127,16 +125,14 @@ type stage struct {
 
 // open starts the servers, and replicas that wait for a sale.
 func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
-	if s.supervisor, err = servers.StartSupervisor(); err != nil {
-		return err
-	}
 	choice := o.Servers
 	if o.RedisFaults {
 		choice.Redis = servers.None
 	}
-	if s.backends, err = servers.StartBackends(ctx, s.supervisor, choice, o.Progress); err != nil {
+	if s.shop, err = shop.Open(ctx, shop.Options{Binary: s.binary, Servers: choice, Progress: o.Progress}); err != nil {
 		return err
 	}
+	s.backends = s.shop.Servers
 	if o.RedisFaults {
 		if err := s.startSpare(ctx, o); err != nil {
 			return err
@@ -182,7 +178,7 @@ func (s *stage) show(state *State) {
 
 // quit ends the replicas.
 func (s *stage) quit(ctx context.Context) error {
-	if s.supervisor == nil {
+	if s.shop == nil {
 		return nil
 	}
 	return s.closeCluster(ctx)
@@ -195,11 +191,8 @@ func (s *stage) close(ctx context.Context) error {
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
-	if s.backends != nil {
-		errs = append(errs, s.backends.Close(ctx), s.closeSpare(ctx))
-	}
-	if s.supervisor != nil {
-		errs = append(errs, s.supervisor.Close())
+	if s.shop != nil {
+		errs = append(errs, s.closeSpare(ctx), s.shop.Close(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -251,10 +244,9 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 	if err := s.closeCluster(ctx); err != nil {
 		return err
 	}
-	c, err := cluster.Start(ctx, s.supervisor, cluster.Options{
-		Binary: s.binary, Replicas: l.replicas, Balancer: s.choice.Mode, Lab: true,
-		Embedded: s.backends.Database.Started == servers.Embedded,
-		Env:      append(s.through(s.backends.Env()), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String(), "STOCKD_DEDUCT_TIMEOUT="+deductTimeout.String()),
+	c, err := s.shop.Start(ctx, shop.Replicas{
+		Count: l.replicas, Lab: true, Servers: s.through(s.backends.Env()),
+		Env: []string{"STOCKD_LOCK_TTL=" + l.ttl.String(), "STOCKD_LOCK_WAIT=" + lockWait.String(), "STOCKD_DEDUCT_TIMEOUT=" + deductTimeout.String()},
 	})
 	if err != nil {
 		return fmt.Errorf("start replicas: %w", err)
@@ -304,7 +296,7 @@ func (s *stage) closeCluster(ctx context.Context) error {
 }
 
 // watch notices the end of a replica that was not asked for. The caller holds mu.
-func (s *stage) watch(r *cluster.Replica) {
+func (s *stage) watch(r *shop.Replica) {
 	done, c := r.Done(), s.cluster
 	go func() {
 		<-done
@@ -425,7 +417,7 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 }
 
 // perform does something to a machine. A cluster ends before or after a replica of it is started again.
-func (s *stage) perform(ctx context.Context, c *cluster.Cluster, run runner, what string) (done bool, err error) {
+func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what string) (done bool, err error) {
 	replica, ok := run.(replicaRunner)
 	if !ok || what != Start {
 		err = do(ctx, run, what)
@@ -443,7 +435,7 @@ func (s *stage) perform(ctx context.Context, c *cluster.Cluster, run runner, wha
 }
 
 // has reports that the replicas are those of a cluster.
-func (s *stage) has(c *cluster.Cluster) bool {
+func (s *stage) has(c *shop.Cluster) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cluster == c
@@ -465,7 +457,7 @@ func do(ctx context.Context, run runner, what string) error {
 }
 
 // rejoin watches a replica that was started again, and arms its failpoint.
-func (s *stage) rejoin(ctx context.Context, c *cluster.Cluster, r *cluster.Replica) error {
+func (s *stage) rejoin(ctx context.Context, c *shop.Cluster, r *shop.Replica) error {
 	s.mu.Lock()
 	s.watch(r)
 	s.mu.Unlock()
@@ -473,7 +465,7 @@ func (s *stage) rejoin(ctx context.Context, c *cluster.Cluster, r *cluster.Repli
 }
 
 // arm arms the failpoint that every replica has.
-func (s *stage) arm(ctx context.Context, c *cluster.Cluster, r *cluster.Replica) error {
+func (s *stage) arm(ctx context.Context, c *shop.Cluster, r *shop.Replica) error {
 	s.mu.Lock()
 	work := s.work
 	s.mu.Unlock()
@@ -508,11 +500,11 @@ func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error 
 }
 
 // client goes through the balancer, and to the admin API of a replica that runs.
-func (s *stage) client() (client.Client, error) {
+func (s *stage) client() (shop.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cluster == nil {
-		return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
+		return shop.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
 	}
 	for _, r := range s.replicas {
 		if slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == r.Name && m.Status == running }) {
@@ -521,7 +513,7 @@ func (s *stage) client() (client.Client, error) {
 			return c, nil
 		}
 	}
-	return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
+	return shop.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
 }
 
 // addServers lists the servers, each behind a proxy where there are proxies and an address leads to it. To one in
@@ -559,7 +551,7 @@ type ground interface {
 	// it take time between its read and its write.
 	prepare(ctx context.Context, item int64, s Settings) error
 	// client reaches the replicas through their balancer.
-	client() (client.Client, error)
+	client() (shop.Client, error)
 	// audit compares row and ledger of an item, without waiting for what is pending.
 	audit(ctx context.Context, item int64) (stock.Audit, error)
 	// act does something to a machine, and returns when it is done.

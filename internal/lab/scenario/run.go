@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // Plan says what to run.
@@ -56,29 +57,24 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	r = &Report{Machine: servers.ThisMachine(), Servers: make(map[string]servers.Info), Start: start}
 	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	defer p.Progress.End()
-	k, err := servers.StartSupervisor()
+	s, err := shop.Open(ctx, shop.Options{Binary: p.Binary, Servers: p.Servers, Progress: p.Progress.Say})
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	backends, err := servers.StartBackends(ctx, k, p.Servers, p.Progress.Say)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	r.Servers = backends.Infos()
-	r.Experiments, err = On(ctx, k, backends, p)
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	r.Servers = s.Servers.Infos()
+	r.Experiments, err = On(ctx, s, p)
 	r.Interrupted = ctx.Err() != nil && len(r.Experiments) < len(p.Experiments)
 	return r, err
 }
 
-// On makes the experiments on servers that run, as Run does: the results are those that came to
-// an end. It does not call the plan's End.
-func On(ctx context.Context, k *servers.Supervisor, backends *servers.Backends, p Plan) (results []Result, err error) {
+// On makes the experiments in a shop that is open, as Run does: the results are those that came to
+// an end. It does not look at the plan's Binary and Servers, and does not call its End.
+func On(ctx context.Context, s *shop.Shop, p Plan) (results []Result, err error) {
 	if p.Folder == "" {
-		p.Folder = filepath.Join(k.Folder(), "lab")
+		p.Folder = filepath.Join(s.Supervisor.Folder(), "lab")
 	}
-	run := &run{plan: p, provisioner: &provisioner{supervisor: k, backends: backends, plan: p}}
+	run := &run{plan: p, provisioner: &provisioner{shop: s, plan: p}}
 	defer func() { err = errors.Join(err, run.provisioner.end(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
 	var failures []error

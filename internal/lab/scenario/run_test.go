@@ -14,8 +14,8 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -24,7 +24,7 @@ func made(t *testing.T, parts ...Part) (Result, error) {
 	t.Helper()
 	backends := &servers.Backends{Database: &servers.Database{}, Missing: map[string]string{"zookeeper": "needs ZooKeeper: not found"}}
 	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: backends}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: backends}}}
 	return r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: parts})
 }
 
@@ -175,7 +175,7 @@ func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
 // The result says what was claimed, done and expected, in the words of the experiment.
 func TestAResultDescribesItsExperiment(t *testing.T) {
 	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
 	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Pictures: []Picture{Bars}, Steps: []Step{measured()}, Check: reaches(1)}
 	before := time.Now()
 	got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "name", Title: "title", Claim: "claim", Source: "source", Fix: "fix", Parts: []Part{part}})
@@ -200,7 +200,7 @@ func TestAnswersThatNoOrderExplainsAreDrawn(t *testing.T) {
 	}
 	for orders, want := range map[bool]string{true: "07-made-up/one-1-order.html", false: ""} {
 		plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-		r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+		r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
 		got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Orders: orders, Steps: []Step{contradicts}, Check: reaches(0)}}})
 		if err != nil || got.Parts[0].Contradiction != want {
 			t.Errorf("with orders %t: %q (%v), want %q", orders, got.Parts[0].Contradiction, err, want)
@@ -226,11 +226,6 @@ func TestReplicasServeTheSameStage(t *testing.T) {
 			t.Errorf("%s: another stage is the same", name)
 		}
 	}
-	p := &provisioner{plan: Plan{Binary: "stockd"}, backends: &servers.Backends{Database: &servers.Database{}}}
-	got := p.options(stage, []string{"A=3"}, map[int][]string{1: {"B=1"}})
-	if got.Binary != "stockd" || got.Replicas != 2 || !got.Lab || !slices.Equal(got.Own[1], []string{"B=1"}) || !slices.Equal(got.Env[len(got.Env)-2:], []string{"A=1", "A=3"}) {
-		t.Errorf("the replicas of the stage are %+v", got)
-	}
 }
 
 func TestWhatIsMissingIsNotRunAndSaysWhy(t *testing.T) {
@@ -252,15 +247,15 @@ func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
 }
 
 func TestSQLiteIsNoMySQL(t *testing.T) {
-	th := &provisioner{backends: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}
+	th := &provisioner{shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}}
 	if th.lacks(Stage{Needs: []Need{MySQL}}) == "" {
 		t.Error("SQLite passes for MySQL")
 	}
-	th.backends.Database.Started = servers.Local
+	th.shop.Servers.Database.Started = servers.Local
 	if reason := th.lacks(Stage{Needs: []Need{MySQL}}); reason != "" {
 		t.Error(reason)
 	}
-	th.backends.Missing = map[string]string{"etcd": "needs etcd"}
+	th.shop.Servers.Missing = map[string]string{"etcd": "needs etcd"}
 	if reason := th.lacks(Stage{Needs: []Need{MySQL, Etcd}}); reason != "needs etcd" {
 		t.Errorf("beside MySQL etcd is missing for %q", reason)
 	}
@@ -307,7 +302,7 @@ func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
 func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	folder := t.TempDir()
 	plan := Plan{Folder: folder, Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Steps: []Step{measured()}, Check: reaches(1)}}}
 	result, err := r.experiment(t.Context(), e)
 	must(t, err)
@@ -381,7 +376,7 @@ func TestARunIsFollowedAsItHappens(t *testing.T) {
 			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Steps: []Step{d.step(nil), measured()}, Check: reaches(2), Tries: 2}}},
 		},
 	}
-	results, err := On(t.Context(), labtest.StartSupervisor(t), &servers.Backends{Database: &servers.Database{}}, plan)
+	results, err := On(t.Context(), &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}, plan)
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "experiment 1, breaks: one: ") || len(results) != 2 || results[0].Parts[0].NotRun == "" {
 		t.Errorf("there are %+v: %v", results, err)
 	}

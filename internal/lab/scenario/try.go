@@ -11,10 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // Try is what the steps of one try of a part act on. As a context it ends with the first failure.
@@ -24,7 +23,7 @@ type Try struct {
 	Supervisor *servers.Supervisor
 	Backends   *servers.Backends
 	// Cluster is nil where the stage has no replicas.
-	Cluster *cluster.Cluster
+	Cluster *shop.Cluster
 	// Item is used by this try alone, as are its locks.
 	Item int64
 	// Start is when the first step began.
@@ -104,7 +103,7 @@ func (x *Try) Each(count int, do func(i int)) {
 }
 
 // Client speaks to the replicas through their balancer.
-func (x *Try) Client() client.Client { return x.Cluster.Client() }
+func (x *Try) Client() shop.Client { return x.Cluster.Client() }
 
 // URL is where a buyer goes: to one of the replicas, from 1, or with 0 to the
 // balancer.
@@ -150,12 +149,11 @@ func (x *Try) Later(do func() error) {
 // provisioner sets up the environment of each try. Replicas serve every try in a row that
 // has the same stage, unless one of them spoilt them.
 type provisioner struct {
-	supervisor *servers.Supervisor
-	backends   *servers.Backends
-	plan       Plan
-	lastItem   int64 // the last that an environment got, where the plan names none
+	shop     *shop.Shop
+	plan     Plan
+	lastItem int64 // the last that an environment got, where the plan names none
 
-	cluster *cluster.Cluster
+	cluster *shop.Cluster
 	stage   Stage          // of the cluster
 	galera  *servers.Nodes // nil until a stage had nodes
 }
@@ -168,12 +166,12 @@ func (t *provisioner) lacks(stage Stage) string {
 	}
 	for _, need := range stage.Needs {
 		if need == MySQL {
-			if t.backends.Database.Started == servers.Embedded {
+			if t.shop.Embedded() {
 				return "needs MySQL or MariaDB: SQLite has neither row locks nor connections that wait for them"
 			}
 			continue
 		}
-		if reason, missing := t.backends.Missing[string(need)]; missing {
+		if reason, missing := t.shop.Servers.Missing[string(need)]; missing {
 			return reason
 		}
 	}
@@ -186,7 +184,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	s := &Try{Supervisor: t.supervisor, Backends: t.backends, Item: t.nextItem(), History: writer}
+	s := &Try{Supervisor: t.shop.Supervisor, Backends: t.shop.Servers, Item: t.nextItem(), History: writer}
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
@@ -256,7 +254,10 @@ func (t *provisioner) set(ctx context.Context, s *Try, stage Stage) error {
 		}
 	}
 	if t.cluster == nil {
-		c, err := cluster.Start(ctx, t.supervisor, t.options(stage, env, s.Own))
+		c, err := t.shop.Start(ctx, shop.Replicas{
+			// What stands later wins.
+			Count: stage.Replicas, Env: slices.Concat(stage.Env, env), Own: s.Own, Lab: stage.Lab,
+		})
 		if err != nil {
 			return err
 		}
@@ -270,7 +271,7 @@ func (t *provisioner) set(ctx context.Context, s *Try, stage Stage) error {
 func (t *provisioner) writeToNodes(ctx context.Context, s *Try, stage Stage) (err error) {
 	if t.galera == nil {
 		t.plan.Progress.Say("starting three nodes of Galera")
-		if t.galera, err = servers.StartGalera(ctx, t.supervisor, nil); err != nil {
+		if t.galera, err = servers.StartGalera(ctx, t.shop.Supervisor, nil); err != nil {
 			return err
 		}
 	}
@@ -288,15 +289,6 @@ func (t *provisioner) end(ctx context.Context) error {
 		err = errors.Join(err, t.galera.Close(ctx))
 	}
 	return err
-}
-
-func (t *provisioner) options(stage Stage, env []string, own map[int][]string) cluster.Options {
-	return cluster.Options{
-		Binary: t.plan.Binary, Replicas: stage.Replicas, Lab: stage.Lab,
-		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
-		// What stands later wins.
-		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: own,
-	}
 }
 
 // same tells whether one cluster serves both stages.

@@ -9,16 +9,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 )
 
 // What a try has begun ends in the reverse order, all of it, and then its replicas where they cannot serve
 // another try.
 func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 	for _, spoilt := range []bool{false, true} {
-		p := &provisioner{cluster: &cluster.Cluster{}}
+		p := &provisioner{cluster: &shop.Cluster{}}
 		s := &Try{spoilt: spoilt}
 		var order []string
 		first, second := errors.New("first"), errors.New("second")
@@ -42,7 +42,7 @@ func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 // A step that fails may have left a replica paused, or with a failpoint: no other try gets it.
 func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("half done")} {
-		p := &provisioner{cluster: &cluster.Cluster{}, stage: Stage{Replicas: 1}}
+		p := &provisioner{shop: new(shop.Shop), cluster: &shop.Cluster{}, stage: Stage{Replicas: 1}}
 		step := func(x *Try) { x.Must(failure) }
 		if err := p.execute(t.Context(), Part{Stage: p.stage, Steps: []Step{step}}, filepath.Join(t.TempDir(), "history")); !errors.Is(err, failure) {
 			t.Errorf("%v, want %v", err, failure)
@@ -54,7 +54,7 @@ func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 }
 
 func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
-	s := &Try{Cluster: &cluster.Cluster{URL: "balancer", Replicas: []*cluster.Replica{{URL: "first"}, {URL: "second"}}}}
+	s := &Try{Cluster: &shop.Cluster{URL: "balancer", Replicas: []*shop.Replica{{URL: "first"}, {URL: "second"}}}}
 	for replica, want := range []string{"balancer", "first", "second"} {
 		if got := s.URL(replica); got != want {
 			t.Errorf("replica %d is at %s, want %s", replica, got, want)

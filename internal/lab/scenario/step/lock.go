@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/pause"
@@ -259,7 +259,7 @@ func WakeUps(by scenario.Need, releases int) func(scenario.Step) scenario.Step {
 func firedByZooKeeper(x *scenario.Try) (sum float64) {
 	said := ask(x, "mntr")
 	for _, counter := range []string{"zk_sum_node_deleted_watch_count", "zk_sum_node_children_watch_count"} {
-		value, err := client.Counter(said, counter+"\t")
+		value, err := shop.Counter(said, counter+"\t")
 		x.Must(err)
 		sum += value
 	}
@@ -275,7 +275,7 @@ func sentByEtcd(x *scenario.Try) (sent float64) {
 		wait(x, 3*etcdLoop)
 		ctx, cancel := context.WithTimeout(x, answerWithin)
 		var err error
-		sent, err = client.Client{AdminURL: x.Backends.Etcd.Endpoint}.Metric(ctx, "etcd_debugging_mvcc_events_total")
+		sent, err = shop.Client{AdminURL: x.Backends.Etcd.Endpoint}.Metric(ctx, "etcd_debugging_mvcc_events_total")
 		cancel()
 		x.Must(err)
 	}

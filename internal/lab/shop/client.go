@@ -1,6 +1,4 @@
-// Package client is the HTTP client of experiments: the public and the admin API of a
-// stockd, with the types of the service.
-package client
+package shop
 
 import (
 	"bytes"
@@ -20,7 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
-	shop "github.com/stockd/stockd/pkg/client"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // Client calls one stockd, or a balancer before several.
@@ -138,17 +136,17 @@ func (c Client) FindOrder(ctx context.Context, requestID string) error {
 
 // CreateGoods creates an item of so many units, and is Create where no more is said.
 func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
-	return c.Create(ctx, shop.NewItem{GoodsID: goodsID, Stock: units})
+	return c.Create(ctx, client.NewItem{GoodsID: goodsID, Stock: units})
 }
 
 // Create creates an item.
-func (c Client) Create(ctx context.Context, item shop.NewItem) error {
+func (c Client) Create(ctx context.Context, item client.NewItem) error {
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", item, http.StatusCreated, nil)
 }
 
 // Shop is a client as a shop has it.
-func (c Client) Shop() shop.Client {
-	return shop.Client{URL: c.URL, AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
+func (c Client) Shop() client.Client {
+	return client.Client{URL: c.URL, AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
 }
 
 // Ready reports whether it serves.

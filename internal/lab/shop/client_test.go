@@ -1,4 +1,4 @@
-package client
+package shop
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	shop "github.com/stockd/stockd/pkg/client"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // answering is a server that answers its nth request with the nth of the answers, and then with the last.
@@ -131,7 +131,7 @@ func TestEachRequestSaysWhatIsAskedFor(t *testing.T) {
 		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":0}`: func() error { return c.CreateGoods(ctx, 7, 5) },
 		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":2,"max_quantity":4,"strategy":"etcd","group":true,"fence":null}`: func() error {
 			yes := true
-			return c.Create(ctx, shop.NewItem{GoodsID: 7, Stock: 5, PerUser: 2, MaxQuantity: 4, Choice: &shop.Choice{Strategy: "etcd", Group: &yes}})
+			return c.Create(ctx, client.NewItem{GoodsID: 7, Stock: 5, PerUser: 2, MaxQuantity: 4, Choice: &client.Choice{Strategy: "etcd", Group: &yes}})
 		},
 		`PATCH /admin/goods/7 {"per_user":0}`:        func() error { return c.SetLimit(ctx, 7, 0) },
 		`POST /admin/goods/7/restock {"quantity":5}`: func() error { return c.Restock(ctx, 7, 5) },

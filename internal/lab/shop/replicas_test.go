@@ -1,4 +1,4 @@
-package cluster
+package shop
 
 import (
 	"context"
@@ -7,17 +7,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // What a replica has of its own wins over what all have, and what the cluster says of it over both. None of it
 // is of the environment of this process.
 func TestTheEnvironmentOfAReplica(t *testing.T) {
-	r := &Replica{
-		Name: "replica-2", URL: "http://127.0.0.1:1", AdminURL: "http://127.0.0.1:2", number: 2, token: "secret", history: "file",
-		options: Options{Processors: 3, Env: []string{"STOCKD_A=all"}, Own: map[int][]string{1: {"STOCKD_A=another"}, 2: {"STOCKD_A=own"}}},
-	}
+	c := &Cluster{token: "secret", shop: &Shop{Servers: &servers.Backends{Database: &servers.Database{}}}, asked: Replicas{
+		Processors: 3, Servers: []string{"STOCKD_A=servers"}, Env: []string{"STOCKD_A=all"},
+		Own: map[int][]string{1: {"STOCKD_A=another"}, 2: {"STOCKD_A=own"}},
+	}}
+	r := &Replica{Name: "replica-2", URL: "http://127.0.0.1:1", AdminURL: "http://127.0.0.1:2", number: 2, cluster: c, history: "file"}
 	want := []string{
-		"STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY=file", "STOCKD_A=all", "STOCKD_A=own", "GOMAXPROCS=3",
+		"STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY=file", "STOCKD_A=servers", "STOCKD_A=all", "STOCKD_A=own", "GOMAXPROCS=3",
 		"STOCKD_REPLICA=replica-2", "STOCKD_HTTP_LISTEN=127.0.0.1:1", "STOCKD_ADMIN_LISTEN=127.0.0.1:2", "STOCKD_ADMIN_TOKEN=secret",
 	}
 	if got := r.env(); !slices.Equal(got, want) {
@@ -37,15 +40,16 @@ func TestTheEnvironmentOfAReplica(t *testing.T) {
 func TestReplicasShareTheProcessors(t *testing.T) {
 	n := runtime.NumCPU()
 	for _, c := range []struct {
-		options Options
-		want    int
+		options  Replicas
+		embedded bool
+		want     int
 	}{
-		{Options{Replicas: n + 1}, 1},
-		{Options{Replicas: n + 1, Embedded: true}, 2},
-		{Options{Replicas: 1}, max(1, n/2)},
-		{Options{Replicas: n + 1, Embedded: true, Processors: 1}, 1},
+		{Replicas{Count: n + 1}, false, 1},
+		{Replicas{Count: n + 1}, true, 2},
+		{Replicas{Count: 1}, false, max(1, n/2)},
+		{Replicas{Count: n + 1, Processors: 1}, true, 1},
 	} {
-		if got := c.options.processors(); got != c.want {
+		if got := c.options.processors(c.embedded); got != c.want {
 			t.Errorf("%+v: each has %d of %d, want %d", c.options, got, n, c.want)
 		}
 	}
@@ -55,13 +59,13 @@ func TestReplicasShareTheProcessors(t *testing.T) {
 // knows who came and who went.
 func TestNoTwoReplicasHaveTheSameName(t *testing.T) {
 	var changes []string
-	c := &Cluster{folder: t.TempDir()}
+	c := &Cluster{folder: t.TempDir(), asked: Replicas{Lab: true}}
 	c.rebalance = func(_ context.Context, joined, left string) error {
 		changes = append(changes, fmt.Sprintf("%s joined, %s left, %d are there", joined, left, len(c.Replicas)))
 		return nil
 	}
 	for range 2 {
-		c.Replicas = append(c.Replicas, c.make(nil, Options{Lab: true}))
+		c.Replicas = append(c.Replicas, c.Another())
 	}
 	last := c.Replicas[1]
 	must(t, c.Leave(t.Context(), last))

@@ -1,7 +1,8 @@
-package cluster
+package shop
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/nginx"
@@ -31,15 +31,15 @@ import (
 
 // startBalancer puts nginx before the replicas where it is found, and the
 // standard library's reverse proxy, which takes turns, otherwise.
-func (c *Cluster) startBalancer(ctx context.Context, k *servers.Supervisor, o Options) error {
+func (c *Cluster) startBalancer(ctx context.Context) error {
 	program, err := servers.Find("nginx")
-	switch {
-	case o.Balancer == servers.Embedded, o.Balancer == servers.Auto && err != nil:
+	switch mode := cmp.Or(c.asked.Balancer, c.shop.options.Servers.Mode); {
+	case mode == servers.Embedded, mode == servers.Auto && err != nil:
 		return c.startProxy()
 	case err != nil:
 		return fmt.Errorf("start balancer: %w; apt-get install nginx-light brings it", err)
 	}
-	return c.startNginx(ctx, k, program, o.Limits)
+	return c.startNginx(ctx, program)
 }
 
 func (c *Cluster) addresses() []string {
@@ -50,15 +50,15 @@ func (c *Cluster) addresses() []string {
 	return list
 }
 
-func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program string, limits nginx.Limits) error {
+func (c *Cluster) startNginx(ctx context.Context, program string) error {
 	address, file, write := "", "", func() error { return nil }
-	server, err := servers.Launch(ctx, k, servers.Spec{
+	server, err := servers.Launch(ctx, c.shop.Supervisor, servers.Spec{
 		Name: "nginx", Program: program, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
 		Configure: func(folder string, port int) (args, env []string, err error) {
 			address = servers.Loopback(port)
 			file = filepath.Join(folder, "nginx.conf")
 			write = func() error {
-				return os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), limits)), 0o600)
+				return os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), c.asked.Limits)), 0o600)
 			}
 			return []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"}, nil, write()
 		},
@@ -105,7 +105,7 @@ func (c *Cluster) await(ctx context.Context, joined, left string) error {
 	const looks, lookWithin = 8, 250 * time.Millisecond // at each replica, some of which may be paused
 	ctx, cancel := context.WithTimeout(ctx, balanceWithin)
 	defer cancel()
-	fresh := client.Client{URL: c.URL, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: lookWithin}}
+	fresh := Client{URL: c.URL, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: lookWithin}}
 	for {
 		seen := make(map[string]bool)
 		for range looks * len(c.Replicas) {

@@ -1,6 +1,4 @@
-// Package cluster runs replicas of stockd as processes of their own behind a
-// balancer, as a deployment has them.
-package cluster
+package shop
 
 import (
 	"cmp"
@@ -17,29 +15,26 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/nginx"
 )
 
-// Options say what to run.
-type Options struct {
-	// Binary is a stocklab.
-	Binary string
-	// Command of it is run for each replica; replica where it is empty.
+// Replicas say which replicas to start.
+type Replicas struct {
+	// Count is how many, at least 1.
+	Count int
+	// Command of the binary is run for each of them; replica where it is empty.
 	Command string
-	// Replicas is how many, at least 1.
-	Replicas int
-	// Env holds the STOCKD_… variables that every replica gets.
+	// Servers holds the variables that lead to the servers; nil: to all of the shop.
+	Servers []string
+	// Env holds the STOCKD_… variables that every replica gets, which win over those of the servers.
 	Env []string
 	// Own holds more of them for single replicas, by their number from 1.
 	Own map[int][]string
-	// Embedded says that the database runs in the replicas.
-	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
 	Processors int
-	// Balancer is where the balancer is to come from, and Limits what it allows one
-	// address; a balancer without nginx sets none.
+	// Balancer is where the balancer is to come from where the shop's choice does not say it, and Limits what it
+	// allows one address; a balancer without nginx sets none.
 	Balancer servers.Mode
 	Limits   nginx.Limits
 	// Lab turns on the failpoints of the replicas, and has each of them record its
@@ -54,6 +49,8 @@ type Cluster struct {
 	Balancer servers.Info
 	Replicas []*Replica
 
+	shop   *Shop
+	asked  Replicas
 	token  string
 	last   int                         // the highest number of a replica so far
 	folder string                      // of what the replicas write
@@ -62,41 +59,39 @@ type Cluster struct {
 	rebalance func(ctx context.Context, joined, left string) error
 }
 
-// Start starts replicas and balancer, and returns when all of them answer.
-func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, error) {
-	c := &Cluster{token: rand.Text()}
+// Start starts replicas and their balancer, and returns when all of them answer. Other clusters go on.
+func (s *Shop) Start(ctx context.Context, r Replicas) (*Cluster, error) {
+	if r.Servers == nil {
+		r.Servers = s.Servers.Env()
+	}
+	c := &Cluster{shop: s, asked: r, token: rand.Text()}
 	var err error
-	// Another cluster of the same supervisor has another folder, although its replicas have
-	// the same names.
-	if c.folder, err = os.MkdirTemp(k.Folder(), "cluster-"); err != nil {
+	// Another cluster has another folder, although its replicas have the same names.
+	if c.folder, err = os.MkdirTemp(s.Supervisor.Folder(), "cluster-"); err != nil {
 		return nil, fmt.Errorf("make a folder for replicas: %w", err)
 	}
-	for range o.Replicas {
-		c.Replicas = append(c.Replicas, c.make(k, o))
+	s.enter(c)
+	for range r.Count {
+		c.Replicas = append(c.Replicas, c.Another())
 	}
 	if err := c.startReplicas(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
-	if err := c.startBalancer(ctx, k, o); err != nil {
+	if err := c.startBalancer(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
 }
 
-// make is a replica that is not started. No two have the same number.
-func (c *Cluster) make(k *servers.Supervisor, o Options) *Replica {
+// Another is one more replica like the others. It is to be started, and then to join. No two have the same number.
+func (c *Cluster) Another() *Replica {
 	c.last++
-	r := &Replica{Name: fmt.Sprintf("replica-%d", c.last), number: c.last, supervisor: k, options: o, token: c.token}
+	r := &Replica{Name: fmt.Sprintf("replica-%d", c.last), number: c.last, cluster: c}
 	r.log = filepath.Join(c.folder, r.Name+".log")
-	if o.Lab {
+	if c.asked.Lab {
 		r.history = filepath.Join(c.folder, r.Name+".jsonl")
 	}
 	return r
-}
-
-// Another is one more replica like the others. It is to be started, and then to join.
-func (c *Cluster) Another() *Replica {
-	return c.make(c.Replicas[0].supervisor, c.Replicas[0].options)
 }
 
 // Join has the balancer send requests to a replica that answers.
@@ -113,8 +108,8 @@ func (c *Cluster) Leave(ctx context.Context, r *Replica) error {
 }
 
 // ClientTo uses one replica and its admin API.
-func (c *Cluster) ClientTo(r *Replica) client.Client {
-	return client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: c.token}
+func (c *Cluster) ClientTo(r *Replica) Client {
+	return Client{URL: r.URL, AdminURL: r.AdminURL, Token: c.token}
 }
 
 // startReplicas starts one replica, which brings the schema up to date, and then
@@ -132,15 +127,18 @@ func (c *Cluster) startReplicas(ctx context.Context) error {
 
 // Client uses the cluster through its balancer, and the admin API of its first
 // replica.
-func (c *Cluster) Client() client.Client {
-	return client.Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
+func (c *Cluster) Client() Client {
+	return Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
 }
 
 // ClientOf uses one replica, counted from 0, and its admin API.
-func (c *Cluster) ClientOf(i int) client.Client { return c.ClientTo(c.Replicas[i]) }
+func (c *Cluster) ClientOf(i int) Client { return c.ClientTo(c.Replicas[i]) }
 
 // Close stops the balancer and then the replicas.
 func (c *Cluster) Close(ctx context.Context) error {
+	if c.shop != nil {
+		c.shop.leave(c)
+	}
 	var errs []error
 	if c.closer != nil {
 		errs = append(errs, c.closer(ctx))
@@ -159,15 +157,15 @@ func (c *Cluster) Close(ctx context.Context) error {
 // A replica never blocks on an embedded database. On one processor it would rarely
 // be interrupted between its read and its write, and the races that a run is to show
 // would not happen: it gets at least two.
-func (o Options) processors() int {
-	if o.Processors > 0 {
-		return o.Processors
+func (r Replicas) processors(embedded bool) int {
+	if r.Processors > 0 {
+		return r.Processors
 	}
 	least := 1
-	if o.Embedded {
+	if embedded {
 		least = 2
 	}
-	return max(least, runtime.NumCPU()/(o.Replicas+1))
+	return max(least, runtime.NumCPU()/(r.Count+1))
 }
 
 // Replica is one stockd.
@@ -176,13 +174,11 @@ type Replica struct {
 	// URL is of the public API, AdminURL of the admin API.
 	URL, AdminURL string
 
-	number     int
-	supervisor *servers.Supervisor
-	options    Options
-	token      string
-	history    string
-	log        string
-	server     *servers.Server // nil before the first start
+	number  int
+	cluster *Cluster
+	history string
+	log     string
+	server  *servers.Server // nil before the first start
 }
 
 // Start starts the replica, and returns when it answers. One that was killed may be
@@ -191,16 +187,16 @@ func (r *Replica) Start(ctx context.Context) (err error) {
 	if r.server != nil {
 		return r.server.Restart(ctx)
 	}
-	r.server, err = servers.Launch(ctx, r.supervisor, servers.Spec{
-		Name: r.Name, Program: r.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
-		Ready: func(ctx context.Context, _ int) error { return client.Client{URL: r.URL}.Ready(ctx) },
+	r.server, err = servers.Launch(ctx, r.cluster.shop.Supervisor, servers.Spec{
+		Name: r.Name, Program: r.cluster.shop.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
+		Ready: func(ctx context.Context, _ int) error { return Client{URL: r.URL}.Ready(ctx) },
 		Configure: func(_ string, port int) (args, env []string, err error) {
 			admin, err := servers.FreePort()
 			if err != nil {
 				return nil, nil, err
 			}
 			r.URL, r.AdminURL = "http://"+servers.Loopback(port), "http://"+servers.Loopback(admin)
-			return []string{cmp.Or(r.options.Command, "replica")}, r.env(), nil
+			return []string{cmp.Or(r.cluster.asked.Command, "replica")}, r.env(), nil
 		},
 	})
 	return err
@@ -216,12 +212,13 @@ func (r *Replica) env() []string {
 	if r.history != "" {
 		env = []string{"STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY=" + r.history}
 	}
-	return append(slices.Concat(env, r.options.Env, r.options.Own[r.number]),
-		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
+	asked := r.cluster.asked
+	return append(slices.Concat(env, asked.Servers, asked.Env, asked.Own[r.number]),
+		fmt.Sprintf("GOMAXPROCS=%d", asked.processors(r.cluster.shop.Embedded())),
 		"STOCKD_REPLICA="+r.Name,
 		"STOCKD_HTTP_LISTEN="+strings.TrimPrefix(r.URL, "http://"),
 		"STOCKD_ADMIN_LISTEN="+strings.TrimPrefix(r.AdminURL, "http://"),
-		"STOCKD_ADMIN_TOKEN="+r.token,
+		"STOCKD_ADMIN_TOKEN="+r.cluster.token,
 	)
 }
 
