@@ -117,10 +117,6 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 	return sorted
 }
 
-// Died is when the holder of a lease is marked as Crashed or Killed after it was
-// granted, or zero where it never is.
-func Died(h *history.History, l history.Lease) time.Time { return deathOf(h, l.Holder, l.Granted) }
-
 // Ends tells whether a mark is of the end of a holder.
 func Ends(m history.Mark) bool {
 	return strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
@@ -147,8 +143,11 @@ func endOf(h *history.History) time.Time {
 
 // overlapping are the overlaps of holdings that exclude each other.
 func overlapping(holdings []holding) []Overlap {
-	return slices.DeleteFunc(together(holdings), func(o Overlap) bool { return o.A.Shared && o.B.Shared })
+	return slices.DeleteFunc(together(holdings), func(o Overlap) bool { return !exclude(o.A, o.B) })
 }
+
+// exclude reports whether two leases of one name and lock are not to be held at once.
+func exclude(a, b history.Lease) bool { return !a.Shared || !b.Shared }
 
 // together compares each holding with those that are still held when it begins.
 func together(holdings []holding) (overlaps []Overlap) {

@@ -34,7 +34,7 @@ func (h *History) read(path string) error {
 	if err != nil {
 		return err
 	}
-	fold := folding{}
+	fold := Leases{}
 	number := 0
 	for text := range bytes.Lines(content) {
 		number++
@@ -63,12 +63,12 @@ func cutOff(text []byte, err error) bool {
 	return ok && wrong.Offset == int64(len(text)) && !bytes.HasSuffix(text, []byte("\n"))
 }
 
-func (h *History) add(line Line, fold folding) error {
+func (h *History) add(line Line, fold Leases) error {
 	switch {
 	case line.Request != nil:
 		h.Requests = append(h.Requests, *line.Request)
 	case line.Lease != nil:
-		return fold.add(*line.Lease)
+		return fold.Add(*line.Lease)
 	case line.Mark != nil:
 		h.Marks = append(h.Marks, *line.Mark)
 	case line.Audit != nil:
@@ -85,10 +85,11 @@ func (h *History) add(line Line, fold folding) error {
 	return nil
 }
 
-// folding has the leases of one file by their ids.
-type folding map[string]*Lease
+// Leases have the leases of one file by their ids.
+type Leases map[string]*Lease
 
-func (f folding) add(e Event) error {
+// Add takes one event into its lease.
+func (f Leases) Add(e Event) error {
 	lease := f[e.ID]
 	if e.What == Asked {
 		if lease != nil {

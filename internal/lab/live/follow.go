@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -22,9 +25,9 @@ const (
 	// settle is how long an event waits for those of other replicas that happened before
 	// it: each line is written as soon as it happens.
 	settle = 150 * time.Millisecond
-	// mostEnded is how many leases wait for the trace of their request, which is recorded just
-	// after them.
-	mostEnded = 1000
+	// mostEnded is how many leases that have ended are looked at again: the trace of their request is recorded just
+	// after them, as is what their release did to those that wait.
+	mostEnded = 500
 	// mostATick is how many leases are passed on at a time.
 	mostATick = 300
 	// mostRecorded is the size of the records at which the replicas of the next sale begin
@@ -42,9 +45,11 @@ type follower struct {
 	records []record
 	shows   func(history.Line) bool // whether it is of a lease to show
 	pending []history.Event
-	open    map[string]*Lease // those that have not ended, by their ids
-	ended   []*Lease          // the last ones that have, whose traces may still come
-	traces  []history.Trace   // those that have come and were not taken yet
+	open    history.Leases           // those that have not ended
+	ended   []*history.Lease         // the last ones that have
+	deaths  []history.Mark           // of the holders of these
+	traces  map[string]history.Trace // by their requests
+	sent    map[string]Lease         // these leases as they were passed on
 	lanes   Lanes
 }
 
@@ -110,8 +115,8 @@ func (f *follower) rest() {
 func (f *follower) begin(shows func(history.Line) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.shows, f.pending, f.open, f.lanes = shows, nil, make(map[string]*Lease), Lanes{}
-	f.ended, f.traces = nil, nil
+	f.shows, f.pending, f.open, f.lanes = shows, nil, make(history.Leases), Lanes{}
+	f.ended, f.deaths, f.traces, f.sent = nil, nil, make(map[string]history.Trace), make(map[string]Lease)
 }
 
 // died ends the leases that a replica had when it ended.
@@ -136,19 +141,18 @@ func (f *follower) step(now time.Time) error {
 	}
 	slices.SortStableFunc(f.pending, func(a, b history.Event) int { return a.At.Compare(b.At) })
 	until := now.Add(-settle)
-	changed := make(map[string]Lease)
 	for len(f.pending) > 0 && f.pending[0].At.Before(until) {
-		f.fold(f.pending[0], changed)
+		f.fold(f.pending[0])
 		f.pending = f.pending[1:]
 	}
-	f.trace(changed, until)
+	changed := f.changed(until)
 	if len(changed) == 0 && len(f.open) == 0 {
 		return failed
 	}
 	f.lanes.Until = millis(until)
 	f.lanes.Waiting = make(map[string]int)
 	for _, l := range f.open {
-		if l.Granted == 0 {
+		if l.Granted.IsZero() {
 			f.lanes.Waiting[l.Holder]++
 		}
 	}
@@ -157,13 +161,7 @@ func (f *follower) step(now time.Time) error {
 }
 
 // newest are the leases to pass on, of many the newest ones.
-func (f *follower) newest(changed map[string]Lease) []Lease {
-	list := make([]Lease, 0, len(changed))
-	for _, l := range changed {
-		if l.Granted > 0 || l.GaveUp > 0 { // those that only wait are counted
-			list = append(list, l)
-		}
-	}
+func (f *follower) newest(list []Lease) []Lease {
 	slices.SortFunc(list, func(a, b Lease) int { return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.ID, b.ID)) })
 	if over := len(list) - mostATick; over > 0 {
 		f.lanes.Whole = max(f.lanes.Whole, list[over].Granted)
@@ -172,94 +170,63 @@ func (f *follower) newest(changed map[string]Lease) []Lease {
 	return list
 }
 
-// fold takes one event into the leases.
-func (f *follower) fold(e history.Event, changed map[string]Lease) {
+// fold takes one event into the leases. Those that were asked for before the sale are unknown.
+func (f *follower) fold(e history.Event) {
 	if e.What == died {
-		for id, l := range f.open {
+		f.deaths = append(f.deaths, history.Mark{At: e.At, Who: e.Holder, What: checker.Killed})
+		for _, l := range f.open {
 			if l.Holder == e.Holder {
-				l.Died = millis(e.At)
-				changed[id] = *l
-				delete(f.open, id)
+				f.end(l)
 			}
 		}
 		return
 	}
-	if e.What == history.Asked {
-		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Name: e.Name, Shared: e.Shared, Asked: millis(e.At), Request: e.Request}
-		return
+	if err := f.open.Add(e); err != nil {
+		return // so it is with a kind that a later version records
 	}
-	l := f.open[e.ID]
-	if l == nil {
-		return // it was asked for before the sale
-	}
-	if l.note(e) {
-		changed[e.ID] = *l
-		return
-	}
-	l.Token, l.Error = cmp.Or(l.Token, e.Token), cmp.Or(l.Error, e.Error)
-	switch at := millis(e.At); e.What {
+	switch e.What {
 	case history.Granted:
-		l.granted(e.At, e.Key, e.TTL, e.At.Add(e.Left))
 		f.lanes.Granted++
-		if f.heldByAnother(*l) {
+	case history.GaveUp, history.Released:
+		f.end(f.open[e.ID])
+	default: // of a loss the release is still to come
+	}
+}
+
+func (f *follower) end(l *history.Lease) {
+	delete(f.open, l.ID)
+	f.ended = append(f.ended, l)
+}
+
+// changed are the leases that are not as they were passed on. Those that only wait are counted.
+func (f *follower) changed(until time.Time) (list []Lease) {
+	h := &history.History{Marks: append(slices.Clone(f.deaths), history.Mark{At: until})}
+	for _, l := range slices.Concat(f.ended, slices.Collect(maps.Values(f.open))) {
+		h.Leases = append(h.Leases, *l)
+	}
+	contentions, sent := checker.Contentions(h), f.sent
+	f.sent = make(map[string]Lease, len(h.Leases))
+	for i, l := range h.Leases {
+		if l.Granted.IsZero() && l.GaveUp.IsZero() {
+			continue
+		}
+		one := ofRecord(l, contentions[i], f.traces[l.Request], until)
+		before, known := sent[l.ID]
+		if before.Granted == 0 && len(one.Beside) > 0 {
 			f.lanes.Overlaps++
 		}
-	case history.GaveUp:
-		l.GaveUp = at
-		f.end(l)
-	case history.Lost:
-		l.Lost = at // its release is still to come
-	case history.Released:
-		l.Released = at
-		f.end(l)
-	default: // a kind that a later version records
-	}
-	changed[e.ID] = *l
-}
-
-// end keeps a lease for the trace of its request.
-func (f *follower) end(l *Lease) {
-	delete(f.open, l.ID)
-	f.ended = bounded(append(f.ended, l), mostEnded)
-}
-
-// trace gives the traces of requests to the leases that they asked for. A trace may be read before
-// the end of its lease is taken, and has no lease where its strategy has no lock.
-func (f *follower) trace(changed map[string]Lease, until time.Time) {
-	if len(f.traces) == 0 {
-		return
-	}
-	of := make(map[string]*Lease, len(f.ended))
-	for _, l := range f.ended {
-		of[l.Request] = l
-	}
-	f.traces = slices.DeleteFunc(f.traces, func(t history.Trace) bool {
-		l := of[t.Request]
-		if l == nil {
-			return t.End().Before(until.Add(-time.Second))
+		if !known || !reflect.DeepEqual(before, one) {
+			list = append(list, one)
 		}
-		l.traced(t)
-		changed[l.ID] = *l
-		return true
-	})
-}
-
-// heldByAnother reports whether another holder has what a lease excludes. The same token of the
-// same holder is a lease that was reentered, as the checker sees it.
-func (f *follower) heldByAnother(l Lease) bool {
-	for id, other := range f.open {
-		same := other.Holder == l.Holder && other.Token == l.Token && l.Token != 0
-		if id != l.ID && other.Granted > 0 && other.Lost == 0 && exclude(&l, other) && !same {
-			return true
-		}
+		f.sent[l.ID] = one
 	}
-	return false
+	f.ended = bounded(f.ended, mostEnded)
+	maps.DeleteFunc(f.traces, func(_ string, t history.Trace) bool { return t.End().Before(until.Add(-traceFor)) })
+	return list
 }
 
-// exclude reports whether two leases are not to be held at once.
-func exclude(a, b *Lease) bool {
-	return a.Lock == b.Lock && a.Name == b.Name && (!a.Shared || !b.Shared)
-}
+// traceFor is how long the trace of a request is kept for its lease.
+const traceFor = 5 * time.Second
 
 // readMore reads the whole lines that were added to a record.
 func (f *follower) readMore(r *record) error {
@@ -286,7 +253,7 @@ func (f *follower) readMore(r *record) error {
 			go f.trapped(m.Who, m.At) // it waits for the stage, which may wait for us
 		}
 		if line.Trace != nil {
-			f.traces = append(f.traces, *line.Trace)
+			f.traces[line.Trace.Request] = *line.Trace
 		}
 		if f.shows(line) {
 			f.pending = append(f.pending, *line.Lease)
@@ -328,6 +295,14 @@ type Wake struct {
 	By string `json:"by"`
 }
 
+// Beside is another holder of the same lock, which had it when this lease was granted.
+type Beside struct {
+	Holder string `json:"holder"`
+	From   Millis `json:"from"`
+	// To is the end of it; 0: it goes on.
+	To Millis `json:"to,omitempty"`
+}
+
 // Step is a part of a request; see history.Step.
 type Step struct {
 	At    Millis           `json:"at"`
@@ -339,44 +314,44 @@ type Step struct {
 
 func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// granted takes what the grant says of key and expiry.
-func (l *Lease) granted(at time.Time, key string, ttl time.Duration, expires time.Time) {
-	l.Granted, l.Key, l.TTL = millis(at), key, inMillis(ttl)
-	if ttl > 0 {
-		l.Expires = millis(expires)
+// ofRecord is a lease as the page draws it at a time, with the trace of its request.
+func ofRecord(l history.Lease, c checker.Contention, t history.Trace, until time.Time) Lease {
+	one := Lease{
+		ID: l.ID, Holder: l.Holder, Lock: l.Lock, Name: l.Name, Shared: l.Shared, Token: l.Token, Asked: millis(l.Asked), Granted: millis(l.Granted),
+		GaveUp: millis(l.GaveUp), Lost: millis(l.Lost), Released: millis(l.Released), Died: millis(c.Died), Error: l.Error, Request: l.Request,
+		Key: l.Key, TTL: inMillis(l.TTL), Expires: millis(l.Expires), Ahead: c.Ahead, Woke: c.Woke,
 	}
+	if at := l.Outlived(); !at.After(until) {
+		one.Outlived = millis(at)
+	}
+	for _, b := range c.Beside {
+		other := Beside{Holder: b.Holder, From: millis(b.From)}
+		if b.To.Before(until) {
+			other.To = millis(b.To)
+		}
+		one.Beside = append(one.Beside, other)
+	}
+	for _, n := range l.Notes {
+		one.note(n)
+	}
+	for _, s := range t.Steps[max(0, len(t.Steps)-mostSteps):] {
+		one.Steps = append(one.Steps, Step{At: millis(s.At), Took: inMillis(s.Took), What: s.What, Of: s.Of, Error: s.Error})
+	}
+	return one
 }
 
-// note takes what the lock itself told of the lease, and reports whether that is what the event is.
-// Lists are copied, because older forms of the lease are still being sent.
-func (l *Lease) note(e history.Event) bool {
+// note takes what the lock itself told of the lease.
+func (l *Lease) note(e history.Event) {
 	switch at := millis(e.At); e.What {
 	case history.Renewed:
-		l.Renewals = appended(l.Renewals, mostRenewals, Renewal{At: at, Until: millis(e.At.Add(e.TTL)), Left: inMillis(e.Left)})
+		l.Renewals = bounded(append(l.Renewals, Renewal{At: at, Until: millis(e.At.Add(e.TTL)), Left: inMillis(e.Left)}), mostRenewals)
 	case history.NotRenewed:
-		l.Renewals = appended(l.Renewals, mostRenewals, Renewal{At: at, Left: inMillis(e.Left), Error: e.Error})
+		l.Renewals = bounded(append(l.Renewals, Renewal{At: at, Left: inMillis(e.Left), Error: e.Error}), mostRenewals)
 	case history.VotedFor, history.VotedAgainst, history.NoVote:
-		l.Votes = appended(l.Votes, mostVotes, Vote{At: at, Took: inMillis(e.Took), Master: e.By, What: e.What})
+		l.Votes = bounded(append(l.Votes, Vote{At: at, Took: inMillis(e.Took), Master: e.By, What: e.What}), mostVotes)
 	case history.Woken:
 		l.Woken++
-		l.Wakes = appended(l.Wakes, mostWakes, Wake{At: at, By: e.By})
-	default:
-		return false
+		l.Wakes = bounded(append(l.Wakes, Wake{At: at, By: e.By}), mostWakes)
+	default: // no other event is a note
 	}
-	return true
-}
-
-// traced takes the steps of the request that asked for the lease.
-func (l *Lease) traced(t history.Trace) {
-	l.Steps = nil
-	for _, s := range t.Steps {
-		l.Steps = append(l.Steps, Step{At: millis(s.At), Took: inMillis(s.Took), What: s.What, Of: s.Of, Error: s.Error})
-	}
-	l.Steps = bounded(l.Steps, mostSteps)
-}
-
-// appended is a new list with one more, and the last so many.
-func appended[T any](list []T, most int, one T) []T {
-	from := max(0, len(list)+1-most)
-	return append(append(make([]T, 0, len(list)+1-from), list[from:]...), one)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 )
@@ -316,19 +317,15 @@ func TestATraceThatComesLateIsOfItsLease(t *testing.T) {
 	if l := r.step().Leases; len(l) != 1 || len(l[0].Steps) != 1 {
 		t.Errorf("leases are %+v, want one with its step", l)
 	}
-	r.trace("of no lease", 5)
-	if r.step(); len(r.follow.traces) != 0 {
-		t.Errorf("%d traces wait for a lease that never comes", len(r.follow.traces))
-	}
 }
 
 func TestWhatIsKeptOfALeaseIsBounded(t *testing.T) {
-	var l Lease
+	r := newRecords(t)
+	var of history.Lease
 	for range 10 * mostWakes {
-		l.note(history.Event{What: history.Woken})
-		l.note(history.Event{What: history.Renewed})
-		l.note(history.Event{What: history.NoVote})
+		of.Notes = append(of.Notes, history.Event{What: history.Woken}, history.Event{What: history.Renewed}, history.Event{What: history.NoVote})
 	}
+	l := ofRecord(of, checker.Contention{}, history.Trace{}, r.at(0))
 	if len(l.Wakes) != mostWakes || l.Woken != 10*mostWakes || len(l.Renewals) != mostRenewals || len(l.Votes) != mostVotes {
 		t.Errorf("%d wake-ups of %d, %d renewals and %d votes", len(l.Wakes), l.Woken, len(l.Renewals), len(l.Votes))
 	}

@@ -265,24 +265,6 @@ func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The page draws two holders where the checker finds them.
-func TestThePageSeesTheTwoHoldersOfTheChecker(t *testing.T) {
-	b := browser.Open(t, pairShown)
-	b.Show(t, desk(t).URL+"/", 1300, 800, "light")
-	browser.Evaluate[bool](t, b, `(import('/lanes.js').then(({ twoHolders }) => {
-		const a = { holder: 'a', lock: 'l', name: 'n', granted: 1, released: 5 };
-		window.found = [
-			[a, { ...a, granted: 3 }], [a, { ...a, granted: 5 }], [{ ...a, token: 7 }, { ...a, token: 7, granted: 3 }],
-			[a, { ...a, lock: 'm', granted: 3 }], [a, { ...a, name: 'o', granted: 3 }],
-			[{ ...a, shared: true }, { ...a, shared: true, granted: 3 }], [{ ...a, shared: true }, { ...a, granted: 3 }],
-		].map((pair) => twoHolders(pair, 9).length);
-	}), true)`)
-	b.Until(t, pairWithin, "Boolean(window.found)")
-	if got, want := browser.Evaluate[[]int](t, b, "window.found"), []int{1, 0, 0, 0, 0, 0, 1}; !slices.Equal(got, want) {
-		t.Errorf("two holders of: one replica; one after the other; one token; two locks; two names; readers; a reader and a writer: %v, want %v", got, want)
-	}
-}
-
 // Each line of two sales that are compared has the figures of its own sale, counted from its own begin.
 func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 	b := browser.Open(t, pairShown)

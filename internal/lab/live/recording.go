@@ -110,13 +110,10 @@ func OfHistory(title string, h *history.History) Recording {
 	for _, t := range h.Traces {
 		traces[t.Request] = t
 	}
-	for _, l := range h.Leases {
+	contentions := checker.Contentions(h)
+	for i, l := range h.Leases {
 		holders[l.Holder] = true
-		one := ofRecord(l, traces[l.Request])
-		if l.End().IsZero() {
-			one.Died = millis(checker.Died(h, l))
-		}
-		r.Leases = append(r.Leases, one)
+		r.Leases = append(r.Leases, ofRecord(l, contentions[i], traces[l.Request], to))
 	}
 	if over := len(r.Leases) - mostRecordedLeases; over > 0 {
 		r.Lanes.Whole = r.Leases[over].Asked
@@ -134,20 +131,6 @@ func OfHistory(title string, h *history.History) Recording {
 	r.Lanes.Until = millis(to)
 	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}
 	return r
-}
-
-// ofRecord is a lease that has ended, with the trace of its request.
-func ofRecord(l history.Lease, t history.Trace) Lease {
-	one := Lease{
-		ID: l.ID, Holder: l.Holder, Lock: l.Lock, Name: l.Name, Shared: l.Shared, Token: l.Token, Asked: millis(l.Asked),
-		GaveUp: millis(l.GaveUp), Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error, Request: l.Request,
-	}
-	one.granted(l.Granted, l.Key, l.TTL, l.Expires)
-	for _, n := range l.Notes {
-		one.note(n)
-	}
-	one.traced(t)
-	return one
 }
 
 // laneOf is a holder of a history.

@@ -123,6 +123,13 @@ type Lease struct {
 	// itself.
 	TTL     float64 `json:"ttl,omitempty"`
 	Expires Millis  `json:"expires,omitempty"`
+	// Outlived is when its TTL was over, of one that its holder still had, or died with.
+	Outlived Millis `json:"outlived,omitempty"`
+	// Ahead is who had the lock when the lease was asked for, Beside are those who had it when it was granted,
+	// and Woke is how many waiters its release woke.
+	Ahead  string   `json:"ahead,omitempty"`
+	Beside []Beside `json:"beside,omitempty"`
+	Woke   int      `json:"woke,omitempty"`
 	// Renewals, Votes and Wakes are the newest; Woken counts all wake-ups.
 	Renewals []Renewal `json:"renewals,omitempty"`
 	Votes    []Vote    `json:"votes,omitempty"`

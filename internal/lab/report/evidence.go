@@ -40,13 +40,14 @@ func lockedBy(l history.Lease) locked { return locked{l.Name, l.Lock} }
 
 func holds(h *history.History, end time.Time) []hold {
 	var list []hold
-	for _, l := range h.Leases {
+	contentions := checker.Contentions(h)
+	for i, l := range h.Leases {
 		if l.Granted.IsZero() {
 			continue
 		}
 		one := hold{span: span{l.Granted, l.End()}, lease: l}
 		if one.to.IsZero() {
-			one.open, one.to = true, checker.Died(h, l)
+			one.open, one.to = true, contentions[i].Died
 		}
 		if one.to.IsZero() {
 			one.to = end

@@ -4,7 +4,7 @@ import { moments } from './story.js';
 
 export const sides = ['A', 'B'];
 
-const leaseTimes = ['asked', 'granted', 'gave_up', 'lost', 'released', 'died', 'expires'];
+const leaseTimes = ['asked', 'granted', 'gave_up', 'lost', 'released', 'died', 'expires', 'outlived'];
 
 function startOf(r) {
   let from = Infinity;
@@ -21,7 +21,7 @@ function moved(r, side, less) {
     marks: r.marks.map((m) => ({ ...m, side, at: at(m.at), who: name(m.who) })),
     leases: r.leases.map((l) => ({
       ...l, id: `${side} ${l.id}`, lock: `${side} ${l.lock}`, holder: name(l.holder), ...Object.fromEntries(leaseTimes.map((k) => [k, at(l[k])])),
-      renewals: notes(l.renewals), votes: notes(l.votes), wakes: notes(l.wakes), steps: notes(l.steps),
+      ahead: name(l.ahead), beside: l.beside?.map((o) => ({ holder: name(o.holder), from: at(o.from), to: at(o.to) })), renewals: notes(l.renewals), votes: notes(l.votes), wakes: notes(l.wakes), steps: notes(l.steps),
     })),
     machines: r.machines.map((m) => ({ ...m, name: name(m.name) })),
   };

@@ -1,6 +1,6 @@
 // Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
 
-import { expiryOf, symbols } from './notes.js';
+import { symbols } from './notes.js';
 
 const space = 'http://www.w3.org/2000/svg';
 const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
@@ -20,24 +20,6 @@ export const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 
 
 // endOf is when a lease had ended for its holder; one that has not ends later than now.
 export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
-
-// excludes tells whether two leases are not to be held at once.
-export const excludes = (a, b) => a.lock === b.lock && a.name === b.name && !(a.shared && b.shared);
-
-// twoHolders finds the times during which a lock had two holders, as internal/lab/checker does.
-export function twoHolders(leases, now) {
-  const found = [];
-  let held = [];
-  for (const b of [...leases].sort((x, y) => x.granted - y.granted)) {
-    held = held.filter((a) => endOf(a) > b.granted);
-    for (const a of held.filter((one) => excludes(one, b))) {
-      const reentered = a.holder === b.holder && a.token && a.token === b.token;
-      if (!reentered) found.push({ a, b, from: b.granted, to: Math.min(endOf(a), endOf(b), now) });
-    }
-    held.push(b);
-  }
-  return found;
-}
 
 export class Lanes {
   constructor(state, t) {
@@ -140,7 +122,7 @@ export class Lanes {
     this.above = svg('g', {});
     const seen = leases.filter((l) => endOf(l) > from && l.granted < to);
     replicas.forEach((m, i) => this.lane(picture, m, i * high, width, seen.filter((l) => l.holder === m.name), x, to));
-    for (const o of twoHolders(seen, to)) this.two(picture, o, replicas, x);
+    for (const l of seen) for (const o of l.beside || []) this.two(picture, l, o, replicas, x);
     picture.append(this.above);
     this.axis(picture, from, to, width, height, x);
     this.box.replaceChildren(picture);
@@ -188,18 +170,19 @@ export class Lanes {
     const [from, to] = this.shown, seen = (when) => when >= from && when <= to;
     if (b - a > 10) for (const r of l.renewals || []) if (seen(r.at)) at(r.until ? 'renewed' : 'failed', r.at, top + high - 20);
     for (const w of l.wakes || []) if (seen(w.at) && w.at <= l.granted) picture.append(svg('rect', { class: 'woke', x: x(w.at) - 0.5, y: top + high - 15, width: 1, height: 7 }));
-    const end = Math.min(endOf(l), now), expiry = expiryOf(l, end);
-    if (expiry && expiry < end && seen(expiry)) {
-      this.above.append(svg('line', { class: 'over-line', x1: x(expiry), x2: x(expiry), y1: top + 6, y2: top + high - 14 }));
-      at('expired', expiry, top + 9);
+    if (l.outlived && l.outlived < Math.min(endOf(l), now) && seen(l.outlived)) {
+      this.above.append(svg('line', { class: 'over-line', x1: x(l.outlived), x2: x(l.outlived), y1: top + 6, y2: top + high - 14 }));
+      at('expired', l.outlived, top + 9);
     }
     if (l.lost && l.lost <= now && seen(l.lost)) at('lost', l.lost, top + high / 2 - 3);
   }
 
-  two(picture, { a, b, from, to }, replicas, x) {
-    const rows = [a, b].map((l) => replicas.findIndex((m) => m.name === l.holder)).filter((i) => i >= 0);
-    if (rows.length === 0) return;
-    const top = Math.min(...rows) * high + 4, bottom = (Math.max(...rows) + 1) * high - 6, start = x(from), end = Math.max(start + 1.5, x(to));
+  // two draws the time during which a lease and another holder had the same lock; one that has not ended lasts until now.
+  two(picture, lease, other, replicas, x) {
+    const [begin, now] = this.shown, until = other.to || now;
+    const rows = [lease, other].map((l) => replicas.findIndex((m) => m.name === l.holder)).filter((i) => i >= 0);
+    if (rows.length === 0 || until <= begin || other.from >= now) return;
+    const top = Math.min(...rows) * high + 4, bottom = (Math.max(...rows) + 1) * high - 6, start = x(other.from), end = Math.max(start + 1.5, x(until));
     picture.append(
       svg('rect', { class: 'two', x: start, y: top, width: end - start, height: bottom - top }),
       svg('line', { class: 'two-line', x1: start, x2: start, y1: top, y2: bottom }),

@@ -1,17 +1,12 @@
 // What happened to a lease: its renewals, votes and wake-ups, and when its TTL was over.
 
-// expiryOf is when a lease expires, by the last renewal until a time; 0: not by itself.
-export function expiryOf(l, at) {
-  let end = l.expires || 0;
-  for (const r of l.renewals || []) if (r.until && r.at <= at) end = r.until;
-  return end;
-}
-
-// notesUntil leaves out what happened to a lease after a time.
-export function notesUntil(l, at) {
+// leaseAt leaves out what happened to a lease after a time.
+export function leaseAt(l, at) {
   const one = { ...l };
   for (const list of ['renewals', 'votes', 'wakes', 'steps']) if (l[list]) one[list] = l[list].filter((n) => n.at <= at);
   if (one.wakes) one.woken = one.wakes.length;
+  for (const step of ['granted', 'gave_up', 'lost', 'released', 'died', 'outlived']) if (one[step] > at) one[step] = 0;
+  one.beside = l.beside?.filter((o) => o.from <= at).map((o) => ({ ...o, to: o.to <= at ? o.to : 0 }));
   return one;
 }
 
@@ -28,7 +23,6 @@ export function momentsOf(l) {
   for (const r of l.renewals || []) list.push({ at: r.at, what: r.until ? 'renewed' : 'failed', left: r.left, error: r.error });
   for (const v of l.votes || []) list.push({ at: v.at, took: v.took, what: v.what, of: v.master });
   for (const w of l.wakes || []) list.push({ at: w.at, what: 'woken', of: w.by });
-  const expiry = expiryOf(l, end);
-  if (expiry && expiry < end) list.push({ at: expiry, what: 'expired' });
+  if (l.outlived < end) list.push({ at: l.outlived, what: 'expired' });
   return list.filter((m) => m.at);
 }

@@ -1,9 +1,8 @@
 // A recording is shown as it was at a moment: what came later is left out.
 
-import { twoHolders } from './lanes.js';
 import { paired, sides } from './beside.js';
 import { partWords, remark } from './lab.js';
-import { notesUntil } from './notes.js';
+import { leaseAt } from './notes.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
 
@@ -14,12 +13,6 @@ export function extent(r) {
   let from = Infinity, to = -Infinity;
   for (const at of times) { from = Math.min(from, at); to = Math.max(to, at); }
   return [from, Math.max(to, from + 1)];
-}
-
-function leaseAt(l, at) {
-  const one = notesUntil(l, at);
-  for (const step of ['granted', 'gave_up', 'lost', 'released', 'died']) if (one[step] > at) one[step] = 0;
-  return one;
 }
 
 // momentOf is the state of the page at a time of a recording.
@@ -33,7 +26,7 @@ export function momentOf(r, at, end) {
   return {
     points: until(r.points), marks, leases: new Map(leases.map((l) => [l.id, l])),
     machines: r.machines.map((m) => ({ ...m, status: status.get(m.name) || 'running' })),
-    lanes: over && r.lanes.granted ? r.lanes : { until: at, whole: r.lanes.whole, waiting, granted: granted.length, overlaps: new Set(twoHolders(granted, at).map((o) => o.b.id)).size },
+    lanes: over && r.lanes.granted ? r.lanes : { until: at, whole: r.lanes.whole, waiting, granted: granted.length, overlaps: granted.filter((l) => l.beside?.length).length },
     sale: { ...r.sale, phase: over ? r.sale.phase : 'selling', modes: sells > 0 && !over ? r.sale.modes.slice(0, sells) : r.sale.modes, verdict: over ? r.sale.verdict : undefined, error: over ? r.sale.error : undefined },
   };
 }

@@ -2,8 +2,7 @@
 // with the experiments.
 
 import { language, number } from './words.js';
-import { endOf, excludes, twoHolders } from './lanes.js';
-import { expiryOf } from './notes.js';
+import { endOf } from './lanes.js';
 import { element } from './panels.js';
 
 const soon = 20; // milliseconds that are no delay
@@ -17,12 +16,11 @@ export function moments({ leases, marks, points }, until) {
   const add = (at, what, words = {}) => { if (at && at <= until) found.push({ at, what, ...words }); };
   const asked = [...leases].sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
   for (const l of asked.slice(0, 60)) { // the first to wait are told
-    const ahead = granted.find((o) => o !== l && excludes(o, l) && o.granted <= l.asked && endOf(o) > l.asked);
-    if (ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: ahead.holder });
+    if (l.ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: l.ahead });
   }
   for (const l of asked) add(l.gave_up, 'gave-up', { who: l.holder });
   for (const l of granted) {
-    const who = l.holder, end = endOf(l), out = expiryOf(l, until);
+    const who = l.holder, end = endOf(l), out = l.outlived;
     add(l.granted, 'granted', { who });
     for (const r of l.renewals || []) add(r.at, r.until ? 'renewed' : 'not-renewed', { who });
     if (out && l.died && l.died < out) add(out, 'freed', { who });
@@ -31,8 +29,10 @@ export function moments({ leases, marks, points }, until) {
     add(l.steps?.find((s) => s.what === 'rollback')?.at, 'rolled-back', { who });
     add(l.released, out && l.released > out + soon && !(l.lost < l.released) ? 'late' : 'released', { who });
   }
-  for (const w of wakes(granted)) if (w.n > 0) add(w.at, 'woken', w); // not every lock tells
-  for (const o of twoHolders(granted, until)) add(o.from, 'overlap', { who: o.b.holder, other: o.a.holder });
+  for (const l of granted) {
+    if (l.woke) add(l.released + 0.001, 'woken', { who: l.holder, n: l.woke }); // not every lock tells
+    for (const o of l.beside || []) add(o.from, 'overlap', { who: l.holder, other: o.holder });
+  }
   for (const m of marks) add(m.at, 'mark', { who: m.who, mark: m.what });
   const seen = points.filter((p) => p.seen), last = seen.at(-1);
   for (const [what, of] of [['oversold', (p) => p.oversold], ['lost-updates', (p) => p.lost]]) {
@@ -43,16 +43,6 @@ export function moments({ leases, marks, points }, until) {
   }
   for (const what of ['rejected', 'busy', 'failed', 'unknown']) add(points.find((p) => p.answers[what] > 0)?.at, what);
   return few(found.sort((a, b) => a.at - b.at), granted.length > 12);
-}
-
-// wakes counts, for each release, the waiters that were notified until the next one.
-function wakes(granted) {
-  const releases = granted.filter((l) => l.released).sort((a, b) => a.released - b.released).slice(0, 4);
-  return releases.map((r, i) => {
-    const next = releases.find((l, k) => k > i && excludes(l, r))?.released ?? r.released + soon;
-    const woken = granted.filter((l) => excludes(l, r) && l.wakes?.some((w) => w.by === 'watch' && w.at >= r.released && w.at < next));
-    return { at: r.released + 0.001, who: r.holder, n: woken.length };
-  });
 }
 
 function few(list, crowd) {
