@@ -238,17 +238,11 @@ func startEtcd(t *testing.T, s *servers.Security) ([]server, connector) {
 
 // etcdOptions log in as the server's user. Without TLS the scheme of the endpoint says so, too.
 func etcdOptions(e *servers.Etcd, encryption *tls.Config) backend.EtcdOptions {
-	o := backend.EtcdOptions{Endpoints: []string{e.Endpoint}, TLS: encryption, DialTimeout: answerWithin}
+	o := backend.EtcdOptions{
+		Endpoints: []string{e.Endpoint}, Username: servers.EtcdUser, Password: e.Password, TLS: encryption, DialTimeout: answerWithin,
+	}
 	if encryption == nil {
 		o.Endpoints[0] = strings.Replace(e.Endpoint, "https:", "http:", 1)
-	}
-	for _, entry := range e.Env() {
-		switch name, value, _ := strings.Cut(entry, "="); name {
-		case "STOCKD_ETCD_USERNAME":
-			o.Username = value
-		case "STOCKD_ETCD_PASSWORD":
-			o.Password = value
-		}
 	}
 	return o
 }

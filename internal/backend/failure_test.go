@@ -95,7 +95,7 @@ func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
 	c := &backend.Clients{Etcd: client}
 	t.Cleanup(func() { _ = c.Close() })
 	awaitPing(t, c, backend.Etcd)
-	answer, err := client.Get(t.Context(), "k")
+	answer, err := client.Get(t.Context(), "stockd/k")
 	must(t, err)
 	maintenance := etcdserverpb.NewMaintenanceClient(client.ActiveConnection())
 	for alarm, why := range map[etcdserverpb.AlarmType]stock.Rejection{
@@ -110,7 +110,7 @@ func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
 		ring(etcdserverpb.AlarmRequest_DEACTIVATE)
 		must(t, ping(t, c, backend.Etcd))
 	}
-	if after, err := client.Get(t.Context(), "stockd", clientv3.WithPrefix()); err != nil || len(after.Kvs) != 0 {
+	if after, err := client.Get(t.Context(), "stockd/", clientv3.WithPrefix()); err != nil || len(after.Kvs) != 0 {
 		t.Errorf("the pings have left %v (%v)", after, err)
 	}
 }

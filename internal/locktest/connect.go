@@ -38,7 +38,7 @@ type addresses struct {
 	// one that issues its tokens.
 	Driver string `json:"driver"`
 	DSN    string `json:"dsn"`
-	// User is that of Redis, and Password that of the servers above.
+	// User is that of Redis or etcd, and Password that of the servers above.
 	User     string `json:"user"`
 	Password string `json:"password"`
 	// Auth is that of ZooKeeper, to whose holder every node belongs.
@@ -73,7 +73,7 @@ func (a addresses) connect() (*backend.Clients, error) {
 	}
 	var err error
 	if len(a.Etcd) > 0 {
-		c.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: a.Etcd, DialTimeout: answerWithin})
+		c.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: a.Etcd, Username: a.User, Password: a.Password, DialTimeout: answerWithin})
 	}
 	if err == nil && a.Driver != "" {
 		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{

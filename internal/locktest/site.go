@@ -37,7 +37,9 @@ type crashable interface {
 func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *site {
 	t.Helper()
 	all := at
-	all.User = "" // may do everything
+	if all.User = ""; name == backend.Etcd { // may do everything
+		all.User = servers.EtcdRoot
+	}
 	clients, err := all.connect()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
 		return zooKeeperSite(t, server, server.Address)
 	case backend.Etcd:
 		server := either(own, lab.OwnEtcd, lab.Etcd)(t)
-		return etcdSite(t, server, server.Endpoint)
+		return etcdSite(t, server, server)
 	default:
 		return databaseSite(t, either(own, ownDatabase(lab, kind), func(t *testing.T) *servers.Database { return lab.Database(t, kind) })(t))
 	}
@@ -106,9 +108,13 @@ func zooKeeperSite(t *testing.T, server crashable, members ...string) *site {
 	})
 }
 
-func etcdSite(t *testing.T, server crashable, members ...string) *site {
+func etcdSite(t *testing.T, server crashable, members ...*servers.Etcd) *site {
 	t.Helper()
-	return newSite(t, backend.Etcd, server, addresses{Etcd: members, TTL: 2 * time.Second})
+	at := addresses{User: servers.EtcdUser, Password: members[0].Password, TTL: 2 * time.Second}
+	for _, member := range members {
+		at.Etcd = append(at.Etcd, member.Endpoint)
+	}
+	return newSite(t, backend.Etcd, server, at)
 }
 
 // databaseSite is a SQL database of its own on the lab's server, or a file.
@@ -286,11 +292,7 @@ func topologies() map[string]topology {
 		}},
 		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnEtcdCluster(t)
-			members := make([]string, len(c.Members))
-			for i, member := range c.Members {
-				members[i] = member.Endpoint
-			}
-			return etcdSite(t, c, members...)
+			return etcdSite(t, c, c.Members...)
 		}},
 		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})

@@ -252,7 +252,7 @@ func (x traces) all(t *testing.T) (list []string) {
 			}
 		}
 	}
-	keys, err := x.etcd.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	keys, err := x.etcd.Get(t.Context(), "stockd/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	must(t, err)
 	for _, kv := range keys.Kvs {
 		list = append(list, "etcd: "+string(kv.Key))

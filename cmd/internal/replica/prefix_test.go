@@ -36,7 +36,7 @@ func TestEverythingInTheLockServersHasThePrefix(t *testing.T) {
 	})
 	etcd := cmdtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
 	p := startInnards(t, slices.Concat(one.Env(), five.Env(), zookeeper.Env(), etcd.Env(),
-		[]string{"STOCKD_PREFIX=" + prefix, "STOCKD_STRATEGIES_ONLY_SAFE=false"}))
+		[]string{"STOCKD_PREFIX=" + prefix, "STOCKD_ETCD_USERNAME=" + servers.EtcdRoot, "STOCKD_STRATEGIES_ONLY_SAFE=false"}))
 	for i, name := range p.catalogue.Names() {
 		if _, err := p.catalogue.In(service.Mode{Strategy: name}); errors.Is(err, service.ErrStrategyRejected) {
 			continue // it needs MySQL

@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 )
@@ -187,7 +188,9 @@ func holdsOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) ([]
 const handoffRetry = 50 * time.Millisecond
 
 func (h *handoff) clients() (*backend.Clients, error) {
-	etcd, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
+	etcd, err := backend.NewEtcd(backend.EtcdOptions{
+		Endpoints: []string{h.backends.Etcd.Endpoint}, Username: servers.EtcdUser, Password: h.backends.Etcd.Password, DialTimeout: time.Second,
+	})
 	if err != nil {
 		return nil, err
 	}

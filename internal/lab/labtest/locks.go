@@ -95,10 +95,12 @@ func ZooKeeperClient(z *servers.ZooKeeper) *backend.ZooKeeperClient {
 	})
 }
 
-// EtcdClient is a client of an etcd, as one replica has it.
+// EtcdClient is a client of an etcd, as one replica has it: with the rights that the documents give it.
 func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
-	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{e.Endpoint}, DialTimeout: lockTimeout})
+	client, err := backend.NewEtcd(backend.EtcdOptions{
+		Endpoints: []string{e.Endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: lockTimeout,
+	})
 	must(t, err)
 	return client
 }

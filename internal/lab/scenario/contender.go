@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
@@ -74,15 +75,17 @@ func (c *Contender) Connect(need Need) {
 	case ZooKeeper:
 		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
 	case Etcd:
-		c.UseEtcd(b.Etcd.Endpoint)
+		c.UseEtcd(b.Etcd, b.Etcd.Endpoint)
 	}
 	c.try.Must(err)
 }
 
-// UseEtcd has the contender go to this server.
-func (c *Contender) UseEtcd(endpoint string) {
+// UseEtcd has the contender go to this server at an address.
+func (c *Contender) UseEtcd(e *servers.Etcd, endpoint string) {
 	var err error
-	c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: contenderTimeout})
+	c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
+		Endpoints: []string{endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: contenderTimeout,
+	})
 	c.try.Must(err)
 }
 

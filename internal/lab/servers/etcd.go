@@ -25,10 +25,21 @@ const (
 	etcdElection  = 500
 )
 
+// etcdHashes has a login cost as little as it can: the passwords are random.
+const etcdHashes = "--bcrypt-cost=4"
+
+// Users of an etcd: stockd's has the rights that the documents give it, and root may do everything. They have the
+// same password.
+const (
+	EtcdUser = clientName
+	EtcdRoot = "root"
+)
+
 // Etcd is one that runs, and how to reach it. It keeps its data over a restart.
 type Etcd struct {
 	Info
-	Endpoint string
+	// Password is that of its users. It is empty until they are there.
+	Endpoint, Password string
 	runner
 
 	server  *Server
@@ -36,20 +47,31 @@ type Etcd struct {
 	peer    string // where other members reach it
 	cluster string // the members, as etcd writes them; empty: it is alone
 
-	security       *Security
-	root, password string // of its users, where it has any
+	security *Security
 }
 
-// StartEtcd starts an etcd, a cluster of one.
+// StartEtcd starts an etcd, a cluster of one, with its users.
 func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
 	if mode == Embedded {
 		return nil, &MissingError{What: "etcd has no embedded form", How: bringsEtcd}
 	}
-	e, err := newEtcd(k, nil)
+	return startEtcd(ctx, k, nil)
+}
+
+// StartSecureEtcd starts an etcd that takes TLS only.
+func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
+	return startEtcd(ctx, k, s)
+}
+
+func startEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
+	e, err := newEtcd(k, s)
 	if err != nil {
 		return nil, err
 	}
-	return e, e.start(ctx)
+	if err := e.start(ctx); err != nil {
+		return nil, err
+	}
+	return e, addUsers(ctx, e)
 }
 
 const bringsEtcd = "apt-get install etcd-server brings it"
@@ -106,7 +128,7 @@ func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) 
 
 // StartEtcdClusterOf starts so many members.
 func StartEtcdClusterOf(ctx context.Context, k *Supervisor, members int) (*EtcdCluster, error) {
-	return startEnsemble(ctx, members, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
+	c, err := startEnsemble(ctx, members, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
 		list := make([]string, len(all))
 		for i, one := range all {
 			port, err := FreePort()
@@ -126,10 +148,14 @@ func StartEtcdClusterOf(ctx context.Context, k *Supervisor, members int) (*EtcdC
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return c, addUsers(ctx, c.Members...)
 }
 
 func (e *Etcd) leads(ctx context.Context) bool {
-	client, err := e.Open()
+	client, err := e.open("") // no login: a member that is cut off could not answer it
 	if err != nil {
 		return false
 	}
@@ -145,7 +171,7 @@ func (e *Etcd) arguments(folder string, _ int) (args, env []string, err error) {
 		"--listen-peer-urls=" + e.peer, "--initial-advertise-peer-urls=" + e.peer,
 		"--initial-cluster=" + cmp.Or(e.cluster, e.name+"="+e.peer),
 		fmt.Sprintf("--heartbeat-interval=%d", etcdHeartbeat),
-		fmt.Sprintf("--election-timeout=%d", etcdElection),
+		fmt.Sprintf("--election-timeout=%d", etcdElection), etcdHashes,
 		"--logger=zap", "--log-outputs=stderr", "--log-level=warn",
 	}
 	if s := e.security; s != nil {
@@ -191,15 +217,17 @@ func (e *Etcd) readVersion(ctx context.Context, _ int) error {
 	return nil
 }
 
-// Open makes a client.
-func (e *Etcd) Open() (*clientv3.Client, error) {
+// Open makes a client that may do everything.
+func (e *Etcd) Open() (*clientv3.Client, error) { return e.open(EtcdRoot) }
+
+func (e *Etcd) open(user string) (*clientv3.Client, error) {
 	encryption, err := e.security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
 	c := clientv3.Config{Endpoints: []string{e.Endpoint}, TLS: encryption, DialTimeout: connectTimeout, Logger: zap.NewNop()}
-	if e.root != "" {
-		c.Username, c.Password = "root", e.root
+	if e.Password != "" && user != "" {
+		c.Username, c.Password = user, e.Password
 	}
 	return clientv3.New(c)
 }
@@ -207,58 +235,55 @@ func (e *Etcd) Open() (*clientv3.Client, error) {
 func (e *Etcd) endpoint() string { return e.Endpoint }
 
 func (e *Etcd) env(endpoints string) []string {
-	env := []string{"STOCKD_ETCD_ENDPOINTS=" + endpoints}
-	if e.password != "" {
-		env = append(env, "STOCKD_ETCD_USERNAME="+clientName, "STOCKD_ETCD_PASSWORD="+e.password)
-	}
-	return append(env, e.security.env("etcd")...)
+	return append([]string{
+		"STOCKD_ETCD_ENDPOINTS=" + endpoints, "STOCKD_ETCD_USERNAME=" + EtcdUser, "STOCKD_ETCD_PASSWORD=" + e.Password,
+	}, e.security.env("etcd")...)
 }
 
 // Env is the configuration of a replica of stockd that uses the etcd.
 func (e *Etcd) Env() []string { return e.env(e.Endpoint) }
 
-// StartSecureEtcd starts an etcd that takes TLS only. It has two users: stockd's,
-// which may only touch keys that begin with "stockd/", and root.
-func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
-	e, err := newEtcd(k, s)
-	if err != nil {
-		return nil, err
+// addUsers makes the users of a cluster; from then on only they are let in. Where that fails it ends the cluster.
+func addUsers(ctx context.Context, all ...*Etcd) error {
+	password := rand.Text()
+	if err := all[0].addUsers(ctx, password); err != nil {
+		return errors.Join(fmt.Errorf("give etcd its users: %w", err), closeAll(context.WithoutCancel(ctx), all))
 	}
-	if err := e.start(ctx); err != nil {
-		return nil, err
+	for _, e := range all {
+		e.Password = password
 	}
-	if err := e.addUsers(ctx); err != nil {
-		return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
-	}
-	return e, nil
+	return nil
 }
 
-// addUsers makes the users; from then on only they are let in.
-func (e *Etcd) addUsers(ctx context.Context) error {
+func (e *Etcd) addUsers(ctx context.Context, password string) error {
 	client, err := e.Open()
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // what it was for has been answered
-	root, password := rand.Text(), rand.Text()
 	const prefix = "stockd/"
-	steps := []func() error{
-		func() error { _, err := client.UserAdd(ctx, "root", root); return err },
-		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := client.RoleAdd(ctx, clientName); return err },
+	for _, step := range []func() error{
+		func() error { _, err := client.RoleAdd(ctx, EtcdUser); return err },
 		func() error {
-			_, err := client.RoleGrantPermission(ctx, clientName, prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+			_, err := client.RoleGrantPermission(ctx, EtcdUser, prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
 			return err
 		},
-		func() error { _, err := client.UserAdd(ctx, clientName, password); return err },
-		func() error { _, err := client.UserGrantRole(ctx, clientName, clientName); return err },
+		func() error { return addUser(ctx, client, EtcdUser, password) },
+		func() error { return addUser(ctx, client, EtcdRoot, password) },
 		func() error { _, err := client.AuthEnable(ctx); return err },
-	}
-	for _, step := range steps {
+	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("give etcd its users: %w", err)
+			return err
 		}
 	}
-	e.root, e.password = root, password
 	return nil
+}
+
+// addUser makes a user that has the role of its name.
+func addUser(ctx context.Context, client *clientv3.Client, name, password string) error {
+	if _, err := client.UserAdd(ctx, name, password); err != nil {
+		return err
+	}
+	_, err := client.UserGrantRole(ctx, name, name)
+	return err
 }

@@ -199,7 +199,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 	leader, err := c.AwaitLeader(within(t, 20*time.Second))
 	must(t, err)
 	list, _ := strings.CutPrefix(c.Env()[0], "STOCKD_ETCD_ENDPOINTS=")
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Username: servers.EtcdRoot, Password: leader.Password, Logger: zap.NewNop()})
 	must(t, err)
 	defer client.Close() //nolint:errcheck // it says that its context has ended
 	_, err = client.Put(within(t, 5*time.Second), "kept", "value")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/locktest"
@@ -33,9 +34,13 @@ const (
 )
 
 // etcdReplica is the lock as one replica has it, with a client of its own.
-func etcdReplica(t *testing.T, endpoint string, ttl time.Duration) lock.Locker {
+func etcdReplica(t *testing.T, server *servers.Etcd, ttl time.Duration) lock.Locker {
 	t.Helper()
-	return etcdReplicaOf(t, backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second}, ttl)
+	return etcdReplicaOf(t, etcdOptions(server, servers.EtcdUser), ttl)
+}
+
+func etcdOptions(server *servers.Etcd, user string) backend.EtcdOptions {
+	return backend.EtcdOptions{Endpoints: []string{server.Endpoint}, Username: user, Password: server.Password, DialTimeout: time.Second}
 }
 
 func etcdReplicaOf(t *testing.T, o backend.EtcdOptions, ttl time.Duration) lock.Locker {
@@ -84,9 +89,9 @@ func etcdFails(t *testing.T, err error) {
 // etcdAdmin sees what is in the store.
 type etcdAdmin struct{ *clientv3.Client }
 
-func newEtcdAdmin(t *testing.T, endpoint string) etcdAdmin {
+func newEtcdAdmin(t *testing.T, server *servers.Etcd) etcdAdmin {
 	t.Helper()
-	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second})
+	client, err := backend.NewEtcd(etcdOptions(server, servers.EtcdRoot))
 	must(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
@@ -155,8 +160,8 @@ func (a etcdAdmin) delete(t *testing.T, key string) {
 
 func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin := newEtcdAdmin(t, server)
+	holder, waiter := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	lease := locktest.Hold(t, holder, t.Name())
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	lost := admin.await(t, t.Name(), 2, etcdLimit)[1]
@@ -177,8 +182,8 @@ func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 // the watchdog finds that the session is over.
 func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	other, l := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
+	admin := newEtcdAdmin(t, server)
+	other, l := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, time.Hour) // not renewed meanwhile
 	held := locktest.Hold(t, other, t.Name())
 	got := locktest.HoldLater(t.Context(), l, t.Name())
 	etcdAwaitInLine(t, l)
@@ -193,7 +198,7 @@ func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
 }
 
 func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	lease, other := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
 	labtest.AwaitLoss(t, lease, etcdSoon)
@@ -205,7 +210,7 @@ func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 }
 
 func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	got := locktest.HoldLater(t.Context(), l, t.Name())
 	admin.delete(t, admin.await(t, t.Name(), 2, etcdLimit)[1].key)
@@ -216,8 +221,8 @@ func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
 
 func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin := newEtcdAdmin(t, server)
+	l, other := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
 	// As a put does that was given up, and whose key was deleted, before it came.
 	name := t.Name() + "/late"
@@ -230,7 +235,7 @@ func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 // name are counted.
 func TestEtcdUsesItsKeysAgain(t *testing.T) {
 	const rounds, waiters = 20, 3
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	events := admin.Watch(ctx, etcdPrefixOf(t.Name()), clientv3.WithPrefix(), clientv3.WithFilterDelete())
@@ -263,7 +268,7 @@ func TestEtcdUsesItsKeysAgain(t *testing.T) {
 }
 
 func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
-	l, other := etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	l, other := etcdReplica(t, lab.Etcd(t), etcdTTL), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	for i, name := range []string{"", "/", "//", "%2F", "/a", "a/", "ü 库存", "\xff\x00"} {
 		lease := locktest.Hold(t, []lock.Locker{l, other}[i%2], t.Name()+name)
 		defer locktest.Release(t, lease)
@@ -273,7 +278,7 @@ func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
 // The lease of a session lasts for the TTL, in seconds that are rounded up.
 func TestEtcdLivesForTheTTL(t *testing.T) {
 	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, 4100*time.Millisecond)
+	admin, l := newEtcdAdmin(t, server), etcdReplica(t, server, 4100*time.Millisecond)
 	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
 	left, err := admin.TimeToLive(t.Context(), admin.keys(t, t.Name())[0].lease)
 	if err != nil || left.GrantedTTL != 5 {
@@ -285,8 +290,8 @@ func TestEtcdLivesForTheTTL(t *testing.T) {
 // woken.
 func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin := newEtcdAdmin(t, server)
+	l, other := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	var mu sync.Mutex
 	notes := make(map[string][]lock.Note)
 	as := func(who string) context.Context {
@@ -314,7 +319,7 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 
 // A request that ends in the moment of its grant is granted nothing, and leaves no key.
 func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	for range 10 { // it may notice the end first
 		ctx, end := context.WithCancel(t.Context())
 		lease, err := l.Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), t.Name())
@@ -328,7 +333,7 @@ func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
 // A key that is there already is another's, or of a put that was sent twice: it is not taken for
 // our own place.
 func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	locktest.Release(t, locktest.Hold(t, l, "first "+t.Name()))
 	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0].key
@@ -348,7 +353,7 @@ func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
 // nothing, and never used neither.
 func TestEtcdCloseEndsTheWaiting(t *testing.T) {
 	server := lab.Etcd(t)
-	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	l, other := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	lease := locktest.Hold(t, other, t.Name())
 	defer locktest.Release(t, lease)
 	got := locktest.HoldLater(t.Context(), l, t.Name())
@@ -357,14 +362,14 @@ func TestEtcdCloseEndsTheWaiting(t *testing.T) {
 		etcdClose(t, l)
 	}
 	etcdFails(t, got.Fails(t))
-	unused := etcdReplica(t, server.Endpoint, etcdTTL)
+	unused := etcdReplica(t, server, etcdTTL)
 	etcdClose(t, unused)
 	_, err := unused.Acquire(t.Context(), "free "+t.Name())
 	etcdFails(t, err)
 }
 
 func TestEtcdCloseGivesEverythingBack(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t).Endpoint), etcdReplica(t, lab.Etcd(t).Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0]
 	etcdClose(t, l)
@@ -389,7 +394,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 
 func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
 	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
+	admin, l := newEtcdAdmin(t, server), etcdReplica(t, server, time.Hour) // not renewed meanwhile
 	lease := locktest.Hold(t, l, t.Name())
 	admin.revoke(t, admin.keys(t, t.Name())[0].lease)
 	labtest.AwaitLoss(t, lease, etcdSoon)
@@ -398,7 +403,7 @@ func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
 
 func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
 	server := lab.Etcd(t)
-	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	admin, l := newEtcdAdmin(t, server), etcdReplica(t, server, etcdTTL)
 	first, second := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
 	before := admin.keys(t, t.Name())[0]
 	admin.revoke(t, before.lease)

@@ -28,10 +28,12 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// etcdThrough is a proxy before an etcd.
-func etcdThrough(t *testing.T, endpoint string) *servers.Proxy {
+// etcdThrough is an etcd, reached through a proxy.
+func etcdThrough(t *testing.T, server *servers.Etcd) (*servers.Proxy, *servers.Etcd) {
 	t.Helper()
-	return labtest.NewProxy(t, strings.TrimPrefix(endpoint, "http://"))
+	proxy, through := labtest.NewProxy(t, strings.TrimPrefix(server.Endpoint, "http://")), *server
+	through.Endpoint = proxy.Address
+	return proxy, &through
 }
 
 // A release whose request or answer is lost is finished in the background: the session would keep the key for as long as the replica lives.
@@ -39,11 +41,11 @@ func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 	for _, delivered := range []bool{true, false} {
 		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
 			server := lab.Etcd(t)
-			cut := etcdThrough(t, server.Endpoint)
-			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+			cut, through := etcdThrough(t, server)
+			l, other := etcdReplica(t, through, etcdTTL), etcdReplica(t, server, etcdTTL)
 			lease := locktest.Hold(t, l, t.Name())
 			got := locktest.HoldLater(t.Context(), other, t.Name())
-			newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
+			newEtcdAdmin(t, server).await(t, t.Name(), 2, etcdLimit)
 			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
 			err := lease.Release(t.Context())
 			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "etcd" {
@@ -60,9 +62,10 @@ func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
 	t.Parallel() // it waits for attempts that are not answered
 	const waiters, ttl = 5, 30 * time.Second
 	server := lab.Etcd(t)
-	cut, admin := etcdThrough(t, server.Endpoint), newEtcdAdmin(t, server.Endpoint)
-	l := etcdReplica(t, cut.Address, ttl)
-	lease := locktest.Hold(t, etcdReplica(t, server.Endpoint, ttl), t.Name())
+	cut, through := etcdThrough(t, server)
+	admin := newEtcdAdmin(t, server)
+	l := etcdReplica(t, through, ttl)
+	lease := locktest.Hold(t, etcdReplica(t, server, ttl), t.Name())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var crowd sync.WaitGroup
@@ -103,11 +106,11 @@ func watchers(t *testing.T, endpoint string) int {
 func TestEtcdWatchesOnceAReplica(t *testing.T) {
 	const names, waiters = 5, 20
 	server := lab.OwnEtcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
+	admin := newEtcdAdmin(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	var crowd sync.WaitGroup
 	for i := range names {
-		l := etcdReplica(t, server.Endpoint, etcdTTL)
+		l := etcdReplica(t, server, etcdTTL)
 		for j := range names {
 			name := fmt.Sprint(t.Name(), i, j)
 			locktest.Hold(t, l, name)
@@ -142,7 +145,7 @@ func (s etcdStalling) RecvMsg(answer any) error {
 
 // etcdStallingReplica is a replica whose watches report nothing once silent is set;
 // everything else goes on.
-func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *atomic.Bool) {
+func etcdStallingReplica(t *testing.T, server *servers.Etcd) (l lock.Locker, silent *atomic.Bool) {
 	t.Helper()
 	silent = new(atomic.Bool)
 	stall := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -153,7 +156,7 @@ func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *
 		return etcdStalling{stream, silent}, nil
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, Logger: zap.NewNop(),
+		Endpoints: []string{server.Endpoint}, Username: servers.EtcdUser, Password: server.Password, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(stall)},
 	})
 	must(t, err)
@@ -163,8 +166,8 @@ func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *
 func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	const limit = 4 * time.Second
 	server := lab.Etcd(t)
-	admin, holder := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
-	waiter, silent := etcdStallingReplica(t, server.Endpoint)
+	admin, holder := newEtcdAdmin(t, server), etcdReplica(t, server, etcdTTL)
+	waiter, silent := etcdStallingReplica(t, server)
 	lease, lost := locktest.Hold(t, holder, t.Name()), locktest.Hold(t, waiter, t.Name()+"/lost")
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
@@ -180,8 +183,8 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 // touch the key that has replaced its own.
 func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	l, silent := etcdStallingReplica(t, server.Endpoint)
+	admin := newEtcdAdmin(t, server)
+	l, silent := etcdStallingReplica(t, server)
 	lease := locktest.Hold(t, l, t.Name())
 	key := admin.keys(t, t.Name())[0].key
 	silent.Store(true)
@@ -205,8 +208,9 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 // cannot go on where it ended.
 func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	server := lab.OwnEtcd(t)
-	admin, cut := newEtcdAdmin(t, server.Endpoint), etcdThrough(t, server.Endpoint)
-	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, cut.Address, etcdTTL)
+	admin := newEtcdAdmin(t, server)
+	cut, through := etcdThrough(t, server)
+	holder, waiter := etcdReplica(t, server, etcdTTL), etcdReplica(t, through, etcdTTL)
 	lost, kept := locktest.Hold(t, waiter, t.Name()+"/lost"), locktest.Hold(t, waiter, t.Name()+"/kept")
 	lease := locktest.Hold(t, holder, t.Name())
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
@@ -236,7 +240,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 func TestEtcdOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	server := lab.OwnEtcd(t)
-	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	holder, waiter := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	lease := locktest.Hold(t, holder, t.Name())
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
@@ -257,7 +261,7 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
 	server := lab.OwnEtcd(t)
-	l := etcdReplica(t, server.Endpoint, etcdTTL)
+	l := etcdReplica(t, server, etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	wait := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -270,7 +274,7 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- wait(limit) }()
-	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
+	newEtcdAdmin(t, server).await(t, t.Name(), 2, etcdLimit)
 	must(t, server.Pause(t.Context()))
 	start := time.Now()
 	etcdFails(t, wait(limit))
@@ -303,31 +307,22 @@ func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
 
 func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 	server := lab.OwnEtcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
-	open := etcdReplicaOf(t, backend.EtcdOptions{
-		Endpoints: []string{server.Endpoint}, Username: "stockd", Password: "stockd", DialTimeout: time.Second,
-	}, etcdTTL)
-	locktest.Release(t, locktest.Hold(t, open, "a server without passwords"))
-	for _, user := range []string{"root", "stockd"} {
-		_, err := admin.UserAdd(t.Context(), user, user)
-		if err == nil {
-			_, err = admin.UserGrantRole(t.Context(), user, "root")
-		}
-		must(t, err)
-	}
-	if _, err := admin.AuthEnable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	admin := newEtcdAdmin(t, server)
+	_, err := admin.AuthDisable(t.Context())
+	must(t, err)
+	locktest.Release(t, locktest.Hold(t, etcdReplica(t, server, etcdTTL), "a server without passwords"))
+	_, err = admin.AuthEnable(t.Context())
+	must(t, err)
 	as := func(user, password string) lock.Locker {
-		return etcdReplicaOf(t, backend.EtcdOptions{
-			Endpoints: []string{server.Endpoint}, Username: user, Password: password, DialTimeout: time.Second,
-		}, etcdTTL)
+		o := etcdOptions(server, user)
+		o.Password = password
+		return etcdReplicaOf(t, o, etcdTTL)
 	}
-	for _, wrong := range []lock.Locker{as("stockd", "wrong"), as("nobody", "nobody"), as("", "")} {
+	for _, wrong := range []lock.Locker{as(servers.EtcdUser, "wrong"), as("unknown", "unknown"), as("", "")} {
 		_, err := wrong.Acquire(t.Context(), t.Name())
 		etcdFails(t, err)
 	}
-	l, other := as("stockd", "stockd"), as("stockd", "stockd")
+	l, other := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
 	for range 2 {
 		lease := locktest.Hold(t, l, t.Name())
 		got := locktest.HoldLater(t.Context(), other, t.Name())
@@ -362,7 +357,7 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 	t.Parallel()
 	const replicas, goroutines, span = 3, 4, 6 * time.Second
 	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server.Endpoint)
+	admin := newEtcdAdmin(t, server)
 	end := time.Now().Add(span)
 	var holders, holds, failures atomic.Int64
 	var last atomic.Uint64
@@ -379,8 +374,8 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 	}
 	var crowd sync.WaitGroup
 	for range replicas {
-		cut := etcdThrough(t, server.Endpoint)
-		l := etcdReplica(t, cut.Address, etcdTTL)
+		cut, through := etcdThrough(t, server)
+		l := etcdReplica(t, through, etcdTTL)
 		crowd.Go(func() {
 			armed := labtest.Lose(cut, etcdPrefixOf(t.Name()), false)
 			for time.Now().Before(end) {
@@ -417,7 +412,7 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	server := lab.OwnEtcd(t)
-	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
+	l := etcdReplica(t, server, etcdShortTTL)
 	lease := locktest.Hold(t, l, t.Name())
 	time.Sleep(etcdShortTTL) // it was renewed
 	locktest.Release(t, locktest.Hold(t, l, "another "+t.Name()))

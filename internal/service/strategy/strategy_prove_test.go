@@ -47,7 +47,7 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 		{"etcd-cluster", []string{"etcd"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			e := lab.OwnEtcdCluster(t)
 			return func(t *testing.T, c *backend.Clients) {
-				o := backend.EtcdOptions{DialTimeout: within}
+				o := backend.EtcdOptions{Username: servers.EtcdUser, Password: e.Members[0].Password, DialTimeout: within}
 				for _, member := range e.Members {
 					o.Endpoints = append(o.Endpoints, member.Endpoint)
 				}

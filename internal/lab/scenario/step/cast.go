@@ -91,7 +91,7 @@ func (c *Cast) enter(x *scenario.Try, who string, m *member) {
 	case scenario.Etcd:
 		scheme, address, _ := strings.Cut(x.Backends.Etcd.Endpoint, "//")
 		m.proxy = proxied(x, address)
-		one.UseEtcd(scheme + "//" + m.proxy.Address)
+		one.UseEtcd(x.Backends.Etcd, scheme+"//"+m.proxy.Address)
 	default:
 		one.Connect(c.Need)
 	}

@@ -135,7 +135,7 @@ func etcdsOf(x *scenario.Try, members int) func(c *scenario.Contender, member in
 	closeLater(x, cluster)
 	return func(c *scenario.Contender, member int) func() {
 		c.TTL = sizeSession
-		c.UseEtcd(cluster.Members[member].Endpoint)
+		c.UseEtcd(cluster.Members[member], cluster.Members[member].Endpoint)
 		reader, err := cluster.Members[member].Open()
 		x.Must(err)
 		x.Later(reader.Close)
