@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stockd/stockd/api"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -18,9 +19,7 @@ func TestTheDescriptionHasTheBoundsOfTheCode(t *testing.T) {
 			Schemas map[string]map[string]any `yaml:"schemas"`
 		} `yaml:"components"`
 	}
-	if err := yaml.Unmarshal(api.Description, &described); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(api.Description, &described))
 	for _, c := range []struct {
 		schema, bound string
 		want          any

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/api"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // bin has the commands of the packages that are installed.
@@ -25,9 +26,7 @@ func install(t *testing.T, packages ...string) (run func(command string, args ..
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Skipf("npm cannot install %v: %v\n%s", packages, err, out)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "openapi.yaml"), api.Description, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "openapi.yaml"), api.Description, 0o600))
 	return func(command string, args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(ctx, command, args...)

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // promtool runs a check on the files of this folder.
@@ -29,10 +30,7 @@ func TestPrometheusTakesTheFiles(t *testing.T) {
 
 func TestEachAlertFiresWhereItShouldAndNowhereElse(t *testing.T) {
 	promtool(t, "test", "rules", deploy.RulesTest)
-	content, err := deploy.Files.ReadFile(deploy.RulesTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(deploy.Files.ReadFile(deploy.RulesTest))(t)
 	for _, alert := range alerts(t) {
 		for _, does := range []string{"fires", "is silent"} {
 			if want := "name: " + alert.Alert + " " + does + "\n"; !strings.Contains(string(content), want) {
@@ -44,10 +42,7 @@ func TestEachAlertFiresWhereItShouldAndNowhereElse(t *testing.T) {
 
 func alerts(t *testing.T) (list []deploy.Rule) {
 	t.Helper()
-	rules, err := deploy.AllRules()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(deploy.AllRules())(t)
 	for _, rule := range rules {
 		if rule.Alert != "" {
 			list = append(list, rule)
@@ -62,10 +57,7 @@ func alerts(t *testing.T) (list []deploy.Rule) {
 // The runbook says for each alert what to do, and has no section about an alert that does not
 // exist.
 func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
-	content, err := os.ReadFile("../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../docs/runbook.md"))(t)
 	sections := make(map[string]bool)
 	for _, heading := range regexp.MustCompile(`(?m)^## (Stockd\w+)$`).FindAllStringSubmatch(string(content), -1) {
 		sections[heading[1]] = true
@@ -86,10 +78,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 
 // Grafana itself is not asked: these are the mistakes that it would not tell either.
 func TestTheDashboardIsWhole(t *testing.T) {
-	panels, err := deploy.Panels()
-	if err != nil {
-		t.Fatal(err)
-	}
+	panels := must.Get(deploy.Panels())(t)
 	ids := make(map[int]bool)
 	taken := make(map[[2]int]string)
 	for _, p := range panels {

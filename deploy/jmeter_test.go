@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -52,14 +53,9 @@ func (e element) arguments() map[string]string {
 
 func jmeterPlan(t *testing.T) element {
 	t.Helper()
-	content, err := os.ReadFile("jmeter/oversell.jmx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("jmeter/oversell.jmx"))(t)
 	var plan element
-	if err := xml.Unmarshal(content, &plan); err != nil { //nolint:musttag // xml.Name is the library's
-		t.Fatal(err)
-	}
+	must.Do(t, xml.Unmarshal(content, &plan)) //nolint:musttag // xml.Name is the library's
 	return plan
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -101,12 +102,10 @@ func TestAReplicaThatHangsGetsNoMoreRequests(t *testing.T) {
 // unreachable is an address that lets connections wait, as one does that is gone: its queue is full.
 func unreachable(t *testing.T) (address string) {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	must(t, err)
+	fd := must.Get(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))(t)
 	t.Cleanup(func() { _ = syscall.Close(fd) }) // nothing is accepted from it
-	port, err := servers.FreePort()
-	must(t, err)
-	must(t, errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)))
+	port := must.Get(servers.FreePort())(t)
+	must.Do(t, errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)))
 	for range 16 {
 		conn, err := net.DialTimeout("tcp", servers.Loopback(port), 300*time.Millisecond)
 		if err != nil {
@@ -126,17 +125,15 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder, address, gone, there := t.TempDir(), servers.Loopback(port), unreachable(t), strings.TrimPrefix(backend.URL, "http://")
 	run(t, program, folder, nginx.Local(folder, address, []string{gone, there}, nginx.Limits{}), address, false)
 	var passed []string // the names of the requests that were passed on
 	for i := range 40 { // of which each begins at either
 		name := fmt.Sprintf("request-%d", i)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-		must(t, err)
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody))(t)
 		request.Header.Set(requestID, name)
-		response, err := http.DefaultClient.Do(request)
-		must(t, err)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close() //nolint:errcheck // only the header was wanted
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s is answered with %s", name, response.Status)
@@ -149,7 +146,7 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 		raw(t, address, c.request)
 	}
 	log, err := os.ReadFile(filepath.Join(folder, "failures.log"))
-	must(t, err)
+	must.Do(t, err)
 	if len(passed) == 0 || bytes.Count(log, []byte("\n")) != len(passed) {
 		t.Errorf("%d requests were passed on, and nginx logs\n%s", len(passed), log)
 	}
@@ -174,14 +171,14 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	defer backend.Close()
 	gone := unreachable(t)
 	_, shared, err := net.SplitHostPort(gone)
-	must(t, err)
+	must.Do(t, err)
 	if backend.Listener, err = net.Listen("tcp", "127.0.0.2:"+shared); err != nil {
 		t.Fatal(err)
 	}
 	backend.Start()
 	names, known := nameServer(t)
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := strings.NewReplacer(
 		"proxy_connect_timeout 40ms", "proxy_connect_timeout 5s", // nginx asks for names every two seconds
@@ -189,7 +186,7 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 		"access_log off;", "access_log off; resolver "+names+" valid=1s ipv6=off;",
 	).Replace(nginx.Local(folder, address, []string{gone}, nginx.Limits{}))
 	file := filepath.Join(folder, "nginx.conf")
-	must(t, os.WriteFile(file, []byte(site), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(site), 0o600))
 	said, err := exec.Command(program, "-t", "-p", folder, "-c", file, "-e", "stderr").CombinedOutput()
 	labtest.Need(t, "nginx 1.27.3", !bytes.Contains(said, []byte(`invalid parameter "resolve"`)), "a later one asks for names again")
 	if err != nil {
@@ -206,8 +203,7 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 // nameServer answers the first question with 127.0.0.1, and then every one with 127.0.0.2.
 func nameServer(t *testing.T) (address string, known <-chan struct{}) {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	must(t, err)
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = conn.Close() }) // ends the loop, too
 	answered := make(chan struct{})
 	go func() {
@@ -226,12 +222,4 @@ func nameServer(t *testing.T) (address string, known <-chan struct{}) {
 		}
 	}()
 	return conn.LocalAddr().String(), answered
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

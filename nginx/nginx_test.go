@@ -27,6 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -46,7 +47,7 @@ func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder := t.TempDir()
 	address = servers.Loopback(port)
 	site := nginx.Local(folder, address, replicas, limits)
@@ -59,11 +60,11 @@ func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address
 func run(t *testing.T, program, folder, site, address string, logs bool) {
 	t.Helper()
 	file := filepath.Join(folder, "nginx.conf")
-	must(t, os.WriteFile(file, []byte(site), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(site), 0o600))
 	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
 	var log bytes.Buffer
 	process.Stderr = &log
-	must(t, process.Start())
+	must.Do(t, process.Start())
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
@@ -229,11 +230,11 @@ func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
 func sendTo(t *testing.T, address, method string) (response *http.Response, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
-	must(t, err)
+	must.Do(t, err)
 	response, err = http.DefaultClient.Do(request)
-	must(t, err)
+	must.Do(t, err)
 	read, err := io.ReadAll(response.Body)
-	must(t, errors.Join(err, response.Body.Close()))
+	must.Do(t, errors.Join(err, response.Body.Close()))
 	return response, string(read)
 }
 
@@ -255,10 +256,8 @@ func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 		startAdminBefore(t, 1000, "", admin, admin):                            true,
 	} {
 		for range 2 { // nginx's own answer, and the replica's
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-			must(t, err)
-			response, err := http.DefaultClient.Do(request)
-			must(t, err)
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody))(t)
+			response := must.Get(http.DefaultClient.Do(request))(t)
 			response.Body.Close() //nolint:errcheck // only the header was wanted
 			if values, ok := response.Header["X-Stockd-Upstream"]; ok == hidden {
 				t.Errorf("hidden: %v; %s has %q", hidden, response.Status, values)
@@ -304,7 +303,7 @@ func TestAReplicaThatIsSilentForTooLong(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := nginx.Local(folder, address, []string{strings.TrimPrefix(silent.URL, "http://")}, nginx.Limits{})
 	run(t, program, folder, strings.Replace(site, "proxy_read_timeout 17s", "proxy_read_timeout 300ms", 1), address, false)
@@ -399,8 +398,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 			t.Errorf("without a replica a purchase is answered with %d", code)
 		}
 	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addresses[0])
-	must(t, err)
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", addresses[0]))(t)
 	back := httptest.NewUnstartedServer(http.HandlerFunc(accept))
 	back.Listener.Close() //nolint:errcheck // it has another
 	back.Listener = l
@@ -416,7 +414,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 // The times and sizes of nginx fit those of a replica, which answers for itself as long as it can.
 func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 	c, err := config.Load("", nil)
-	must(t, err)
+	must.Do(t, err)
 	seconds := func(d time.Duration) float64 { return d.Seconds() }
 	longest, audit := seconds(c.Deduct.Timeout+c.HTTP.ReadTimeout), seconds(c.Audit.Timeout+c.HTTP.ReadTimeout)
 	for template, bounds := range map[string]map[string][2]float64{
@@ -431,8 +429,7 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 			"proxy_connect_timeout": {0.01, 0.05}, "proxy_read_timeout": {audit + 1, audit + 5},
 		},
 	} {
-		content, err := os.ReadFile("templates/" + template + ".conf.template")
-		must(t, err)
+		content := must.Get(os.ReadFile("templates/" + template + ".conf.template"))(t)
 		if held := regexp.MustCompile(`(?m)^ *limit_req .*[^y];$`).FindString(string(content)); held != "" || !strings.Contains(string(content), " nodelay;") {
 			t.Errorf("%s holds a burst back to the rate, so that clients wait for each other: %s", template, held)
 		}
@@ -468,13 +465,11 @@ const requestID = "X-Request-ID"
 // exchange sends a request under a name, and returns what came back.
 func exchange(t *testing.T, method, url, name, body string) (response *http.Response, problem map[string]any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	must(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	if name != "" {
 		request.Header.Set(requestID, name)
 	}
-	response, err = http.DefaultClient.Do(request)
-	must(t, err)
+	response = must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
 		t.Errorf("%s %s is answered with %s, and no problem: %v", method, url, response.Status, err)
@@ -562,11 +557,11 @@ func startAdminBefore(t *testing.T, rate int, upstream string, replicas ...strin
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	template, err := os.ReadFile("templates/admin.conf.template")
-	must(t, err)
+	must.Do(t, err)
 	other, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	site := nginx.Local(folder, servers.Loopback(other), replicas, nginx.Limits{})
 	owners := "server " + strings.Join(replicas, " max_fails=0; server ") + " max_fails=0;"
@@ -581,11 +576,9 @@ func TestAClientNamesNoBuyer(t *testing.T) {
 	address := start(t, nginx.Limits{}, func(_ http.ResponseWriter, r *http.Request) {
 		named = append(named, r.Header.Values("X-Stockd-Buyer")...)
 	})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
-	must(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody))(t)
 	request.Header.Set("X-Stockd-Buyer", "u-1")
-	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // only its status was wanted
 	if response.StatusCode != http.StatusOK || len(named) > 0 {
 		t.Errorf("answered with %s, and the replica received %q", response.Status, named)
@@ -603,9 +596,9 @@ func client(from string) *http.Client {
 func status(t *testing.T, c *http.Client, address string) (code int, kept bool) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/goods/1", http.NoBody)
-	must(t, err)
+	must.Do(t, err)
 	response, err := c.Do(request)
-	must(t, err)
+	must.Do(t, err)
 	_, err = io.Copy(io.Discard, response.Body)
 	if closed := response.Body.Close(); err != nil || closed != nil {
 		t.Fatal(err, closed)
@@ -711,18 +704,13 @@ func malformed() []struct{ name, request, status, problem string } {
 // raw sends a request as it is, and reads the answer.
 func raw(t *testing.T, address, request string) (response *http.Response, body []byte) {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	must(t, err)
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address))(t)
 	defer conn.Close() //nolint:errcheck // it has been read
-	must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	response, err = http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	must.Do(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	must.Get(io.WriteString(conn, request))(t)
+	response = must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	body, err = io.ReadAll(response.Body)
-	must(t, err)
+	body = must.Get(io.ReadAll(response.Body))(t)
 	return response, body
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -122,9 +123,8 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	start := time.Now()
 	conn := r.Send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
 	defer conn.Close() //nolint:errcheck // it has been read
-	must(t, conn.SetReadDeadline(start.Add(10*time.Second)))
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	must.Do(t, conn.SetReadDeadline(start.Add(10*time.Second)))
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer response.Body.Close() //nolint:errcheck // only its status was wanted
 	if response.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("10 MiB are answered with %s", response.Status)
@@ -138,9 +138,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 // memory is the most resident memory that the replica has had, in bytes.
 func (r process) memory(t *testing.T) int64 {
 	t.Helper()
-	peak, err := servers.Resident(r.Process.Process.Pid, servers.PeakMemory)
-	must(t, err)
-	return peak
+	return must.Get(servers.Resident(r.Process.Process.Pid, servers.PeakMemory))(t)
 }
 
 // fragments are of languages that something behind a field might speak.
@@ -233,7 +231,7 @@ func (r process) holdsOff(t *testing.T, connections int, memory int64) {
 		r.Sells(t, "beside idle connections")
 	}
 	for _, conn := range list {
-		must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		must.Do(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Fatalf("an idle connection is still open: %v", err)
 		}
@@ -258,7 +256,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	r := startReplica(t, fmt.Sprintf("--http-max-connections=%d", limit))
 	serves := func(conn net.Conn) bool {
 		t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
-		must(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+		must.Do(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("a connection is neither served nor rejected")
@@ -291,7 +289,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	if want := `stockd_connections_rejected_total{by="connections",listener="public"} 5` + "\n"; !strings.Contains(r.scrape(t, http.StatusOK, cmdtest.Token), want) {
 		t.Errorf("the metrics lack %s", want)
 	}
-	must(t, first.Close())
+	must.Do(t, first.Close())
 	cmdtest.Await(t, "room", 5*time.Second, func() bool {
 		_, served := open()
 		return served
@@ -304,12 +302,12 @@ func nginxBefore(t *testing.T, replica string) (url string) {
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	file := filepath.Join(folder, "nginx.conf")
 	overwrite(t, file, nginx.Local(folder, address, []string{replica}, nginx.Limits{}))
 	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
-	must(t, process.Start())
+	must.Do(t, process.Start())
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
@@ -344,7 +342,7 @@ func TestABurstThroughNginxIsBusyAndNeverUnknown(t *testing.T) {
 // overwrite replaces the content of a file.
 func overwrite(t *testing.T, path, content string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // Tokens are replaced in their file, and the replica goes on.

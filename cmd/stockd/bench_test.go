@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -50,14 +51,14 @@ func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
 		if run, out := r.bench(t, "--strategy", strategy, "--requests", "50"); run.Rejected == 0 || !strings.Contains(out, "the stock was gone after") {
 			t.Errorf("%s: of what is sold out %d were rejected:\n%s", strategy, run.Rejected, out)
 		}
-		must(t, r.Restock(t.Context(), 1, 1000))
+		must.Do(t, r.Restock(t.Context(), 1, 1000))
 	}
 }
 
 func TestABenchRestocks(t *testing.T) {
 	r := startReplica(t)
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(r.Token), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
 	run, out := r.bench(t, "--requests", "1500", "--restock", "--admin-url", r.AdminURL, "--token-file", token)
 	if run.Restocked != unitsPerRestock || run.Answered+run.Rejected != 1500 || run.Rejected == 0 || run.Rejected > run.Clients || !run.Clean {
 		t.Errorf("%+v, want one restock, and a sale for each request but those that noticed the need", run)
@@ -69,7 +70,7 @@ func TestABenchRestocks(t *testing.T) {
 
 func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
 	r := startReplica(t)
-	must(t, r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: 3}))
+	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: 3}))
 	for range 2 { // the users of the second run are others
 		if run, _ := r.bench(t, "--goods", "2", "--requests", "200"); run.Answered != 200 || run.Errors != 0 {
 			t.Errorf("%d of 200 sold, errors %v", run.Answered, run.ErrorTypes)
@@ -82,7 +83,7 @@ func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
 func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 	r := startReplica(t, "--deduct-choose=false")
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(r.Token), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
 	args := []string{"stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence", "--admin-url", r.AdminURL, "--token-file", token}
 	if status, _, errOut := stockd(args...); status != cli.OK {
 		t.Fatalf("%v: exit status %d\n%s", args, status, errOut)
@@ -98,7 +99,7 @@ func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 func TestABenchDoesNotCountConcealedReplicas(t *testing.T) {
 	r := startReplica(t, "--http-reveal=false")
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(r.Token), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
 	run, out := r.bench(t, "--requests", "100", "--admin-url", r.AdminURL, "--token-file", token)
 	if run.Replicas != 0 || !strings.Contains(out, "  ? ") {
 		t.Errorf("%d replicas are known:\n%s", run.Replicas, out)
@@ -112,12 +113,12 @@ func TestAnInterruptedBenchShowsWhatItHasSold(t *testing.T) {
 	bench.Env = cmdtest.Environment()
 	var out bytes.Buffer
 	bench.Stdout = &out
-	must(t, bench.Start())
+	must.Do(t, bench.Start())
 	cmdtest.Await(t, "a sale", 20*time.Second, func() bool {
 		item, err := r.Goods(t.Context(), 1)
 		return err == nil && item.Stock < 1000
 	})
-	must(t, bench.Process.Signal(os.Interrupt))
+	must.Do(t, bench.Process.Signal(os.Interrupt))
 	if err := bench.Wait(); err != nil || !cmdtest.ContainsAll(out.String(), "sql-conditional", "consistent") {
 		t.Errorf("it ends with %v and shows\n%s", err, &out)
 	}
@@ -156,7 +157,7 @@ func TestABenchBuysAsTheBuyerOfAToken(t *testing.T) {
 	shop := newSigner(t, "shop")
 	shop.writeKeys(t, keys)
 	r := startReplica(t, "--buyer-from=token", "--buyer-required=true", "--buyer-jwks-file="+keys)
-	must(t, os.WriteFile(token, []byte(shop.token(t, "u-1")+"\n"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(shop.token(t, "u-1")+"\n"), 0o600))
 	run, _ := r.bench(t, "--requests", "20", "--buyer-token-file", token)
 	if run.Sold != 20 || !run.Clean {
 		t.Errorf("%+v, want 20 sold", run)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -28,7 +29,7 @@ import (
 func TestCommandsForARunningReplica(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
 	owner := []string{"--admin-url", r.AdminURL, "--token-file", token}
 
 	t.Run("a ready replica is healthy, and one that is not there is not", func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestCommandsForARunningReplica(t *testing.T) {
 	})
 	t.Run("a wrong token is said to be wrong", func(t *testing.T) {
 		wrong := filepath.Join(t.TempDir(), "token")
-		must(t, os.WriteFile(wrong, []byte("another token of 24 signs"), 0o600))
+		must.Do(t, os.WriteFile(wrong, []byte("another token of 24 signs"), 0o600))
 		status, _, errOut := stockd("orders", "--admin-url", r.AdminURL, "--token-file", wrong)
 		if want := "stockd: A valid bearer token is required\n"; status != cli.Failure || errOut != want {
 			t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Failure, want)
@@ -96,15 +97,12 @@ func TestCommandsForARunningReplica(t *testing.T) {
 func TestCommandsForOrdersAndReservations(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
-	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 10}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 10}))(t)
 	ids := make([]string, 2)
 	for i := range ids {
-		held, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 3, UserID: "ann"}, time.Minute)
-		must(t, err)
+		held := must.Get(c.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 3, UserID: "ann"}, time.Minute))(t)
 		ids[i] = held.ReservationID
 	}
 	says := func(status int, want string, args ...string) (out string) {
@@ -142,7 +140,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	var kinds, cursors []string
 	for line := range strings.Lines(says(cli.OK, "", "orders", "--steps", "--json")) {
 		var step client.ListedOrder
-		must(t, json.Unmarshal([]byte(line), &step))
+		must.Do(t, json.Unmarshal([]byte(line), &step))
 		kinds, cursors = append(kinds, step.Kind), append(cursors, step.Cursor)
 	}
 	if want := []string{"hold", "hold", "confirm", "release", "return", "return"}; !slices.Equal(kinds, want) {
@@ -155,7 +153,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 // A listing that goes on until it is interrupted is done then; one that has an end is not whole.
 func TestAnInterruptedListingOfOrdersFailsUnlessItFollows(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(cmdtest.Token), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(cmdtest.Token), 0o600))
 	for _, follows := range []bool{true, false} {
 		ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,17 +196,15 @@ func TestVersionNamesTheCommit(t *testing.T) {
 
 func readSecret(t *testing.T, path string) (content string, mode fs.FileMode) {
 	t.Helper()
-	read, err := os.ReadFile(path)
-	must(t, err)
-	info, err := os.Stat(path)
-	must(t, err)
+	read := must.Get(os.ReadFile(path))(t)
+	info := must.Get(os.Stat(path))(t)
 	return strings.TrimSpace(string(read)), info.Mode().Perm()
 }
 
 func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	folder := t.TempDir()
 	token, auth, given := filepath.Join(folder, "token"), filepath.Join(folder, "auth"), filepath.Join(folder, "given")
-	must(t, os.WriteFile(given, []byte("of the admin"), 0o600))
+	must.Do(t, os.WriteFile(given, []byte("of the admin"), 0o600))
 	args := []string{"secrets", token, auth + "=stockd:", given}
 	if status, out, errOut := stockd(args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
 		t.Fatalf("exit status %d, %q %q", status, out, errOut)

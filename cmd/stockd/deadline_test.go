@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // The limits of the replicas of these tests.
@@ -49,8 +50,7 @@ type frozen struct {
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true}, func(string) {})
-	must(t, err)
+	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true}, func(string) {}))(t)
 	for i, f := range []frozen{
 		{"database", backends.Database.Pause, backends.Database.Resume, []string{
 			"sql-conditional", "sql-procedure", "sql-for-update", "sql-insert-lock", "sql-row-lock", "redis-lua", "zk-sequential", "etcd", "redis-decr", "mutex",
@@ -66,7 +66,7 @@ func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 func (f frozen) test(t *testing.T, env []string, goods int64) {
 	r := startReplicaWith(t, slices.Concat(env, shortLimits()))
 	for i := range f.strategies {
-		must(t, r.CreateGoods(t.Context(), goods+int64(i), 1000))
+		must.Do(t, r.CreateGoods(t.Context(), goods+int64(i), 1000))
 	}
 	for name, got := range r.ask(t, f.purchases(goods)) { // connections and sessions are there
 		if got.Status != http.StatusOK {
@@ -75,16 +75,14 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 	}
 	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
 	time.Sleep(300 * time.Millisecond)
-	must(t, f.pause(t.Context()))
+	must.Do(t, f.pause(t.Context()))
 	for name, got := range caught() {
 		if got.took > deductTimeout+answerSlack || got.Status == 0 {
 			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.Status, got.Text)
 		}
 	}
 	defer func() {
-		if err := f.resume(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, f.resume(context.WithoutCancel(t.Context())))
 	}()
 	for range 2 { // on the connections that there are, and on new ones
 		f.judge(t, r.ask(t, f.all(goods)))
@@ -237,16 +235,15 @@ func (r process) exitsInTime(t *testing.T) {
 func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{
+	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
-	}, func(string) {})
-	must(t, err)
+	}, func(string) {}))(t)
 	f := frozen{strategies: []string{"naive", "sql-conditional", "sql-for-update", "sql-optimistic", "redis-lua", "redis-decr", "mutex"}}
 	const first = 100
 	env := slices.Concat(backends.Env(), shortLimits())
 	r := startReplicaWith(t, env)
 	for i := range f.strategies {
-		must(t, r.CreateGoods(t.Context(), first+int64(i), 1000))
+		must.Do(t, r.CreateGoods(t.Context(), first+int64(i), 1000))
 	}
 	wave := func(number int) map[string]string {
 		buyers := make(map[string]string)
@@ -307,23 +304,16 @@ func (r process) unknown(t *testing.T, requests map[string]string) (n int) {
 // blockCommits keeps every commit of a server unanswered until unblock is called.
 func blockCommits(t *testing.T, d *servers.Database) (unblock func()) {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(d.DSN))(t)
 	c.Passwd = d.Password
-	connector, err := mysql.NewConnector(c)
-	must(t, err)
+	connector := must.Get(mysql.NewConnector(c))(t)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
-	conn, err := db.Conn(t.Context())
-	must(t, err)
+	conn := must.Get(db.Conn(t.Context()))(t)
 	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
-		if _, err := conn.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.ExecContext(t.Context(), "BACKUP STAGE "+stage))(t)
 	}
 	return func() {
-		if _, err := conn.ExecContext(t.Context(), "BACKUP STAGE END"); err != nil {
-			t.Error(err)
-		}
+		must.Get(conn.ExecContext(t.Context(), "BACKUP STAGE END"))(t)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 const repository = cmdtest.Repository
@@ -59,8 +60,7 @@ func flagsOfStocklab(t *testing.T) (names []string) {
 		t.Fatalf("stocklab has no source (%v)", err)
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		must(t, err)
+		content := must.Get(os.ReadFile(file))(t)
 		for _, found := range regexp.MustCompile(`(?:Var\(&[^,]+, |flags\.Bool\()"([a-z-]+)"`).FindAllStringSubmatch(string(content), -1) {
 			names = append(names, found[1])
 		}
@@ -76,8 +76,7 @@ func templated(t *testing.T) (names []string) {
 		t.Fatalf("there are no templates of nginx (%v)", err)
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		must(t, err)
+		content := must.Get(os.ReadFile(file))(t)
 		names = append(names, regexp.MustCompile(`STOCKD_[A-Z_]+`).FindAllString(string(content), -1)...)
 	}
 	return names
@@ -119,8 +118,7 @@ func TestDocumentedKeysExist(t *testing.T) {
 
 // Every make target that a document shows is one.
 func TestDocumentedTargetsExist(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
-	must(t, err)
+	makefile := must.Get(os.ReadFile(filepath.Join(repository, "Makefile")))(t)
 	target := regexp.MustCompile(`^make ([a-z]+)`)
 	cmdtest.EachDocument(t, func(path, text string) {
 		lines, spans := cmdtest.Code(text)

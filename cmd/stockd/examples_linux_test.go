@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // notRun are the commands that cannot run in this test, by how their lines begin. A
@@ -66,7 +67,7 @@ func TestDocumentedExamplesRun(t *testing.T) {
 	used := make([]bool, len(notRun))
 	for path, begin := range documented() {
 		text, err := os.ReadFile(filepath.Join(repository, path))
-		must(t, err)
+		must.Do(t, err)
 		examples, err := readExamples(string(text))
 		if err != nil || len(examples) == 0 {
 			t.Fatalf("%s has %d examples: %v", path, len(examples), err)
@@ -168,10 +169,8 @@ func runExamples(t *testing.T, d document) {
 // binary, and go hands it out in the place of what it would compile from cmd/stockd.
 func (d document) install(t *testing.T) {
 	t.Helper()
-	self, err := os.Executable()
-	must(t, err)
-	compiler, err := exec.LookPath("go")
-	must(t, err)
+	self := must.Get(os.Executable())(t)
+	compiler := must.Get(exec.LookPath("go"))(t)
 	const stand = `#!/bin/sh
 case "$1 $2 $3 $4" in
 "build -o "*" ./cmd/stockd") mkdir -p "$(dirname "$3")" && exec ln -sf %[1]q "$3" ;;
@@ -187,7 +186,7 @@ esac
 		".curlrc":  "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
 		"session":  d.session(t),
 	} {
-		must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700))
+		must.Do(t, os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700))
 	}
 }
 
@@ -213,8 +212,7 @@ func (d document) output(i int, kind string) string {
 // the command that runs it. The file exists for the compiler alone.
 func (d document) program(t *testing.T, i int) string {
 	t.Helper()
-	root, err := filepath.Abs(repository)
-	must(t, err)
+	root := must.Get(filepath.Abs(repository))(t)
 	const prelude = "ctx, c := context.Background(), client.Client{URL: \"http://localhost:8080\"}\n_, _ = ctx, c\n"
 	source := "package main\nimport \"context\"\nimport \"github.com/stockd/stockd/pkg/client\"\n"
 	for _, name := range []string{"errors", "fmt", "log", "os", "time"} {
@@ -223,11 +221,10 @@ func (d document) program(t *testing.T, i int) string {
 		}
 	}
 	source += "func main() {\n" + prelude + "{\n" + d.examples[i].text + "}\n}\n"
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{
 		filepath.Join(root, "documented", "main.go"): d.output(i, "go"),
-	}})
-	must(t, err)
-	must(t, errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)))
+	}}))(t)
+	must.Do(t, errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)))
 	return fmt.Sprintf("go build -C %q -overlay %q -o %q ./documented && %[3]q", root, d.output(i, "json"), d.output(i, "program"))
 }
 
@@ -268,8 +265,7 @@ func (d document) check(t *testing.T) (done int) {
 
 func (d document) read(t *testing.T, i int, kind string) string {
 	t.Helper()
-	content, err := os.ReadFile(d.output(i, kind))
-	must(t, err)
+	content := must.Get(os.ReadFile(d.output(i, kind)))(t)
 	return string(content)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -24,7 +25,7 @@ type reader struct {
 func (r *reader) read(t *testing.T, dies int) {
 	t.Helper()
 	for step, err := range r.admin.Orders(t.Context(), client.Pages{Steps: true, Cursor: r.cursor, Limit: 3}) {
-		must(t, err)
+		must.Do(t, err)
 		r.dealt = append(r.dealt, step)
 		if dies--; dies == 0 {
 			return
@@ -49,9 +50,7 @@ func (r *reader) once() map[string][]string {
 func TestAReaderThatDiesMissesNoStep(t *testing.T) {
 	r := startReplicaWith(t, nil)
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
-	if _, err := c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 1000}))(t)
 	var mu sync.Mutex
 	want := make(map[string][]string)
 	note := func(id string, steps ...string) { mu.Lock(); defer mu.Unlock(); want[id] = append(want[id], steps...) }

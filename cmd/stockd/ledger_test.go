@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -37,7 +38,7 @@ func archivedBy(t *testing.T, d *servers.Database, args ...string) (a archived, 
 	if err == nil {
 		err = json.Unmarshal(content, &a)
 	}
-	must(t, err)
+	must.Do(t, err)
 	return a, out
 }
 
@@ -142,7 +143,7 @@ func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 func lasting(t *testing.T, text string) string {
 	t.Helper()
 	var body any
-	must(t, json.Unmarshal([]byte(text), &body))
+	must.Do(t, json.Unmarshal([]byte(text), &body))
 	var strip func(any)
 	strip = func(of any) {
 		switch v := of.(type) {
@@ -160,8 +161,7 @@ func lasting(t *testing.T, text string) string {
 		}
 	}
 	strip(body)
-	content, err := json.Marshal(body)
-	must(t, err)
+	content := must.Get(json.Marshal(body))(t)
 	return string(content)
 }
 
@@ -179,7 +179,7 @@ func TestTheLedgerIsArchivedByACommand(t *testing.T) {
 	}
 	wants("an empty ledger", endedYoung, archived{}, "--older-than=1h")
 	for i := range int64(4) {
-		must(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
+		must.Do(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
 	}
 	wants("a new ledger", endedYoung, archived{Newest: 4}, "--older-than=1h")
 	labtest.AgeLedger(t, d, s) // row 5 is the newest
@@ -214,7 +214,7 @@ func interruptArchiving(t *testing.T, pause time.Duration) {
 	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	s := labtest.Open(t, d, "test")
 	for i := range int64(4) {
-		must(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
+		must.Do(t, s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)))
 	}
 	labtest.AgeLedger(t, d, s)
 	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: pause}
@@ -242,7 +242,7 @@ func lockSQLite(t *testing.T, d *servers.Database) (unlock func()) {
 		db.SetMaxOpenConns(1)
 		_, err = db.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
 	}
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = db.Close() })         // it was only locked
 	return func() { _, _ = db.Exec(`ROLLBACK`) } //nolint:noctx // the test sees what became of the other
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/migrations"
 	"github.com/stockd/stockd/pkg/client"
@@ -31,7 +32,7 @@ func TestHelpShowsWhatACommandDoes(t *testing.T) {
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte("a token"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte("a token"), 0o600))
 	for _, c := range []struct {
 		args []string
 		want string
@@ -90,12 +91,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 // What is just within its bounds is no mistake.
 func TestTheMostThatACommandTakes(t *testing.T) {
-	if err := checkLoad(load.Plan{Clients: 10_000, GoodsID: 1, Timeout: 1}); err != nil {
-		t.Error(err)
-	}
-	if err := checkItem(client.Goods{ID: 1, Stock: stock.MaxStock, PerUser: stock.MaxPerUser}); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, checkLoad(load.Plan{Clients: 10_000, GoodsID: 1, Timeout: 1}))
+	must.Do(t, checkItem(client.Goods{ID: 1, Stock: stock.MaxStock, PerUser: stock.MaxPerUser}))
 }
 
 func TestConfigPrintsWhatIsInForce(t *testing.T) {
@@ -169,12 +166,4 @@ func startReplica(t *testing.T, flags ...string) process {
 func startReplicaWith(t *testing.T, env []string, flags ...string) process {
 	t.Helper()
 	return process{cmdtest.StartEmpty(t, "serve", env, flags...)}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -49,8 +50,7 @@ func believing(flags ...string) []string {
 func TestProductionRefusesWhatOversells(t *testing.T) {
 	r := startReplica(t, believing("--deduct-choose=true")...)
 	r.Sells(t, "in production")
-	list, err := r.Strategies(t.Context())
-	must(t, err)
+	list := must.Get(r.Strategies(t.Context()))(t)
 	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
 	rejected := 0
 	for i, entry := range strategy.Registry() {
@@ -110,7 +110,7 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 	const dsn = "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd"
 	broken := filepath.Join(t.TempDir(), "keys.json")
-	must(t, os.WriteFile(broken, []byte(`{"keys": []}`), 0o600))
+	must.Do(t, os.WriteFile(broken, []byte(`{"keys": []}`), 0o600))
 	for _, c := range []struct {
 		name  string
 		flags []string
@@ -141,27 +141,23 @@ type signer struct {
 func newSigner(t *testing.T, kid string) signer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	must.Do(t, err)
 	return signer{kid, public, private}
 }
 
 // writeKeys replaces the file.
 func (s signer) writeKeys(t *testing.T, path string) {
 	t.Helper()
-	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.public, KeyID: s.kid}}})
-	must(t, err)
-	must(t, os.WriteFile(path+".new", content, 0o600))
-	must(t, os.Rename(path+".new", path))
+	content := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.public, KeyID: s.kid}}}))(t)
+	must.Do(t, os.WriteFile(path+".new", content, 0o600))
+	must.Do(t, os.Rename(path+".new", path))
 }
 
 func (s signer) token(t *testing.T, sub string) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: s.private, KeyID: s.kid}}
-	signs, err := jose.NewSigner(key, nil)
-	must(t, err)
-	text, err := jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize()
-	must(t, err)
-	return text
+	signs := must.Get(jose.NewSigner(key, nil))(t)
+	return must.Get(jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize())(t)
 }
 
 // A shop's buyers are who its tokens say, through the client of this repository, and the
@@ -175,8 +171,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	mine, other := anonymous, anonymous
 	mine.BuyerToken, other.BuyerToken = first.token(t, "u-1"), first.token(t, "u-2")
 	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
-	sale, err := mine.Deduct(t.Context(), purchase)
-	must(t, err)
+	sale := must.Get(mine.Deduct(t.Context(), purchase))(t)
 	if order, err := mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); err != nil || order.OrderID != sale.OrderID {
 		t.Errorf("the buyer finds %+v (%v), want order %s", order, err, sale.OrderID)
 	}
@@ -220,8 +215,7 @@ func (c container) with(here *strings.Replacer) (args, env []string) {
 // chartContainers are those of the manifests that the chart makes for a shop, by their names.
 func chartContainers(t *testing.T) map[string]container {
 	t.Helper()
-	content, err := os.ReadFile("../../deploy/helm/testdata/shop.golden.yaml")
-	must(t, err)
+	content := must.Get(os.ReadFile("../../deploy/helm/testdata/shop.golden.yaml"))(t)
 	type pod struct {
 		InitContainers []container `yaml:"initContainers"`
 		Containers     []container
@@ -238,7 +232,7 @@ func chartContainers(t *testing.T) map[string]container {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must(t, err)
+		must.Do(t, err)
 		of, template := manifest.Spec.pod, manifest.Spec.Template.Spec
 		for _, c := range slices.Concat(of.InitContainers, of.Containers, template.Containers) {
 			all[c.Name] = c
@@ -250,19 +244,14 @@ func chartContainers(t *testing.T) map[string]container {
 // migrated schema as a user that may not change it, and the sale of helm test.
 func TestWhatTheChartStartsSells(t *testing.T) {
 	cmdtest.NeedDatabase(t, servers.MariaDB)
-	d, err := servers.StartDatabase(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	d := must.Get(servers.StartDatabase(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true}))(t)
+	t.Cleanup(func() { must.Do(t, d.Close(context.WithoutCancel(t.Context()))) })
 	own, shop, secrets := seller(t, d), newSigner(t, "shop"), t.TempDir()
 	shop.writeKeys(t, filepath.Join(secrets, "buyer-keys.json"))
 	for file, secret := range map[string]string{
 		"admin-token": cmdtest.Token, "database-password": own.Password, "owner-password": d.Password, "test-buyer.jwt": shop.token(t, "helm-test"),
 	} {
-		must(t, os.WriteFile(filepath.Join(secrets, file), []byte(secret), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(secrets, file), []byte(secret), 0o600))
 	}
 	all := chartContainers(t)
 	here := strings.NewReplacer("/run/secrets/stockd", secrets, "/etc/stockd/stockd.yaml", production,
@@ -304,8 +293,7 @@ func runChartCommand(t *testing.T, c container, here *strings.Replacer) {
 // database, and on the procedure.
 func documentedGrants(t *testing.T) (rows, procedure string) {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/production.md")
-	must(t, err)
+	content := must.Get(os.ReadFile("../../docs/production.md"))(t)
 	onRows := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
 	onProcedure := regexp.MustCompile(`GRANT (EXECUTE) ON PROCEDURE shop\.stockd_sell TO shop@`).FindSubmatch(content)
 	if onRows == nil || onProcedure == nil {
@@ -318,11 +306,7 @@ func documentedGrants(t *testing.T) (rows, procedure string) {
 func openAs(t *testing.T, d *servers.Database) (*sql.DB, *mysql.Config) {
 	t.Helper()
 	db, c := labtest.Connect(t, d)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, db.Close()) })
 	return db, c
 }
 
@@ -337,9 +321,7 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
 		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", rows, c.DBName),
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
 	c.User = "seller"
 	s.DSN = c.FormatDSN()
@@ -357,8 +339,7 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
 			r, all, own := startSeller(t, kind)
-			list, err := r.Strategies(t.Context())
-			must(t, err)
+			list := must.Get(r.Strategies(t.Context()))(t)
 			for i, s := range list {
 				if s.Name == procedure {
 					continue
@@ -382,13 +363,8 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 // startSeller starts a replica on a database whose schema another user has made.
 func startSeller(t *testing.T, kind string) (r process, all, own *servers.Database) {
 	t.Helper()
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {}))(t)
+	t.Cleanup(func() { must.Do(t, backends.Close(context.WithoutCancel(t.Context()))) })
 	own = seller(t, backends.Database)
 	findsNoSchema(t, own)
 	labtest.Open(t, backends.Database, "migration")
@@ -400,7 +376,7 @@ func startSeller(t *testing.T, kind string) (r process, all, own *servers.Databa
 func findsNoSchema(t *testing.T, own *servers.Database) {
 	t.Helper()
 	store, err := own.Open(t.Context(), "seller", 1)
-	must(t, err)
+	must.Do(t, err)
 	defer store.Close() //nolint:errcheck // it has only read
 	list, err := store.Migrations(t.Context())
 	if err != nil || len(list) == 0 || !list[0].AppliedAt.IsZero() {
@@ -412,7 +388,7 @@ func findsNoSchema(t *testing.T, own *servers.Database) {
 func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
 	t.Helper()
 	const before, after = 1001, 1002
-	must(t, r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}))
+	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}))
 	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
 	if got := cmdtest.Do(request); got.Status != http.StatusServiceUnavailable {
 		t.Errorf("without its right %s is answered with %d %s", procedure, got.Status, got.Text)
@@ -420,16 +396,14 @@ func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database
 	db, c := openAs(t, all)
 	_, right := documentedGrants(t)
 	statement := fmt.Sprintf("GRANT %s ON PROCEDURE %s.stockd_sell TO 'seller'@'127.0.0.1'", right, c.DBName)
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), statement))(t)
 	r.sellsThrough(t, after, procedure)
 }
 
 // sellsThrough buys an item in each mode of a strategy.
 func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
 	t.Helper()
-	must(t, r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}))
+	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}))
 	for _, mode := range []string{"", "&group=true", "&fence=true"} {
 		request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
 		request.Header.Set("Idempotency-Key", rand.Text())
@@ -452,9 +426,7 @@ func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
 // administers does what only the admin does.
 func (r process) administers(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)))
 	for _, query := range []string{"enabled=false&reason=tested", "enabled=true"} {
 		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, cmdtest.Token)
 		if got := cmdtest.Do(request); got.Status != http.StatusOK {

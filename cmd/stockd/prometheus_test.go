@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -29,8 +30,7 @@ import (
 // and such an expression would silently yield no data.
 func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 	r, server := watchedSale(t)
-	expressions, err := deploy.Expressions()
-	must(t, err)
+	expressions := must.Get(deploy.Expressions())(t)
 	if len(expressions) < 50 {
 		t.Fatalf("there are only %d expressions", len(expressions))
 	}
@@ -63,8 +63,7 @@ func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 func withoutResult(t *testing.T, server *servers.Prometheus, expressions []string) (empty []string) {
 	t.Helper()
 	for _, expression := range expressions {
-		series, err := server.Query(t.Context(), expression)
-		must(t, err)
+		series := must.Get(server.Query(t.Context(), expression))(t)
 		if series == 0 {
 			empty = append(empty, expression)
 		}
@@ -75,8 +74,7 @@ func withoutResult(t *testing.T, server *servers.Prometheus, expressions []strin
 // keepsToConventions has promtool look at the names and the texts of a scrape.
 func keepsToConventions(t *testing.T, scraped string) {
 	t.Helper()
-	program, err := servers.Find("promtool")
-	must(t, err)
+	program := must.Get(servers.Find("promtool"))(t)
 	check := exec.CommandContext(t.Context(), program, "check", "metrics")
 	check.Stdin = strings.NewReader(scraped)
 	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
@@ -93,20 +91,20 @@ func watchedSale(t *testing.T) (process, *servers.Prometheus) {
 	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
 	k := labtest.StartSupervisor(t)
 	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
-	must(t, err)
+	must.Do(t, err)
 	secrets := t.TempDir()
 	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
 	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token} {
-		must(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	}
 	r := startReplica(t, "--redis-addresses="+redis.Address, "--redis-password-file="+password,
 		"--audit-every=1s")
 	for _, goods := range []int64{manyWays, oneWay} {
-		must(t, r.CreateGoods(t.Context(), goods, 1_000_000))
+		must.Do(t, r.CreateGoods(t.Context(), goods, 1_000_000))
 	}
 	sellOn(t, r)
 	server, err := servers.StartPrometheus(t.Context(), k, configure(t, token, strings.TrimPrefix(r.AdminURL, "http://")))
-	must(t, err)
+	must.Do(t, err)
 	return r, server
 }
 
@@ -161,9 +159,9 @@ func sellOn(t *testing.T, r process) {
 func configure(t *testing.T, tokenFile, address string) (path string) {
 	t.Helper()
 	content, err := deploy.Files.ReadFile(deploy.Prometheus)
-	must(t, err)
+	must.Do(t, err)
 	var config map[string]any
-	must(t, yaml.Unmarshal(content, &config))
+	must.Do(t, yaml.Unmarshal(content, &config))
 	config["global"] = map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "500ms"}
 	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert // it would fail the test
 	job["authorization"] = map[string]any{"credentials_file": tokenFile}
@@ -171,13 +169,13 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 	job["static_configs"] = []any{map[string]any{"targets": []string{address}}}
 	folder := t.TempDir()
 	rules, err := deploy.Files.ReadFile(deploy.Rules)
-	must(t, err)
+	must.Do(t, err)
 	if content, err = yaml.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
 	path = filepath.Join(folder, deploy.Prometheus)
 	for path, content := range map[string][]byte{path: content, filepath.Join(folder, deploy.Rules): rules} {
-		must(t, os.WriteFile(path, content, 0o600))
+		must.Do(t, os.WriteFile(path, content, 0o600))
 	}
 	return path
 }
@@ -190,7 +188,7 @@ func (r process) scrape(t *testing.T, want int, token string) string {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // The same as TestAHungBackendHoldsUpNeitherRequestsNorTheExit for every strategy,
@@ -21,10 +22,8 @@ import (
 func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
-	must(t, err)
-	dsn, err := mysql.ParseDSN(backends.Database.DSN)
-	must(t, err)
+	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {}))(t)
+	dsn := must.Get(mysql.ParseDSN(backends.Database.DSN))(t)
 	database, redis := labtest.NewProxy(t, dsn.Addr), labtest.NewProxy(t, backends.Redis.Address)
 	etcd := labtest.NewProxy(t, strings.TrimPrefix(backends.Etcd.Endpoint, "http://"))
 	zookeeper := labtest.NewProxy(t, backends.ZooKeeper.Address)

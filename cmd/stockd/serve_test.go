@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -32,12 +33,10 @@ func TestServeAndBench(t *testing.T) {
 		"--log-format=json", "--database-dsn", filepath.Join(folder, "stockd.db"))
 	const token = "a token of sixteen"
 	replica.Env = append(cmdtest.Environment(), "STOCKD_ADMIN_TOKEN="+token)
-	log, err := replica.StderrPipe()
-	must(t, err)
-	must(t, replica.Start())
+	log := must.Get(replica.StderrPipe())(t)
+	must.Do(t, replica.Start())
 	public, admin := listening(t, log)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300"))
-	must(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300")))(t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Authorization", "Bearer "+token)
 	if response, err := http.DefaultClient.Do(request); err != nil || response.StatusCode != http.StatusCreated {
@@ -69,7 +68,7 @@ func TestServeAndBench(t *testing.T) {
 	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
 	}
-	must(t, replica.Process.Signal(os.Interrupt))
+	must.Do(t, replica.Process.Signal(os.Interrupt))
 	if err := replica.Wait(); err != nil {
 		t.Errorf("the replica stopped with %v", err)
 	}
@@ -79,7 +78,7 @@ func TestServeAndBench(t *testing.T) {
 func TestASecondInterruptEndsAReplica(t *testing.T) {
 	r := startReplica(t, "--http-drain-delay=1h")
 	interrupt := func() error { return r.Process.Process.Signal(syscall.SIGINT) }
-	must(t, interrupt())
+	must.Do(t, interrupt())
 	cmdtest.Await(t, "the drain", 20*time.Second, func() bool {
 		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/readyz")).Status == http.StatusServiceUnavailable
 	})
@@ -121,7 +120,7 @@ func listening(t *testing.T, log io.Reader) (public, admin string) {
 			For     string `json:"for"`
 			Address string `json:"address"`
 		}
-		must(t, decoder.Decode(&line))
+		must.Do(t, decoder.Decode(&line))
 		switch {
 		case line.Msg == "listening" && line.For == "public":
 			public = "http://" + line.Address
@@ -153,12 +152,11 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 	for _, key := range keys {
 		secrets[key] = "stockd:secret-of-" + key
 		path := filepath.Join(folder, key)
-		must(t, os.WriteFile(path, []byte(secrets[key]), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(secrets[key]), 0o600))
 		flags = append(flags, "--"+key+"-file="+path)
 	}
 	r := startReplica(t, flags...)
-	known, err := r.Strategies(t.Context())
-	must(t, err)
+	known := must.Get(r.Strategies(t.Context()))(t)
 	const bought = "bought-by-name-"
 	for _, s := range known {
 		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+s.Name)

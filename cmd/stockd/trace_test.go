@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // receiver is a collector of OpenTelemetry that takes OTLP over HTTP.
@@ -107,10 +108,9 @@ func (r process) buyTraced(t *testing.T, query string) cmdtest.Answer {
 func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 	t.Helper()
 	cmdtest.NeedRedis(t)
-	redis, err := servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local)
-	must(t, err)
+	redis := must.Get(servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local))(t)
 	password := filepath.Join(t.TempDir(), "redis")
-	must(t, os.WriteFile(password, []byte(redis.Password), 0o600))
+	must.Do(t, os.WriteFile(password, []byte(redis.Password), 0o600))
 	spans := startReceiver(t)
 	return startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1",
 		"--redis-addresses="+redis.Address, "--redis-password-file="+password), spans, redis

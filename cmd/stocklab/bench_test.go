@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A chart of what was measured earlier is worth more than none.
@@ -23,7 +24,7 @@ func TestAChartThatCannotBeDrawnLeavesTheFileAsItWas(t *testing.T) {
 		"the growth of something": `{"plan": "1 round", "subjects": [{"name": "a", "strategy": "a", "clients": 64, "replicas": 1, "median": 5, "samples": [5]}]}`,
 	} {
 		for path, what := range map[string]string{figures: content, chart: earlier} {
-			must(t, os.WriteFile(path, []byte(what), 0o600))
+			must.Do(t, os.WriteFile(path, []byte(what), 0o600))
 		}
 		args := []string{"bench", "--chart-from", figures, "--chart", chart}
 		if strings.Contains(name, "growth") {
@@ -51,7 +52,7 @@ func TestASuiteThatMeasuredNothingFails(t *testing.T) {
 func TestAnEarlierRunIsPrintedAsAPage(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	content := `{"plan": "2 rounds", "subjects": [{"name": "memory", "unit": " MiB", "median": 50, "min": 40, "max": 60}]}`
-	must(t, os.WriteFile(figures, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(figures, []byte(content), 0o600))
 	status, out, errOut := stocklab("bench", "--growth", "--rounds", "2", "--chart-from", figures, "--markdown")
 	if status != cli.OK || !strings.Contains(out, "# `stocklab bench --growth --rounds 2`\n") || !strings.Contains(out, "| memory | 50 MiB | 40 MiB | 60 MiB |") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -50,7 +51,7 @@ type testLab struct {
 func (l testLab) create(t testing.TB, units int64) (goods int64) {
 	t.Helper()
 	goods = l.goods.Add(1)
-	must(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
+	must.Do(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
 	return goods
 }
 
@@ -65,20 +66,16 @@ func startLabOf(t testing.TB, choice servers.Choice, r shop.Replicas) testLab {
 func openShop(t testing.TB, choice servers.Choice) *shop.Shop {
 	t.Helper()
 	choice.Volatile = true
-	s, err := shop.Open(t.Context(), shop.Options{Binary: os.Args[0], Servers: choice})
-	must(t, err)
+	s := must.Get(shop.Open(t.Context(), shop.Options{Binary: os.Args[0], Servers: choice}))(t)
 	t.Cleanup(func() {
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Close(t.Context()))
 	})
 	return s
 }
 
 func startReplicas(t testing.TB, s *shop.Shop, r shop.Replicas) testLab {
 	t.Helper()
-	c, err := s.Start(t.Context(), r)
-	must(t, err)
+	c := must.Get(s.Start(t.Context(), r))(t)
 	return testLab{c, s.Servers.Database, s.Servers.Missing, !s.Embedded(), new(atomic.Int64)}
 }
 
@@ -134,8 +131,7 @@ var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "e
 // When a replica dies in the middle of a sale, the others sell on, and what was
 // sold is true: that is the claim that a crash is survived. They die in turn.
 func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
-	list, err := l.cluster.Client().Strategies(t.Context())
-	must(t, err)
+	list := must.Get(l.cluster.Client().Strategies(t.Context()))(t)
 	for turn, s := range list {
 		if s.Guarantees.Fenceable && !slices.Contains(crashed, s.Name) {
 			continue
@@ -159,14 +155,12 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 		units, requests = 100, 180
 	}
 	goods := l.create(t, units)
-	result, err := load.Run(t.Context(), load.Plan{
+	result := must.Get(load.Run(t.Context(), load.Plan{
 		URL: l.cluster.URL, Strategy: s.Name, GoodsID: goods, Clients: 20, Requests: requests, Timeout: time.Minute,
 		Progress: killOnce(t, victim, 30),
-	})
-	must(t, err)
-	must(t, victim.Start(t.Context()))
-	audit, err := l.cluster.Client().Audit(t.Context(), goods)
-	must(t, err)
+	}))(t)
+	must.Do(t, victim.Start(t.Context()))
+	audit := must.Get(l.cluster.Client().Audit(t.Context(), goods))(t)
 	if audit.Orders < int64(result.Sold) || audit.Orders > int64(result.Sold+result.Unknown) {
 		t.Errorf("%d orders, %d answers to buyers, %d unknown", audit.Orders, result.Sold, result.Unknown)
 	}

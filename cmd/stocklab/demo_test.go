@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -216,6 +217,6 @@ func startOthers(t *testing.T) (others *shop.Cluster, flags []string) {
 	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, shop.Replicas{Count: 2})
 	there := l.cluster.Client()
 	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(there.Token+"\n"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte(there.Token+"\n"), 0o600))
 	return l.cluster, []string{"--url=" + there.URL, "--admin-url=" + there.AdminURL, "--token-file=" + token}
 }

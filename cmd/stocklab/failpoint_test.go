@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -42,10 +43,9 @@ func TestFailpointsOfAReplica(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			from, goods := time.Now(), l.create(t, 100)
 			c.fault.GoodsID, c.fault.Strategy = goods, "redis-lua"
-			must(t, l.cluster.ClientOf(0).SetFault(t.Context(), c.fault))
+			must.Do(t, l.cluster.ClientOf(0).SetFault(t.Context(), c.fault))
 			recorded := func() *history.History {
-				h, err := history.Read(l.cluster.Replicas[0].History(), l.cluster.Replicas[1].History())
-				must(t, err)
+				h := must.Get(history.Read(l.cluster.Replicas[0].History(), l.cluster.Replicas[1].History()))(t)
 				return h.Window(from, time.Now())
 			}
 			buy := func(replica int) <-chan string {
@@ -82,7 +82,7 @@ func TestFailpointsOfAReplica(t *testing.T) {
 			}
 		})
 	}
-	must(t, l.cluster.Replicas[0].Start(t.Context()))
+	must.Do(t, l.cluster.Replicas[0].Start(t.Context()))
 	if got := l.outcome(t, 0, l.create(t, 1), ""); got != "" {
 		t.Errorf("the replica that was killed and started again answers with %q", got)
 	}
@@ -139,7 +139,7 @@ func startReplica(t *testing.T, flags ...string) process {
 // and buys so often; it returns when all of them do wait.
 func (r process) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan cmdtest.Answer) {
 	t.Helper()
-	must(t, r.SetFault(t.Context(), failpoint.Fault{Do: failpoint.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}))
+	must.Do(t, r.SetFault(t.Context(), failpoint.Fault{Do: failpoint.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}))
 	for range purchases {
 		answered = append(answered, r.Buying(t, "goods_id=1&strategy="+strategy))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -155,14 +156,13 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 			r := process{cmdtest.StartEmpty(t, "replica", env)}
 			subject := top.strategies[0].strategy
 			for item := range int64(2) {
-				must(t, r.CreateGoods(t.Context(), item+1, 10))
+				must.Do(t, r.CreateGoods(t.Context(), item+1, 10))
 			}
 			if got := r.Buy(t, "goods_id=1&strategy="+subject); got.Status != http.StatusOK {
 				t.Fatalf("%s answers %d %s", subject, got.Status, got.Text)
 			}
-			victim, err := top.victim(t.Context(), subject, 2)
-			must(t, err)
-			must(t, victim.Kill(t.Context()))
+			victim := must.Get(top.victim(t.Context(), subject, 2))(t)
+			must.Do(t, victim.Kill(t.Context()))
 			again := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=2&strategy="+subject)
 			again.Header.Set("Idempotency-Key", rand.Text())
 			cmdtest.Await(t, "a sale", 30*time.Second, func() bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/hostile"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // attacked runs the attacker against replicas under the configuration of a shop, and
@@ -20,14 +21,12 @@ func attacked(t *testing.T, plan hostile.Plan) {
 	t.Helper()
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
-	config, err := filepath.Abs("../../configs/production.yaml")
-	must(t, err)
+	config := must.Get(filepath.Abs("../../configs/production.yaml"))(t)
 	plan.Binary, plan.Config, plan.Tokens, plan.Connections, plan.Addresses = os.Args[0], config, true, 200, 20
 	plan.Memory, plan.Progress = 128<<20*cmdtest.RaceShadow(), func(words string) { t.Log(words) }
-	r, err := hostile.Run(t.Context(), plan)
-	must(t, err)
+	r := must.Get(hostile.Run(t.Context(), plan))(t)
 	var text bytes.Buffer
-	must(t, r.Table(&text))
+	must.Do(t, r.Table(&text))
 	t.Log("\n" + text.String())
 	for _, c := range r.Failed() {
 		t.Errorf("%s: %s, want %s", c.What, c.Hostile, c.Bound)

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
@@ -130,13 +131,11 @@ func startToKill(t *testing.T, database string) (l testLab, server *servers.Redi
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	server, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
-	must(t, err)
+	server = must.Get(servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t)))(t)
 	l = startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 		shop.Replicas{Count: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
-	store, err = l.database.Open(t.Context(), "test", 4)
-	must(t, err)
+	store = must.Get(l.database.Open(t.Context(), "test", 4))(t)
 	t.Cleanup(func() { _ = store.Close() }) // the test is over
 	return l, server, store
 }
@@ -184,7 +183,7 @@ func (s *killedSale) item(n int) int64 { return s.goods + int64(n)%s.items() }
 
 func (s *killedSale) run(t *testing.T) {
 	for n := range s.items() {
-		must(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods+n, (s.units-restocks*restockUnits)/s.items()))
+		must.Do(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods+n, (s.units-restocks*restockUnits)/s.items()))
 	}
 	var restocked sync.WaitGroup
 	restocked.Go(func() { s.restock(t) })
@@ -249,8 +248,7 @@ func (s *killedSale) until(first int, ask func(client.Client) error) error {
 // have.
 func (s *killedSale) lost(t *testing.T) (lost []string) {
 	t.Helper()
-	orders, err := s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.reported))...)
-	must(t, err)
+	orders := must.Get(s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.reported))...))(t)
 	for id, number := range s.reported {
 		if orders[id].ID != number {
 			lost = append(lost, id)
@@ -267,7 +265,7 @@ func (s *killedSale) sell(t *testing.T, kill func(context.Context) error) {
 		buyers.Go(func() { s.buy(t, i) })
 	}
 	time.Sleep(rand.N(400 * time.Millisecond))
-	must(t, kill(t.Context()))
+	must.Do(t, kill(t.Context()))
 	buyers.Wait()
 }
 
@@ -277,8 +275,7 @@ func (s *killedSale) audit(t *testing.T) stock.Audit {
 	first := s.lab.cluster.ClientOf(0)
 	all := stock.Audit{Clean: true}
 	for n := range s.items() {
-		one, err := first.Audit(t.Context(), s.goods+n)
-		must(t, err)
+		one := must.Get(first.Audit(t.Context(), s.goods+n))(t)
 		all.Sold, all.Orders, all.Stock = all.Sold+one.Sold, all.Orders+one.Orders, all.Stock+one.Stock
 		all.Oversold, all.Lost, all.Clean = all.Oversold+one.Oversold, all.Lost+one.Lost, all.Clean && one.Clean
 	}
@@ -374,7 +371,7 @@ type killedReservations struct {
 }
 
 func (r *killedReservations) run(t *testing.T) {
-	must(t, r.lab.cluster.Client().CreateGoods(t.Context(), r.goods, r.units))
+	must.Do(t, r.lab.cluster.Client().CreateGoods(t.Context(), r.goods, r.units))
 	var clients sync.WaitGroup
 	for i := range 12 {
 		clients.Go(func() {
@@ -388,7 +385,7 @@ func (r *killedReservations) run(t *testing.T) {
 		})
 	}
 	time.Sleep(rand.N(300 * time.Millisecond))
-	must(t, r.kill(t.Context()))
+	must.Do(t, r.kill(t.Context()))
 	clients.Wait()
 	r.compare(t)
 }
@@ -434,8 +431,7 @@ func (r *killedReservations) compare(t *testing.T) {
 		t.Fatalf("something stays held: %+v", audit)
 	}
 	steps, paid := make(map[string][]string), int64(0)
-	rows, err := readLedger(t.Context(), r.lab.database, r.goods)
-	must(t, err)
+	rows := must.Get(readLedger(t.Context(), r.lab.database, r.goods))(t)
 	for _, row := range rows {
 		switch row.Kind {
 		case "restock": // the first units

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestLabListHasEveryExperiment(t *testing.T) {
@@ -109,7 +110,7 @@ func reportsAgain(t *testing.T, folder string) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	must(t, os.Remove(filepath.Join(folder, "report.html")))
+	must.Do(t, os.Remove(filepath.Join(folder, "report.html")))
 	if status, out, errOut := stocklab("lab", "report", folder); status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -127,13 +128,13 @@ func isJudgedByItsHistories(t *testing.T, folder string) {
 	lines := slices.Collect(bytes.Lines(read(t, history)))
 	first := slices.IndexFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"granted"`)) })
 	asked := slices.Concat(lines[:first+2]...) // once more, and this is all
-	must(t, os.WriteFile(history, asked, 0o600))
+	must.Do(t, os.WriteFile(history, asked, 0o600))
 	status, out, _ := stocklab("lab", "report", folder)
 	if status != cli.Failure || !strings.Contains(out, "2 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
 	var report scenario.Report
-	must(t, json.Unmarshal(read(t, filepath.Join(folder, "report.json")), &report))
+	must.Do(t, json.Unmarshal(read(t, filepath.Join(folder, "report.json")), &report))
 	if got := report.Experiments[0]; got.Verdict != scenario.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
 		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
@@ -161,7 +162,5 @@ func isStopped(pid string) bool {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	must(t, err)
-	return content
+	return must.Get(os.ReadFile(path))(t)
 }

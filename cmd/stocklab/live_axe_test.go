@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // axe is the script of axe-core, which npm fetches. The test is skipped where npm cannot.
@@ -29,11 +30,9 @@ func axe(t *testing.T) string {
 	if out, err := pack.CombinedOutput(); err != nil {
 		t.Skipf("npm cannot fetch axe-core %s: %v\n%s", version, err, out)
 	}
-	file, err := os.Open(filepath.Join(pack.Dir, "axe-core-"+version+".tgz"))
-	must(t, err)
+	file := must.Get(os.Open(filepath.Join(pack.Dir, "axe-core-"+version+".tgz")))(t)
 	defer file.Close() //nolint:errcheck // it was only read
-	unzipped, err := gzip.NewReader(file)
-	must(t, err)
+	unzipped := must.Get(gzip.NewReader(file))(t)
 	for archive := tar.NewReader(unzipped); ; {
 		head, err := archive.Next()
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // openLive runs stocklab live, and shows its page.
@@ -45,13 +46,10 @@ func startLive(t *testing.T, flags ...string) string {
 	live.Env = cmdtest.Environment()
 	said := &cmdtest.Buffer{}
 	live.Stderr = said
-	out, err := live.StdoutPipe()
-	must(t, err)
-	must(t, live.Start())
+	out := must.Get(live.StdoutPipe())(t)
+	must.Do(t, live.Start())
 	t.Cleanup(func() {
-		if err := live.Process.Signal(syscall.SIGINT); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, live.Process.Signal(syscall.SIGINT))
 		if err := live.Wait(); err != nil {
 			t.Errorf("it ended with %v:\n%s", err, said.Text())
 		}
@@ -242,16 +240,16 @@ func assertSaved(t *testing.T, url, want string) {
 	t.Helper()
 	page, _, _ := strings.Cut(url, "#")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody)
-	must(t, err)
+	must.Do(t, err)
 	answer, err := http.DefaultClient.Do(r)
-	must(t, err)
+	must.Do(t, err)
 	defer answer.Body.Close() //nolint:errcheck // it was read
 	content, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("status %d, %v", answer.StatusCode, err)
 	}
 	file := filepath.Join(t.TempDir(), "saved.html")
-	must(t, os.WriteFile(file, content, 0o600))
+	must.Do(t, os.WriteFile(file, content, 0o600))
 	b := browser.Open(t, shown)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	assertReplays(t, b, want)
@@ -452,8 +450,7 @@ func TestTwoSalesAreCompared(t *testing.T) {
 // steering anything.
 func TestAClassBuysWithItsPhones(t *testing.T) {
 	t.Parallel()
-	port, err := servers.FreePort()
-	must(t, err)
+	port := must.Get(servers.FreePort())(t)
 	_, token, ok := strings.Cut(startLive(t, "--servers=embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
 	if !ok {
 		t.Fatal("the address that steers is not the one by which the page is reached")
@@ -463,8 +460,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	for host, want := range map[string]int{"shop.example:8090": http.StatusOK, "other.example:8090": http.StatusMisdirectedRequest} {
 		request := cmdtest.Ask(t, http.MethodGet, page+"buy")
 		request.Host = host
-		answer, err := http.DefaultClient.Do(request)
-		must(t, err)
+		answer := must.Get(http.DefaultClient.Do(request))(t)
 		answer.Body.Close() //nolint:errcheck // it was not read
 		if answer.StatusCode != want {
 			t.Errorf("a phone that asks %s is answered with %d, want %d", host, answer.StatusCode, want)
@@ -548,7 +544,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	// Replicas are counted as they come and go.
 	const counted = "document.querySelector('#form [name=replicas]').value"
 	second := others.Replicas[1]
-	must(t, others.Leave(t.Context(), second))
+	must.Do(t, others.Leave(t.Context(), second))
 	b.Until(t, within, counted+" === '1' && document.getElementById('marks').textContent.includes('replica-2 answers no more')")
 	set(t, b, "strategy", "mutex") // exclusive on one replica alone
 	click(t, b, "#start")
@@ -556,7 +552,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
 		t.Error("it offers to set up three replicas")
 	}
-	must(t, others.Join(t.Context(), second))
+	must.Do(t, others.Join(t.Context(), second))
 	b.Until(t, within, counted+" === '2' && document.getElementById('marks').textContent.includes('replica-2 answers, too')")
 	b.Keep(t, "body", "live-guest")
 	click(t, b, "#language")
@@ -674,11 +670,9 @@ func assertSellsAfterAnExperiment(t *testing.T, b *browser.Browser) {
 func command(t *testing.T, url, path, body string) int {
 	t.Helper()
 	page, token, _ := strings.Cut(url, "#token=")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body))
-	must(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body)))(t)
 	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := http.DefaultClient.Do(r)
-	must(t, err)
+	answer := must.Get(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close() //nolint:errcheck // the status is all that is asked for
 	return answer.StatusCode
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestMain(m *testing.M) { cmdtest.Main(m, run) }
@@ -123,10 +124,10 @@ func endedBy(t *testing.T, signal syscall.Signal, begun func(t *testing.T, tmp s
 	tmp := t.TempDir()
 	program := exec.Command(os.Args[0], args...)
 	program.Env = append(os.Environ(), "TMPDIR="+tmp)
-	must(t, program.Start())
+	must.Do(t, program.Start())
 	cmdtest.Await(t, "it to begin", 60*time.Second, func() bool { return begun(t, tmp) })
 	ended = time.Now()
-	must(t, program.Process.Signal(signal))
+	must.Do(t, program.Process.Signal(signal))
 	if err := program.Wait(); err == nil {
 		t.Error("what was ended says that all is well")
 	}
@@ -148,8 +149,7 @@ func assertNothingIn(t *testing.T, tmp string) {
 // processesIn lists processes that were started with this temporary folder.
 func processesIn(t *testing.T, tmp string) (pids []string) {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/environ")
-	must(t, err)
+	found := must.Get(filepath.Glob("/proc/[0-9]*/environ"))(t)
 	for _, path := range found {
 		environ, err := fs.ReadFile(os.DirFS("/"), strings.TrimPrefix(path, "/"))
 		if err == nil && bytes.Contains(environ, []byte("TMPDIR="+tmp)) {
@@ -157,12 +157,4 @@ func processesIn(t *testing.T, tmp string) (pids []string) {
 		}
 	}
 	return pids
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -61,11 +62,10 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 			if choice.Mode == servers.Local {
 				cmdtest.NeedLockServers(t)
 			}
-			r, err := demo.Run(t.Context(), demo.Plan{
+			r := must.Get(demo.Run(t.Context(), demo.Plan{
 				Binary: os.Args[0], Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
 				Stock: 1000, Clients: 50, Loops: 100, LockShare: 10, Progress: quiet{t},
-			})
-			must(t, err)
+			}))(t)
 			if want := len(safe) * repetitions; len(r.Runs) != want {
 				t.Errorf("%d runs, want %d", len(r.Runs), want)
 			}
@@ -93,8 +93,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 			l := startLabOf(t,
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 				shop.Replicas{Count: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s")})
-			store, err := l.database.Open(t.Context(), "test", 4)
-			must(t, err)
+			store := must.Get(l.database.Open(t.Context(), "test", 4))(t)
 			defer store.Close() //nolint:errcheck // the test is over
 			for _, subject := range top.strategies {
 				for round := range rounds {
@@ -115,9 +114,8 @@ func (k killed) locks() bool {
 }
 
 func (s *killedSale) outlivesMember(t *testing.T, top topology) {
-	must(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units))
-	victim, err := top.victim(t.Context(), s.subject.strategy, s.goods)
-	must(t, err)
+	must.Do(t, s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units))
+	victim := must.Get(top.victim(t.Context(), s.subject.strategy, s.goods))(t)
 	begun := time.Now()
 	before := 0
 	s.sell(t, func(ctx context.Context) error {
@@ -143,7 +141,7 @@ func (s *killedSale) outlivesMember(t *testing.T, top topology) {
 	if int64(before) == s.units {
 		t.Error("the member died when all was sold")
 	}
-	must(t, top.mend(t.Context(), victim))
+	must.Do(t, top.mend(t.Context(), victim))
 }
 
 // Ten minutes with every server there is, and a seed that was not picked. Shop, buyers
@@ -236,7 +234,7 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 					continue
 				}
 				t.Logf("%d units are gone with the replica", gone)
-				must(t, l.cluster.Client().Restock(t.Context(), goods, 1))
+				must.Do(t, l.cluster.Client().Restock(t.Context(), goods, 1))
 				if a, _ := sell(t, l, strategy, goods, nil); a.Sold != units+1 {
 					t.Errorf("%d were sold after a restock, want all of %d", a.Sold, units+1)
 				}
@@ -254,25 +252,23 @@ const forgiven = 1100 * time.Millisecond
 // returns how many units were rejected that the ledger still had.
 func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (gone int64) {
 	t.Helper()
-	must(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
+	must.Do(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
 	victim := l.cluster.Replicas[goods%3]
 	audit, rejected := sell(t, l, strategy, goods, killOnce(t, victim, 100))
 	if !audit.Clean {
 		t.Errorf("never oversells, it says: %+v", audit)
 	}
-	must(t, victim.Start(t.Context()))
+	must.Do(t, victim.Start(t.Context()))
 	time.Sleep(forgiven)
 	return audit.Undersold(rejected)
 }
 
 func sell(t *testing.T, l testLab, strategy string, goods int64, progress func(int)) (audit stock.Audit, rejected int64) {
 	t.Helper()
-	result, err := load.Run(t.Context(), load.Plan{
+	result := must.Get(load.Run(t.Context(), load.Plan{
 		URL: l.cluster.URL, Strategy: strategy, GoodsID: goods, Clients: 30, Requests: 1500, Timeout: time.Minute, Progress: progress,
-	})
-	must(t, err)
-	audit, err = l.cluster.Client().Audit(t.Context(), goods)
-	must(t, err)
+	}))(t)
+	audit = must.Get(l.cluster.Client().Audit(t.Context(), goods))(t)
 	return audit, int64(result.Rejected)
 }
 
@@ -419,7 +415,7 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 	first := p.goods + 1
 	for p.goods < first+manyGoods-1 {
 		p.goods++
-		must(t, p.lab.cluster.Client().CreateGoods(t.Context(), p.goods, stock.MaxStock/2))
+		must.Do(t, p.lab.cluster.Client().CreateGoods(t.Context(), p.goods, stock.MaxStock/2))
 	}
 	selling, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -452,8 +448,7 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 		}
 	}
 	for goods := first; goods <= p.goods; goods++ {
-		audit, err := p.lab.cluster.Client().Audit(t.Context(), goods)
-		must(t, err)
+		audit := must.Get(p.lab.cluster.Client().Audit(t.Context(), goods))(t)
 		o.sold, o.lost, o.clean = o.sold+audit.Sold, o.lost+audit.Lost, o.clean && audit.Clean
 	}
 	return o
@@ -461,5 +456,5 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 
 func (p *pausing) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	must(t, syscall.Kill(p.lab.cluster.Replicas[0].Pid(), s))
+	must.Do(t, syscall.Kill(p.lab.cluster.Replicas[0].Pid(), s))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -149,8 +150,7 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 	deed()
 	stop()
 	sellers.Wait()
-	store, err := l.database.Open(t.Context(), "test", 2)
-	must(t, err)
+	store := must.Get(l.database.Open(t.Context(), "test", 2))(t)
 	defer store.Close() //nolint:errcheck // it was only read
 	for _, sale := range sales {
 		t.Run(sale.String(), func(t *testing.T) { sale.check(t, l, store) })
@@ -192,14 +192,12 @@ func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 	if len(r.Replicas) != len(l.cluster.Replicas) || r.Duplicates > 0 {
 		t.Errorf("%v sold, and %d orders were given to two buyers", r.Replicas, r.Duplicates)
 	}
-	audit, err := l.cluster.Client().Audit(t.Context(), s.goods)
-	must(t, err)
+	audit := must.Get(l.cluster.Client().Audit(t.Context(), s.goods))(t)
 	if !audit.Clean || audit.Orders != int64(len(s.reported)) || audit.Stock != plenty-audit.Sold {
 		t.Errorf("%d sales reported, the audit is %+v", len(s.reported), audit)
 	}
 	for keys := range slices.Chunk(slices.Collect(maps.Keys(s.reported)), 1000) {
-		orders, err := store.Orders(t.Context(), keys...)
-		must(t, err)
+		orders := must.Get(store.Orders(t.Context(), keys...))(t)
 		for _, key := range keys {
 			if orders[key].ID != s.reported[key] || orders[key].Quantity != 1 {
 				t.Errorf("%s got order %s, the ledger has %+v", key, s.reported[key], orders[key])

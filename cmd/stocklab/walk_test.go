@@ -30,6 +30,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/lab/walk"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -170,9 +171,8 @@ func startWalks(t *testing.T, database string) *walkStage {
 // keepData has the Redis keep its data, and lists what can be restarted.
 func (s *walkStage) keepData(t *testing.T, k *servers.Supervisor, b *servers.Backends) {
 	t.Helper()
-	durable, err := servers.StartDurableRedis(t.Context(), k)
-	must(t, err)
-	must(t, b.Redis.Close(t.Context()))
+	durable := must.Get(servers.StartDurableRedis(t.Context(), k))(t)
+	must.Do(t, b.Redis.Close(t.Context()))
 	b.Redis = durable
 	s.servers[backend.Database], s.servers[backend.Redis] = b.Database, b.Redis
 	if b.ZooKeeper != nil {
@@ -294,9 +294,7 @@ func (s *walkStage) check(t *testing.T, plan walk.Plan) {
 	}
 	run, faults = s.shrink(t.Context(), run, faults)
 	picture := filepath.Join(t.ArtifactDir(), "walk.html")
-	if err := run.Draw(picture); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, run.Draw(picture))
 	if more := len(faults) - mostFaults; more > 0 {
 		faults = append(faults[:mostFaults], fmt.Sprintf("and %d more", more))
 	}

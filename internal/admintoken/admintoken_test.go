@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/must"
 )
 
 const (
@@ -21,9 +22,7 @@ const (
 
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -106,10 +105,7 @@ func TestTheTokenOfAFileIsItsLine(t *testing.T) {
 
 func TestATokensFileNamesItsTokens(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "tokens"), "\ufeff# who\n\nalice "+alices+"\n\tbob\t"+bobs+"  \r\n")
-	files, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path}))(t)
 	for token, want := range map[string]string{
 		alices: "alice", bobs: "bob", "0123456789abcdef-owner": admintoken.Owner,
 		"": "", alices + "x": "", alices[1:]: "", "alice": "", "alice " + alices: "",
@@ -186,10 +182,7 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 
 func assertRotates(t *testing.T, single, several string) {
 	t.Helper()
-	files, err := admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true}))(t)
 	log := new(journal)
 	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	for _, step := range []struct {
@@ -208,16 +201,12 @@ func assertRotates(t *testing.T, single, several string) {
 			write(t, single, "aaaaaaaaaaaaaaaa\n")
 		}, []string{"0123456789abcdef-second", bobs}, single},
 		{"no file of tokens", func() {
-			if err := os.Remove(several); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(several))
 			write(t, single, "0123456789abcdef-third\n")
 		}, []string{"0123456789abcdef-second", bobs}, "read the tokens"},
 		{"no file", func() {
 			write(t, several, "bob "+bobs+"\n")
-			if err := os.Remove(single); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(single))
 		}, []string{"0123456789abcdef-second", bobs}, "level=WARN"},
 		{"all is well again", func() { write(t, single, "0123456789abcdef-third\n") }, []string{"0123456789abcdef-third", bobs}, "admin tokens reloaded"},
 	} {

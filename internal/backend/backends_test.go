@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -172,7 +173,7 @@ func start(t *testing.T, b backend.Name, s *servers.Security) (running []server,
 	return running, func(t *testing.T, encryption *tls.Config) *backend.Clients {
 		t.Helper()
 		c := new(backend.Clients)
-		must(t, add(c, encryption))
+		must.Do(t, add(c, encryption))
 		t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
 		return c
 	}
@@ -270,26 +271,21 @@ func own[S interface {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		labtest.Need(t, missing.What, false, missing.How)
 	}
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) }) // the supervisor ends what is left
 	return s
 }
 
 func newSecurity(t *testing.T) *servers.Security {
 	t.Helper()
-	authority, err := servers.NewAuthority(lab.Supervisor().Folder())
-	must(t, err)
-	s, err := servers.NewSecurity(authority, true)
-	must(t, err)
-	return s
+	authority := must.Get(servers.NewAuthority(lab.Supervisor().Folder()))(t)
+	return must.Get(servers.NewSecurity(authority, true))(t)
 }
 
 // encryption is of a client with its certificate; nil where the server has no TLS.
 func encryption(t *testing.T, s *servers.Security) *tls.Config {
 	t.Helper()
-	c, err := s.ClientConfig()
-	must(t, err)
-	return c
+	return must.Get(s.ClientConfig())(t)
 }
 
 func ping(t *testing.T, c *backend.Clients, b backend.Name) error {
@@ -303,7 +299,7 @@ func ping(t *testing.T, c *backend.Clients, b backend.Name) error {
 func pause(t *testing.T, running []server) {
 	t.Helper()
 	for _, s := range running {
-		must(t, s.Pause(t.Context()))
+		must.Do(t, s.Pause(t.Context()))
 		t.Cleanup(func() { _ = s.Resume(context.Background()) }) // it may run again
 	}
 }
@@ -311,7 +307,7 @@ func pause(t *testing.T, running []server) {
 func resume(t *testing.T, paused []server) {
 	t.Helper()
 	for _, s := range paused {
-		must(t, s.Resume(t.Context()))
+		must.Do(t, s.Resume(t.Context()))
 	}
 }
 
@@ -325,10 +321,3 @@ func assertNames(t *testing.T, err error, b backend.Name) {
 var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

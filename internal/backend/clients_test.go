@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // configured are clients of every backend, at addresses where no server is: none of them is waited for.
@@ -31,7 +32,7 @@ func configured(t *testing.T) *backend.Clients {
 		t.Fatal(err)
 	}
 	c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{Driver: string(backend.MySQL), DSN: "root@tcp(" + nowhere + ")/stock", ConnectTimeout: answerWithin})
-	must(t, err)
+	must.Do(t, err)
 	return c
 }
 
@@ -81,9 +82,7 @@ func TestNoConnectionOutlivesItsClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_ = c.Ping(ctx, backend.ZooKeeper) // begins its session
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Close())
 	for b, closed := range map[backend.Name]error{
 		backend.Redis: redis.ErrClosed, backend.Redlock: redis.ErrClosed, backend.ZooKeeper: zk.ErrClosing, backend.MySQL: nil,
 	} {
@@ -103,8 +102,7 @@ func TestNoConnectionOutlivesItsClients(t *testing.T) {
 func TestMoreThanHalfOfTheNodesMustAnswer(t *testing.T) {
 	up := labtest.RedisClient(lab.Redis(t))
 	defer hangUp(t, up)
-	port, err := servers.FreePort()
-	must(t, err)
+	port := must.Get(servers.FreePort())(t)
 	down := backend.NewRedis(backend.RedisOptions{Addresses: []string{servers.Loopback(port)}, Timeout: answerWithin, PoolSize: 5})
 	defer hangUp(t, down)
 	for nodes, answers := range map[string]bool{"u": true, "d": false, "ud": false, "uud": true, "udd": false, "uudd": false, "duuud": true} {
@@ -166,7 +164,7 @@ func TestARoundTripOutlastsItsWaitByALittle(t *testing.T) {
 func TestAPoolOfLocksHasAConnectionForTokens(t *testing.T) {
 	for most, want := range map[int]int{0: 2, 1: 2, 2: 2, 5: 5} {
 		pool, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: backend.SQLite, DSN: t.TempDir() + "/stock.db", MaxOpen: most})
-		must(t, err)
+		must.Do(t, err)
 		if n := pool.Stats().MaxOpenConnections; n != want || dialect != backend.SQLite {
 			t.Errorf("with %d connections a pool of %s has %d, want %d", most, dialect, n, want)
 		}
@@ -186,7 +184,5 @@ func TestADatabaseThatIsNotKnownIsNotOpened(t *testing.T) {
 
 func closePool(t testing.TB, pool *sql.DB) {
 	t.Helper()
-	if err := pool.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, pool.Close())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // guarded answers as an etcd that wants tokens, or as one that wants none.
@@ -40,8 +41,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	g, server := &guarded{address: listener.Addr().String(), token: "1", reject: rpctypes.ErrGRPCInvalidAuthToken}, grpc.NewServer()
 	etcdserverpb.RegisterAuthServer(server, g)
 	etcdserverpb.RegisterKVServer(server, g)
@@ -142,10 +142,9 @@ func tokenOf(ctx context.Context) string {
 
 func guardedClient(t *testing.T, g *guarded, password string) *clientv3.Client {
 	t.Helper()
-	client, err := backend.NewEtcd(backend.EtcdOptions{
+	client := must.Get(backend.NewEtcd(backend.EtcdOptions{
 		Endpoints: []string{g.address}, Username: "stockd", Password: password, DialTimeout: answerWithin,
-	})
-	must(t, err)
+	}))(t)
 	t.Cleanup(func() { hangUp(t, client) })
 	return client
 }
@@ -228,9 +227,7 @@ func TestAnEtcdWithoutPasswordsWantsNoToken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for range 3 {
-		if _, err := client.Get(ctx, "x"); err != nil {
-			t.Error(err)
-		}
+		must.Get(client.Get(ctx, "x"))(t)
 	}
 	if logins, calls := g.set(func() {}); len(logins) != 1 || !slices.Equal(calls, []string{"", "", ""}) {
 		t.Errorf("%d logins, and the tokens %q", len(logins), calls)
@@ -283,7 +280,5 @@ func TestTheWaitForALoginEndsWithItsRequest(t *testing.T) {
 		t.Error("it has waited for the login of the first")
 	}
 	answer()
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-first)
 }

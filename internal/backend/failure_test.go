@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -46,15 +47,15 @@ func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
 		"without the right": {[]any{"ACL", "SETUSER", "default", "-set", "-eval"}, []any{"ACL", "SETUSER", "default", "+@all"}, stock.NotPermitted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, client.Do(t.Context(), state.enter...).Err())
+			must.Do(t, client.Do(t.Context(), state.enter...).Err())
 			rejects(t, c, backend.Redis, state.why)
 			rejects(t, c, backend.Redlock, state.why)
 			err := client.Eval(t.Context(), `return redis.call("set", KEYS[1], 1)`, []string{"stockd:lock"}).Err()
 			if got := backend.Rejects(err); got != state.why {
 				t.Errorf("the script of a lock is answered %v, because %q, want %q", err, got, state.why)
 			}
-			must(t, client.Do(t.Context(), state.leave...).Err())
-			must(t, ping(t, c, backend.Redis))
+			must.Do(t, client.Do(t.Context(), state.leave...).Err())
+			must.Do(t, ping(t, c, backend.Redis))
 		})
 	}
 	if left := client.DBSize(t.Context()).Val(); left != 0 {
@@ -67,10 +68,10 @@ func TestARedisThatCannotSaveSaysSo(t *testing.T) {
 	client := redisClient(lab.OwnRedis(t), nil)
 	t.Cleanup(func() { _ = client.Close() })
 	folder := client.ConfigGet(t.Context(), "dir").Val()["dir"]
-	must(t, os.Mkdir(filepath.Join(folder, "dump.rdb"), 0o700)) // in the way of the file
-	must(t, client.ConfigSet(t.Context(), "save", "3600 1").Err())
-	must(t, client.Set(t.Context(), "k", "v", 0).Err())
-	must(t, client.BgSave(t.Context()).Err())
+	must.Do(t, os.Mkdir(filepath.Join(folder, "dump.rdb"), 0o700)) // in the way of the file
+	must.Do(t, client.ConfigSet(t.Context(), "save", "3600 1").Err())
+	must.Do(t, client.Set(t.Context(), "k", "v", 0).Err())
+	must.Do(t, client.BgSave(t.Context()).Err())
 	rejects(t, &backend.Clients{Redis: client}, backend.Redis, stock.NotSaved)
 }
 
@@ -83,32 +84,29 @@ func TestARedisClusterThatIsDownSaysSo(t *testing.T) {
 	t.Cleanup(func() { _, _ = client.Close(), one.Close() })
 	c := &backend.Clients{Redis: client}
 	awaitPing(t, c, backend.Redis)
-	must(t, one.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 0, 16383).Err())
+	must.Do(t, one.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 0, 16383).Err())
 	rejects(t, c, backend.Redis, stock.NoQuorum)
 }
 
 // An etcd with an alarm reads on.
 func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
 	server := lab.OwnEtcd(t)
-	client, err := backend.NewEtcd(etcdOptions(server, nil))
-	must(t, err)
+	client := must.Get(backend.NewEtcd(etcdOptions(server, nil)))(t)
 	c := &backend.Clients{Etcd: client}
 	t.Cleanup(func() { _ = c.Close() })
 	awaitPing(t, c, backend.Etcd)
-	answer, err := client.Get(t.Context(), "stockd/k")
-	must(t, err)
+	answer := must.Get(client.Get(t.Context(), "stockd/k"))(t)
 	maintenance := etcdserverpb.NewMaintenanceClient(client.ActiveConnection())
 	for alarm, why := range map[etcdserverpb.AlarmType]stock.Rejection{
 		etcdserverpb.AlarmType_NOSPACE: stock.OutOfSpace, etcdserverpb.AlarmType_CORRUPT: stock.ReadOnly,
 	} {
 		ring := func(action etcdserverpb.AlarmRequest_AlarmAction) {
-			_, err := maintenance.Alarm(t.Context(), &etcdserverpb.AlarmRequest{Action: action, Alarm: alarm, MemberID: answer.Header.MemberId})
-			must(t, err)
+			must.Get(maintenance.Alarm(t.Context(), &etcdserverpb.AlarmRequest{Action: action, Alarm: alarm, MemberID: answer.Header.MemberId}))(t)
 		}
 		ring(etcdserverpb.AlarmRequest_ACTIVATE)
 		rejects(t, c, backend.Etcd, why)
 		ring(etcdserverpb.AlarmRequest_DEACTIVATE)
-		must(t, ping(t, c, backend.Etcd))
+		must.Do(t, ping(t, c, backend.Etcd))
 	}
 	if after, err := client.Get(t.Context(), "stockd/", clientv3.WithPrefix()); err != nil || len(after.Kvs) != 0 {
 		t.Errorf("the pings have left %v (%v)", after, err)
@@ -121,9 +119,8 @@ func TestAZooKeeperThatRejectsWritesSaysWhy(t *testing.T) {
 	c := &backend.Clients{ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{server.Address}})}
 	t.Cleanup(func() { _ = c.Close() })
 	awaitPing(t, c, backend.ZooKeeper)
-	link, err := c.ZooKeeper.Connected(t.Context())
-	must(t, err)
-	must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+	link := must.Get(c.ZooKeeper.Connected(t.Context()))(t)
+	must.Do(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
 		if _, _, err := conn.Get("/stockd"); !errors.Is(err, zk.ErrNoNode) {
 			return fmt.Errorf("the ping has left its node (%w)", err)
 		}
@@ -131,14 +128,14 @@ func TestAZooKeeperThatRejectsWritesSaysWhy(t *testing.T) {
 		return err
 	}))
 	rejects(t, c, backend.ZooKeeper, stock.NotPermitted)
-	must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+	must.Do(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
 		_, err := conn.SetACL("/stockd", zk.WorldACL(zk.PermAll), -1)
 		return err
 	}))
-	must(t, ping(t, c, backend.ZooKeeper))
+	must.Do(t, ping(t, c, backend.ZooKeeper))
 	const quota = "/zookeeper/quota/stockd"
 	for _, node := range [][2]string{{quota}, {quota + "/zookeeper_limits", "count=1,bytes=-1,byteHardLimit=-1;countHardLimit=1"}, {quota + "/zookeeper_stats", "count=1,bytes=0"}} {
-		must(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+		must.Do(t, backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
 			_, err := conn.Create(node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll))
 			return err
 		}))

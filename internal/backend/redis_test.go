@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // redisOptions have another value in each field.
@@ -32,9 +33,7 @@ func redisOptions() backend.RedisOptions {
 // hangUp closes a client that was never connected.
 func hangUp(t *testing.T, client io.Closer) {
 	t.Helper()
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, client.Close())
 }
 
 // Every option reaches the client of one server and that of a cluster, and none of them does more
@@ -129,8 +128,7 @@ func TestACommandIsSentOnce(t *testing.T) {
 
 // Where no connection was made nothing has happened, and the error says so.
 func TestAConnectionThatIsNotMadeIsToldFromOneThatBreaks(t *testing.T) {
-	port, err := servers.FreePort()
-	must(t, err)
+	port := must.Get(servers.FreePort())(t)
 	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{servers.Loopback(port)}, Timeout: answerWithin, PoolSize: 1})
 	defer hangUp(t, client)
 	if err := client.Ping(t.Context()).Err(); !errors.Is(err, backend.ErrNotConnected) || !strings.Contains(err.Error(), "refused") {
@@ -172,8 +170,7 @@ type scripted struct {
 
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	s := &scripted{address: listener.Addr().String()}
 	ctx, end := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // foreign closes its literal where the server takes the last byte of a letter and the backslash after it for one
@@ -20,8 +21,7 @@ func TestADSNDoesNotAlterWhatTextMeans(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		admin, _ := labtest.Connect(t, d)
 		defer closePool(t, admin)
-		_, err := admin.ExecContext(t.Context(), `CREATE TABLE texts (id INT PRIMARY KEY, who VARCHAR(99) CHARACTER SET utf8mb4 NOT NULL)`)
-		must(t, err)
+		must.Get(admin.ExecContext(t.Context(), `CREATE TABLE texts (id INT PRIMARY KEY, who VARCHAR(99) CHARACTER SET utf8mb4 NOT NULL)`))(t)
 		for parameters, rejected := range map[string]string{
 			"charset=gbk": "charset", "charset=big5": "charset", "charset=sjis": "charset", "charset=gb18030,utf8mb4": "charset", "charset=utf8": "charset",
 			"collation=gbk_chinese_ci": "collation", "collation=latin1_bin&charset=utf8mb4": "collation",
@@ -39,7 +39,7 @@ func TestADSNDoesNotAlterWhatTextMeans(t *testing.T) {
 				}
 				continue
 			}
-			must(t, err)
+			must.Do(t, err)
 			if _, err = s.ExecContext(t.Context(), `INSERT INTO texts (id, who) VALUES (?, ?)`, 1, foreign); err != nil {
 				t.Errorf("%s: %v", parameters, err)
 			}
@@ -50,7 +50,7 @@ func TestADSNDoesNotAlterWhatTextMeans(t *testing.T) {
 				t.Errorf("%s: %d rows and %q are there (%v), want 1 and %q", parameters, rows, who, err, foreign)
 			}
 			_, err = admin.ExecContext(t.Context(), `DELETE FROM texts`)
-			must(t, err)
+			must.Do(t, err)
 		}
 	})
 }

@@ -14,14 +14,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-)
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/stockd/stockd/internal/must"
+)
 
 // line is a connection of the driver whose server answers as a test says.
 type line struct {
@@ -129,8 +124,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 		check("before", limitOfStatements)
 		for name, end := range map[string]func(driver.Tx) error{"commit": driver.Tx.Commit, "rollback": driver.Tx.Rollback} {
 			ctx, cancel := context.WithTimeout(t.Context(), inTransactions)
-			tx, err := c.BeginTx(ctx, driver.TxOptions{})
-			must(t, err)
+			tx := must.Get(c.BeginTx(ctx, driver.TxOptions{}))(t)
 			check("in a transaction", inTransactions)
 			if err := end(tx); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -138,8 +132,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			cancel()
 			check("after its "+name, limitOfStatements)
 		}
-		tx, err := c.BeginTx(t.Context(), driver.TxOptions{})
-		must(t, err)
+		tx := must.Get(c.BeginTx(t.Context(), driver.TxOptions{}))(t)
 		time.Sleep(time.Second)
 		if _, err := c.ExecContext(t.Context(), "UPDATE", nil); err != nil || l.last() != limitOfStatements-time.Second {
 			t.Errorf("in a transaction without a deadline a statement may take %s (%v), want what is left of %s", l.last(), err, limitOfStatements)
@@ -218,7 +211,7 @@ func TestTheErrorOfACommitTellsWhatHappened(t *testing.T) {
 		}}
 		conn := &boundedConn{mysqlConn: l, limit: limitOfStatements}
 		tx, err := conn.BeginTx(t.Context(), driver.TxOptions{})
-		must(t, err)
+		must.Do(t, err)
 		err = tx.Commit()
 		for _, kind := range []error{full, ErrNotSent, ErrUnanswered} {
 			if errors.Is(err, kind) != errors.Is(c.kind, kind) {
@@ -231,8 +224,7 @@ func TestTheErrorOfACommitTellsWhatHappened(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	l := new(line)
-	tx, err := (&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{})
-	must(t, err)
+	tx := must.Get((&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{}))(t)
 	cancel()
 	if err := tx.Commit(); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) || slices.Contains(l.sent, "COMMIT") || l.closed != 1 {
 		t.Errorf("the commit of a request that has ended: %v after %q, closed %d times", err, l.sent, l.closed)
@@ -263,7 +255,7 @@ func TestTheEndOfATransactionOutlastsItsRequestByAMoment(t *testing.T) {
 			conn := &boundedConn{mysqlConn: l, limit: limitOfStatements}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			tx, err := conn.BeginTx(ctx, driver.TxOptions{})
-			must(t, err)
+			must.Do(t, err)
 			l.answer = func(ctx context.Context, _ string) error {
 				select {
 				case <-time.After(c.answered):
@@ -302,8 +294,7 @@ func TestTheEndOfATransactionOutlastsItsRequestByAMoment(t *testing.T) {
 func TestARollbackIsSentAfterTheEndOfItsRequest(t *testing.T) {
 	l := new(line)
 	ctx, cancel := context.WithCancel(t.Context())
-	tx, err := (&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{})
-	must(t, err)
+	tx := must.Get((&boundedConn{mysqlConn: l, limit: limitOfStatements}).BeginTx(ctx, driver.TxOptions{}))(t)
 	l.answer = func(ctx context.Context, _ string) error { return ctx.Err() }
 	cancel()
 	if err := tx.Rollback(); err != nil || l.closed > 0 {
@@ -494,8 +485,7 @@ func TestAnAnswerThatTheDriverCannotReadCostsItsConnectionAlone(t *testing.T) {
 				return &boundedConn{mysqlConn: conn, limit: limitOfStatements}, nil
 			}})
 			defer pool.Close() //nolint:errcheck // nothing is open
-			c, err := pool.Conn(t.Context())
-			must(t, err)
+			c := must.Get(pool.Conn(t.Context()))(t)
 			switch err := use(t.Context(), c); {
 			case !errors.Is(err, mysql.ErrInvalidConn):
 				t.Errorf("%s: %v, want %v", statement, err, mysql.ErrInvalidConn)
@@ -529,7 +519,7 @@ func TestIdleConnectionsAreKeptAndEnded(t *testing.T) {
 					return sql.OpenDB(server{func(context.Context) (driver.Conn, error) { return new(line), nil }})
 				},
 			})
-			must(t, err)
+			must.Do(t, err)
 			defer s.Close() //nolint:errcheck // nothing is open
 			for _, conns := range [][]*sql.Conn{make([]*sql.Conn, 4)} {
 				for i := range conns {
@@ -559,8 +549,7 @@ func TestIdleConnectionsAreKeptAndEnded(t *testing.T) {
 func TestATransactionLastsTenSecondsUnlessConfigured(t *testing.T) {
 	for configured, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute} {
 		for driver, dsn := range map[string]string{string(MySQL): "tcp(nowhere)/", SQLite: t.TempDir() + "/stock.db"} {
-			s, err := OpenSQL(SQLOptions{Driver: driver, DSN: dsn, MaxOpen: 1, TxTimeout: configured})
-			must(t, err)
+			s := must.Get(OpenSQL(SQLOptions{Driver: driver, DSN: dsn, MaxOpen: 1, TxTimeout: configured}))(t)
 			if s.TxTimeout != want || s.Dialect != driver {
 				t.Errorf("a transaction of %s may last %s, want %s", s.Dialect, s.TxTimeout, want)
 			}
@@ -590,8 +579,7 @@ func TestAPoolOfMySQLHasTheLimitsOfItsOptions(t *testing.T) {
 		if o.DSN == "" {
 			o.DSN = "tcp(nowhere)/"
 		}
-		s, err := OpenSQL(o)
-		must(t, err)
+		s := must.Get(OpenSQL(o))(t)
 		if !maps.Equal(made.own, c.want) {
 			t.Errorf("%+v: a connection begins with %v, want %v", c.options, made.own, c.want)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // preparer is a server that notes what it gets: "text: …", "prepare: …" and "prepared: …".
@@ -99,7 +101,7 @@ var one = driver.NamedValue{Ordinal: 1, Value: int64(1)}
 func TestAStatementIsPreparedWhenItComesAgain(t *testing.T) {
 	eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 		for _, text := range []string{"INSERT A ?", "INSERT B ?", "INSERT A ?", "INSERT A ?", "INSERT B ?"} {
-			must(t, send(text, one))
+			must.Do(t, send(text, one))
 		}
 		p.assertGot(t, "text: INSERT A ?", "text: INSERT B ?", "prepare: INSERT A ?", "prepared: INSERT A ?", "prepared: INSERT A ?", "prepare: INSERT B ?", "prepared: INSERT B ?")
 	})
@@ -112,7 +114,7 @@ func TestSomeStatementsAreNeverPrepared(t *testing.T) {
 	for text, values := range map[string][]driver.NamedValue{"INSERT 1": nil, "CALL p(?)": {one}, "KILL ?": {one}, long: {one}} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 			for range 3 {
-				must(t, send(text, values...))
+				must.Do(t, send(text, values...))
 			}
 			p.assertGot(t, "text: "+text, "text: "+text, "text: "+text)
 		})
@@ -124,7 +126,7 @@ func TestAnExecOfRowsIsNotPrepared(t *testing.T) {
 	p := new(preparer)
 	exec := ways(t, &preparingConn{mysqlConn: p})["exec"]
 	for range 3 {
-		must(t, exec("SELECT ?", one))
+		must.Do(t, exec("SELECT ?", one))
 	}
 	p.assertGot(t, "text: SELECT ?", "text: SELECT ?", "text: SELECT ?")
 }
@@ -139,7 +141,7 @@ func TestWhatCannotBePreparedIsSentAsText(t *testing.T) {
 				return nil
 			}
 			for range 3 {
-				must(t, send("INSERT A ?", one))
+				must.Do(t, send("INSERT A ?", one))
 			}
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "text: INSERT A ?", "text: INSERT A ?")
 		})
@@ -151,13 +153,13 @@ func TestWhatCannotBePreparedIsSentAsText(t *testing.T) {
 func TestNothingIsSentAfterAnErrorOfPreparing(t *testing.T) {
 	for _, err := range []error{&mysql.MySQLError{Number: mysqlDeadlock}, driver.ErrBadConn, context.DeadlineExceeded} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
-			must(t, send("INSERT A ?", one))
+			must.Do(t, send("INSERT A ?", one))
 			p.answer = func(string) error { return err }
 			if got := send("INSERT A ?", one); !errors.Is(got, err) {
 				t.Errorf("it is answered with %v, want %v", got, err)
 			}
 			p.answer = nil
-			must(t, send("INSERT A ?", one))
+			must.Do(t, send("INSERT A ?", one))
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "text: INSERT A ?")
 		})
 	}
@@ -173,7 +175,7 @@ func TestAStatementThatTheServerHasLostIsSentAsText(t *testing.T) {
 				return nil
 			}
 			for range 3 {
-				must(t, send("INSERT A ?", one))
+				must.Do(t, send("INSERT A ?", one))
 			}
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "prepared: INSERT A ?", "text: INSERT A ?", "text: INSERT A ?")
 			if p.open != 0 {
@@ -193,7 +195,7 @@ func TestAnErrorOfAnExecutionIsItsAnswer(t *testing.T) {
 			}
 			return nil
 		}
-		must(t, send("INSERT A ?", one))
+		must.Do(t, send("INSERT A ?", one))
 		if err := send("INSERT A ?", one); !errors.Is(err, fails) {
 			t.Errorf("it is answered with %v, want %v", err, fails)
 		}
@@ -209,13 +211,13 @@ func TestAConnectionRemembersOnlySoMuch(t *testing.T) {
 	text := func(i int) string { return fmt.Sprintf("INSERT %02d", i) + strings.Repeat("?", mostPrepared/8-9) }
 	for i := range 9 { // one more than it remembers
 		for range 2 {
-			must(t, errors.Join(send(text(i), one), send(text(0), one)))
+			must.Do(t, errors.Join(send(text(i), one), send(text(0), one)))
 		}
 	}
 	if p.open != 8 || c.length > mostPrepared {
 		t.Errorf("%d statements stay prepared, with %d bytes, want 8 with %d at most", p.open, c.length, mostPrepared)
 	}
 	p.got = nil
-	must(t, errors.Join(send(text(0), one), send(text(2), one), send(text(1), one)))
+	must.Do(t, errors.Join(send(text(0), one), send(text(2), one), send(text(1), one)))
 	p.assertGot(t, "prepared: "+text(0), "prepared: "+text(2), "text: "+text(1))
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // openSQL opens a database with a wait for locks that is short.
 func openSQL(t testing.TB, d *servers.Database, maxOpen int) *backend.SQL {
 	t.Helper()
-	s, err := backend.OpenSQL(backend.SQLOptions{
+	s := must.Get(backend.OpenSQL(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen,
 		LockWait: answerWithin, ConnectTimeout: 5 * time.Second, Silence: 77 * time.Second,
-	})
-	must(t, err)
+	}))(t)
 	t.Cleanup(func() { closePool(t, s.DB) })
 	return s
 }
@@ -35,9 +35,7 @@ func openSQL(t testing.TB, d *servers.Database, maxOpen int) *backend.SQL {
 func TestASessionOfMySQLIsTheSameOnEachServer(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := openSQL(t, d, 1)
-		if _, err := s.ExecContext(t.Context(), `CREATE TABLE same (id INT PRIMARY KEY, n TINYINT NOT NULL, at DATETIME NULL)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `CREATE TABLE same (id INT PRIMARY KEY, n TINYINT NOT NULL, at DATETIME NULL)`))(t)
 		for query, want := range map[string]string{
 			`SELECT @@SESSION.innodb_lock_wait_timeout`: "1",
 			`SELECT @@SESSION.wait_timeout`:             "77",
@@ -50,15 +48,12 @@ func TestASessionOfMySQLIsTheSameOnEachServer(t *testing.T) {
 			}
 		}
 		at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))
-		if _, err := s.ExecContext(t.Context(), `INSERT INTO same VALUES (?, ?, ?)`, 1, 2, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `INSERT INTO same VALUES (?, ?, ?)`, 1, 2, at))(t)
 		var read time.Time
 		if err := s.QueryRowContext(t.Context(), `SELECT at FROM same`).Scan(&read); err != nil || !read.Equal(at) || read.Location() != time.UTC {
 			t.Errorf("%s is read as %s (%v)", at, read, err)
 		}
-		done, err := s.ExecContext(t.Context(), `UPDATE same SET n = ? WHERE id = ?`, 2, 1)
-		must(t, err)
+		done := must.Get(s.ExecContext(t.Context(), `UPDATE same SET n = ? WHERE id = ?`, 2, 1))(t)
 		if n, err := done.RowsAffected(); n != 1 || err != nil {
 			t.Errorf("%d rows match that look the same afterwards (%v), want 1", n, err)
 		}
@@ -73,21 +68,16 @@ func TestATransactionOfMySQLReadsWhatIsCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := openSQL(t, d, 2)
 		for _, statement := range []string{`CREATE TABLE seen (n INT)`, `INSERT INTO seen VALUES (1)`} {
-			if _, err := s.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.ExecContext(t.Context(), statement))(t)
 		}
-		tx, err := s.BeginTx(t.Context(), nil)
-		must(t, err)
+		tx := must.Get(s.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
 		for want := 1; want <= 2; want++ {
 			var n int
 			if err := tx.QueryRowContext(t.Context(), `SELECT n FROM seen`).Scan(&n); err != nil || n != want {
 				t.Errorf("it reads %d (%v), want %d", n, err, want)
 			}
-			if _, err := s.ExecContext(t.Context(), `UPDATE seen SET n = 2`); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.ExecContext(t.Context(), `UPDATE seen SET n = 2`))(t)
 		}
 	})
 }
@@ -97,12 +87,9 @@ func TestATransactionOfMySQLReadsWhatIsCommitted(t *testing.T) {
 func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		one, other := openSQL(t, d, 1), openSQL(t, d, 1)
-		unlock, err := one.LockSchema(t.Context())
-		must(t, err)
-		if err := one.PingContext(t.Context()); err != nil { // it has only one connection
-			t.Error(err)
-		}
-		if d.Driver != backend.SQLite { // whose driver does not heed the context
+		unlock := must.Get(one.LockSchema(t.Context()))(t)
+		must.Do(t, one.PingContext(t.Context())) // it has only one connection
+		if d.Driver != backend.SQLite {          // whose driver does not heed the context
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			if _, err := other.LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("beside the first: %v", err)
@@ -122,9 +109,7 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 			t.Fatalf("two change the schema at once (%v)", err)
 		case <-time.After(50 * time.Millisecond):
 		}
-		if err := unlock(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, unlock())
 		select {
 		case err := <-locked:
 			if err != nil {
@@ -140,22 +125,17 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 // wait_timeout in the DSN, bears silence.
 func TestTheSchemaStaysLockedForALongChange(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		impatient, err := mysql.ParseDSN(d.DSN)
-		must(t, err)
+		impatient := must.Get(mysql.ParseDSN(d.DSN))(t)
 		impatient.Params = map[string]string{"wait_timeout": "1"}
-		one, err := backend.OpenSQL(backend.SQLOptions{Driver: d.Driver, DSN: impatient.FormatDSN(), Password: d.Password, MaxOpen: 1, ConnectTimeout: 5 * time.Second})
-		must(t, err)
+		one := must.Get(backend.OpenSQL(backend.SQLOptions{Driver: d.Driver, DSN: impatient.FormatDSN(), Password: d.Password, MaxOpen: 1, ConnectTimeout: 5 * time.Second}))(t)
 		t.Cleanup(func() { closePool(t, one.DB) })
-		unlock, err := one.LockSchema(t.Context())
-		must(t, err)
+		unlock := must.Get(one.LockSchema(t.Context()))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if _, err := openSQL(t, d, 1).LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("another one has the lock while the first is silent: %v", err)
 		}
-		if err := unlock(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, unlock())
 	})
 }
 
@@ -165,16 +145,13 @@ func TestLockingTheSchemaLeavesNoConnection(t *testing.T) {
 		admin, _ := labtest.Connect(t, d)
 		defer closePool(t, admin)
 		connections := func() (n int) {
-			must(t, admin.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()`).Scan(&n))
+			must.Do(t, admin.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()`).Scan(&n))
 			return n
 		}
 		s := openSQL(t, d, 1)
-		unlock, err := s.LockSchema(t.Context())
-		must(t, err)
+		unlock := must.Get(s.LockSchema(t.Context()))(t)
 		before := connections()
-		if err := unlock(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, unlock())
 		if !labtest.Eventually(5*time.Second, func() bool { return connections() == before-1 }) {
 			t.Errorf("%d connections of %d are left", connections(), before)
 		}
@@ -188,8 +165,7 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 	path := filepath.Join(folder, "stock ?#%41;库存.db")
 	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 3)
 	for range 3 { // each of its connections
-		conn, err := s.Conn(t.Context())
-		must(t, err)
+		conn := must.Get(s.Conn(t.Context()))(t)
 		defer conn.Close() //nolint:errcheck // it was only read
 		for query, want := range map[string]string{
 			`PRAGMA journal_mode`: "wal", `PRAGMA synchronous`: "2", `PRAGMA busy_timeout`: "1000",
@@ -201,15 +177,14 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 		}
 	}
 	unlock, err := s.LockSchema(t.Context())
-	must(t, err)
+	must.Do(t, err)
 	defer unlock() //nolint:errcheck // the test is over
 	files, err := os.ReadDir(folder)
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v (%v), want the database, its journal and its lock", files, err)
 	}
 	for _, f := range files {
-		info, err := f.Info()
-		must(t, err)
+		info := must.Get(f.Info())(t)
 		if mode := info.Mode().Perm(); mode != 0o600 {
 			t.Errorf("%s has the mode %o", f.Name(), mode)
 		}
@@ -222,19 +197,15 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 // A file that is there keeps its mode and what is in it.
 func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stock.db")
-	must(t, os.WriteFile(path, nil, 0o640))
+	must.Do(t, os.WriteFile(path, nil, 0o640))
 	for want := range 2 {
 		s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 1)
-		if _, err := s.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS kept (n INT)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS kept (n INT)`))(t)
 		var n int
 		if err := s.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM kept`).Scan(&n); err != nil || n != want {
 			t.Errorf("it has %d rows (%v), want %d", n, err, want)
 		}
-		if _, err := s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`))(t)
 		if info, err := os.Stat(path + "-wal"); err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("the mode of its journal is %v (%v), want that of the file", info, err)
 		}
@@ -249,8 +220,7 @@ func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 // not both get to the end.
 func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
 	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: filepath.Join(t.TempDir(), "stock.db")}, 2)
-	first, err := s.BeginTx(t.Context(), nil)
-	must(t, err)
+	first := must.Get(s.BeginTx(t.Context(), nil))(t)
 	defer first.Rollback()
 	began := make(chan error, 1)
 	go func() {
@@ -266,9 +236,7 @@ func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
 		t.Fatalf("the second begins beside the first (%v)", err)
 	case <-time.After(30 * time.Millisecond):
 	}
-	if err := first.Rollback(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, first.Rollback())
 	if err := <-began; err != nil {
 		t.Errorf("the second begins after the first: %v", err)
 	}
@@ -292,16 +260,13 @@ func TestAServerThatTakesNoWritesIsLeft(t *testing.T) {
 func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := openSQL(t, d, 1)
-		if _, err := s.ExecContext(t.Context(), `CREATE TABLE again (id BIGINT AUTO_INCREMENT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL,
-			less BIGINT NOT NULL, at DATETIME(6) NOT NULL, who VARCHAR(64) NULL, yes BOOLEAN NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `CREATE TABLE again (id BIGINT AUTO_INCREMENT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL,
+			less BIGINT NOT NULL, at DATETIME(6) NOT NULL, who VARCHAR(64) NULL, yes BOOLEAN NOT NULL)`))(t)
 		at := time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("east", 3600))
 		before := preparations(t, s)
 		for try := range 4 {
-			done, err := s.ExecContext(t.Context(), `INSERT INTO again (n, less, at, who, yes) VALUES (?, ?, ?, ?, ?)`,
-				uint64(math.MaxUint64), int64(math.MinInt64), at, nil, true)
-			must(t, err)
+			done := must.Get(s.ExecContext(t.Context(), `INSERT INTO again (n, less, at, who, yes) VALUES (?, ?, ?, ?, ?)`,
+				uint64(math.MaxUint64), int64(math.MinInt64), at, nil, true))(t)
 			if id, err := done.LastInsertId(); err != nil || id != int64(try+1) {
 				t.Errorf("try %d got the id %d: %v", try, id, err)
 			}
@@ -310,16 +275,13 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 			var when time.Time
 			var who sql.NullString
 			var yes bool
-			if err := s.QueryRowContext(t.Context(), `SELECT n, less, at, who, yes, (SELECT SUM(id) FROM again) FROM again WHERE id = ?`, try+1).
-				Scan(&n, &less, &when, &who, &yes, &sum); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.QueryRowContext(t.Context(), `SELECT n, less, at, who, yes, (SELECT SUM(id) FROM again) FROM again WHERE id = ?`, try+1).
+				Scan(&n, &less, &when, &who, &yes, &sum))
 			if n != math.MaxUint64 || less != math.MinInt64 || !when.Equal(at) || when.Location() != time.UTC || who.Valid || !yes ||
 				sum != uint64((try+1)*(try+2)/2) {
 				t.Errorf("try %d reads %d, %d, %s, %v, %t, %d", try, n, less, when, who, yes, sum)
 			}
-			changed, err := s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1)
-			must(t, err)
+			changed := must.Get(s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1))(t)
 			if rows, err := changed.RowsAffected(); err != nil || rows != int64(try+1) {
 				t.Errorf("try %d matches %d rows: %v", try, rows, err)
 			}
@@ -334,7 +296,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 func preparations(t *testing.T, s *backend.SQL) (n int) {
 	t.Helper()
 	var name string
-	must(t, s.QueryRowContext(t.Context(), `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`).Scan(&name, &n))
+	must.Do(t, s.QueryRowContext(t.Context(), `SHOW SESSION STATUS LIKE 'Com_stmt_prepare'`).Scan(&name, &n))
 	return n
 }
 
@@ -342,9 +304,7 @@ func preparations(t *testing.T, s *backend.SQL) (n int) {
 func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := openSQL(t, d, 1)
-		if _, err := s.ExecContext(t.Context(), `CREATE TABLE moved (id INT PRIMARY KEY, n INT NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ExecContext(t.Context(), `CREATE TABLE moved (id INT PRIMARY KEY, n INT NOT NULL)`))(t)
 		for try := range 6 {
 			if _, err := s.ExecContext(t.Context(), `INSERT INTO moved (id, n) VALUES (?, ?)`, try, try); err != nil {
 				t.Fatalf("try %d: %v", try, err)
@@ -354,9 +314,7 @@ func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
 				t.Errorf("try %d reads %d: %v", try, n, err)
 			}
 			if try == 3 {
-				if _, err := s.ExecContext(t.Context(), `ALTER TABLE moved ADD COLUMN more BIGINT NOT NULL DEFAULT 7 FIRST, MODIFY n BIGINT`); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(s.ExecContext(t.Context(), `ALTER TABLE moved ADD COLUMN more BIGINT NOT NULL DEFAULT 7 FIRST, MODIFY n BIGINT`))(t)
 			}
 		}
 	})
@@ -369,7 +327,7 @@ func TestWhatIsNotPreparedIsExecutedAgainAndAgain(t *testing.T) {
 		for try := range 4 {
 			var id int64
 			other := openSQL(t, d, 1)
-			must(t, other.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&id))
+			must.Do(t, other.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&id))
 			if _, err := s.ExecContext(t.Context(), `KILL QUERY ?`, id); err != nil {
 				t.Errorf("try %d: %v", try, err)
 			}
@@ -415,12 +373,10 @@ func TestTheEndOfAnAnswerIsNotAwaitedForEver(t *testing.T) {
 		pool, _, err := backend.OpenPool(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: answerWithin, ConnectTimeout: 5 * time.Second,
 		})
-		must(t, err)
+		must.Do(t, err)
 		t.Cleanup(func() { pool.Close() }) //nolint:errcheck // the test is over
 		const answersAndHangs = `CREATE PROCEDURE answers_and_hangs() BEGIN SELECT 7; SELECT SLEEP(8); END`
-		if _, err := pool.ExecContext(t.Context(), answersAndHangs); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), answersAndHangs))(t)
 		for name, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 			"AtTheDeadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
 				return context.WithTimeout(ctx, answerWithin)
@@ -451,17 +407,12 @@ func TestTheEndOfAnAnswerIsNotAwaitedForEver(t *testing.T) {
 // BenchmarkInsert is what the insert of a batch costs the driver and a server together, as a text and prepared. One
 // transaction has all of them, so that the disk is not waited for.
 func BenchmarkInsert(b *testing.B) {
-	backends, err := servers.StartBackends(b.Context(), labtest.StartSupervisor(b), servers.Choice{
+	backends := must.Get(servers.StartBackends(b.Context(), labtest.StartSupervisor(b), servers.Choice{
 		Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None,
-	}, func(string) {})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}, func(string) {}))(b)
 	db := openSQL(b, backends.Database, 1)
-	if _, err := db.ExecContext(b.Context(), `CREATE TABLE batches (id BIGINT AUTO_INCREMENT PRIMARY KEY, goods BIGINT NOT NULL,
-		kind VARCHAR(16) NOT NULL, quantity BIGINT NOT NULL, request VARCHAR(64) NOT NULL, at DATETIME(6) NOT NULL)`); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(db.ExecContext(b.Context(), `CREATE TABLE batches (id BIGINT AUTO_INCREMENT PRIMARY KEY, goods BIGINT NOT NULL,
+		kind VARCHAR(16) NOT NULL, quantity BIGINT NOT NULL, request VARCHAR(64) NOT NULL, at DATETIME(6) NOT NULL)`))(b)
 	// What does not begin with a verb is not prepared.
 	for name, insert := range map[string]string{"text": " INSERT", "prepared": "INSERT"} {
 		for _, rows := range []int{1, 8, 64} {
@@ -478,14 +429,9 @@ func insertBatches(b *testing.B, db *sql.DB, statement string, rows int) {
 	for range rows {
 		args = append(args, 1, "deduct", 1, "0191b2a4-7c1e-7d42-9f6a-3b1f0a5c8e77", time.Now().UTC())
 	}
-	tx, err := db.BeginTx(b.Context(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	tx := must.Get(db.BeginTx(b.Context(), nil))(b)
 	defer tx.Rollback()
 	for b.Loop() {
-		if _, err := tx.ExecContext(b.Context(), statement, args...); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(tx.ExecContext(b.Context(), statement, args...))(b)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // standing is a session whose connection stands, without a server.
@@ -388,9 +390,8 @@ func TestZKSleepsUntilSomethingHappens(t *testing.T) {
 }
 
 func TestZKAHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // its kernel accepts
-	must(t, err)
-	defer silent.Close() //nolint:errcheck // the test is over
+	silent := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t) // its kernel accepts
+	defer silent.Close()                                                                   //nolint:errcheck // the test is over
 	s := standing(t)
 	s.options.TLS, s.options.DialTimeout = new(tls.Config), 100*time.Millisecond
 	dialled := make(chan error, 1)
@@ -427,9 +428,7 @@ func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 		Conn: ours, lost: func() {}, handshake: time.NewTimer(time.Hour), set: make(chan struct{}), settle: time.Minute,
 	}
 	exchange := func(operation uint32) (answered chan struct{}) {
-		if _, err := s.Write(request(operation)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Write(request(operation)))(t)
 		answered = make(chan struct{})
 		go func() {
 			defer close(answered)
@@ -448,8 +447,6 @@ func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 		t.Error("an answer arrives before the watches are set")
 	case <-time.After(50 * time.Millisecond):
 	}
-	if _, err := s.Write(request(setWatches)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Write(request(setWatches)))(t)
 	<-early
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // What the server has been asked it may answer before the goodbye: until then the call is under
@@ -18,8 +19,7 @@ func TestZKACloseWaitsForTheAnswersUnderWay(t *testing.T) {
 	way := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
 	client := backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{way.Address}})
 	t.Cleanup(client.Close)
-	link, err := client.Connected(t.Context())
-	must(t, err)
+	link := must.Get(client.Connected(t.Context()))(t)
 	path := "/" + crypto.Text()
 	held := way.Arm(servers.Rule{Sent: path, Do: servers.Hold})
 	defer held.Pass()
@@ -43,8 +43,6 @@ func TestZKACloseWaitsForTheAnswersUnderWay(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	held.Pass()
-	if err := <-made; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-made)
 	<-closed
 }

@@ -67,11 +67,3 @@ func FuzzCanonical(f *testing.F) {
 		}
 	})
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // file is a JWKS file, and what is logged of it.
@@ -35,15 +36,14 @@ func newFile(t *testing.T, keys ...jose.JSONWebKey) *file {
 // write replaces the file as a deployment does.
 func (f *file) write(t *testing.T, keys ...jose.JSONWebKey) {
 	t.Helper()
-	content, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
-	must(t, err)
+	content := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: keys}))(t)
 	f.replace(t, string(content))
 }
 
 func (f *file) replace(t *testing.T, content string) {
 	t.Helper()
-	must(t, os.WriteFile(f.path+".new", []byte(content), 0o600))
-	must(t, os.Rename(f.path+".new", f.path))
+	must.Do(t, os.WriteFile(f.path+".new", []byte(content), 0o600))
+	must.Do(t, os.Rename(f.path+".new", f.path))
 }
 
 // Write takes the log.
@@ -61,9 +61,7 @@ func (f *file) logged(text string) int {
 
 func (f *file) open(t *testing.T) buyer.Source {
 	t.Helper()
-	s, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(f, nil)))
-	must(t, err)
-	return s
+	return must.Get(buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(f, nil))))(t)
 }
 
 // issuer signs tokens.
@@ -76,7 +74,7 @@ type issuer struct {
 func newIssuer(t *testing.T, kid string) issuer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	must.Do(t, err)
 	return issuer{jose.JSONWebKey{Key: public, KeyID: kid, Algorithm: "EdDSA", Use: "sig"}, private}
 }
 
@@ -98,9 +96,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := f.open(t)
 		time.Sleep(500 * time.Millisecond) // each change is between two looks at the file
-		if _, err := from(s, a.token(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(from(s, a.token(t)))(t)
 		f.write(t, a.JSONWebKey, b.JSONWebKey)
 		if !accepted(s, b.token(t)) || !accepted(s, a.token(t)) {
 			t.Error("a token of two keys is rejected")
@@ -113,7 +109,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 1 {
 			t.Errorf("while the file is broken its key is rejected, or it is not said: %s", &f.text)
 		}
-		must(t, os.Remove(f.path))
+		must.Do(t, os.Remove(f.path))
 		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 2 {
 			t.Errorf("without the file its key is rejected, or it is not said: %s", &f.text)
 		}
@@ -131,8 +127,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	rsa := `{"kty":"RSA","kid":"r","n":"AQAB","e":"AQAB"}`
 	future := `{"kty":"PQ","kid":"f"}`
 	text := func(k jose.JSONWebKey) string {
-		content, err := json.Marshal(k)
-		must(t, err)
+		content := must.Get(json.Marshal(k))(t)
 		return string(content)
 	}
 	f := newFile(t)
@@ -144,8 +139,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	audience, err := buyer.NewKeys(t.Context(), f.path, "shop", slog.New(slog.DiscardHandler))
-	must(t, err)
+	audience := must.Get(buyer.NewKeys(t.Context(), f.path, "shop", slog.New(slog.DiscardHandler)))(t)
 	rejected(t, audience, "without the audience", "another audience", a.token(t))
 	claims["aud"] = "shop"
 	if _, err := from(audience, "Bearer "+sign(t, jose.EdDSA, a.private, "a", claims)); err != nil {
@@ -181,7 +175,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	} {
 		f.replace(t, content)
 		if content == "" {
-			must(t, os.Remove(f.path))
+			must.Do(t, os.Remove(f.path))
 		}
 		if _, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2hvcnQ") {
 			t.Errorf("%.60s: %v, want %q", content, err, want)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // FuzzKeySet reads any JWKS file: it is rejected without a word of it, or has keys of the
@@ -82,14 +84,8 @@ func FuzzHeader(f *testing.F) {
 // FuzzClaims signs any claims: they name a buyer in its one form, or are rejected.
 func FuzzClaims(f *testing.F) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	source, err := NewSecret([]byte(secret), "shop")
-	if err != nil {
-		f.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	source := must.Get(NewSecret([]byte(secret), "shop"))(f)
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil))(f)
 	for _, seed := range []string{
 		`{"sub":"u-1","exp":99999999999,"aud":"shop"}`, `{"sub":"u-1","exp":99999999999,"aud":["a","shop"],"goods_id":"7"}`, `{"sub":"u-1","exp":1e400,"aud":"shop"}`,
 		`{"sub":7,"exp":99999999999,"aud":"shop"}`, `{"sub":" 7","exp":99999999999,"aud":"shop"}`, `{"exp":99999999999,"aud":"shop"}`, `{"sub":"u","exp":99999999999,"aud":"shop","goods_id":7.0}`,

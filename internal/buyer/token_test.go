@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/must"
 )
 
 const secret = "a secret of thirty-two bytes and more"
@@ -25,11 +26,8 @@ func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, 
 	if kid != "" {
 		options = options.WithHeader("kid", kid)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options)
-	must(t, err)
-	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	must(t, err)
-	return text
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options))(t)
+	return must.Get(jwt.Signed(signer).Claims(claims).Serialize())(t)
 }
 
 func bySecret(t *testing.T, claims map[string]any) string {
@@ -56,8 +54,7 @@ func rejected(t *testing.T, s buyer.Source, name, reason string, authorization .
 func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 func TestASignedTokenIsItsSubject(t *testing.T) {
-	s, err := buyer.NewSecret([]byte(secret), "shop")
-	must(t, err)
+	s := must.Get(buyer.NewSecret([]byte(secret), "shop"))(t)
 	longest := strings.Repeat("é", 64)
 	for want, claims := range map[buyer.Buyer]map[string]any{
 		{ID: longest, GoodsID: 1}:   {"sub": longest, "exp": in(time.Minute), "aud": "shop", "goods_id": 1},
@@ -83,8 +80,7 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 
 // A claim that is missing, over or wrong, by a token whose signature is right.
 func TestAClaimThatIsWrong(t *testing.T) {
-	s, err := buyer.NewSecret([]byte(secret), "shop")
-	must(t, err)
+	s := must.Get(buyer.NewSecret([]byte(secret), "shop"))(t)
 	good := func() map[string]any { return map[string]any{"sub": "u-1", "exp": in(time.Minute), "aud": "shop"} }
 	for _, c := range []struct {
 		claim  string
@@ -124,8 +120,7 @@ func TestAClaimThatIsWrong(t *testing.T) {
 func part(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
 func TestAForgedTokenIsRejected(t *testing.T) {
-	s, err := buyer.NewSecret([]byte(secret), "")
-	must(t, err)
+	s := must.Get(buyer.NewSecret([]byte(secret), ""))(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
 	good := bySecret(t, claims)
 	parts := strings.Split(good, ".")
@@ -168,7 +163,7 @@ func TestAForgedTokenIsRejected(t *testing.T) {
 // The public key of the issuer is known to all, and is the secret of no token.
 func TestThePublicKeyIsNoSecret(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	must.Do(t, err)
 	f := newFile(t, jose.JSONWebKey{Key: public, KeyID: "a"})
 	s := f.open(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
@@ -180,23 +175,20 @@ func TestThePublicKeyIsNoSecret(t *testing.T) {
 	}
 	rejected(t, s, "an unknown kid", "unknown key", "Bearer "+sign(t, jose.EdDSA, private, "b", claims))
 	_, stranger, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	must.Do(t, err)
 	rejected(t, s, "another key", "wrong signature", "Bearer "+sign(t, jose.EdDSA, stranger, "a", claims))
 	embedded := jose.JSONWebKey{Key: stranger.Public(), KeyID: "a"}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: stranger}, new(jose.SignerOptions).WithHeader("jwk", embedded).WithHeader("kid", "a"))
-	must(t, err)
+	must.Do(t, err)
 	signed, err := signer.Sign([]byte(`{"sub":"u-1","exp":99999999999}`))
-	must(t, err)
+	must.Do(t, err)
 	text, err := signed.CompactSerialize()
-	must(t, err)
+	must.Do(t, err)
 	rejected(t, s, "a key that the token brings", "wrong signature", "Bearer "+text)
 }
 
 func FuzzFrom(f *testing.F) {
-	s, err := buyer.NewSecret([]byte(secret), "shop")
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(buyer.NewSecret([]byte(secret), "shop"))(f)
 	f.Add("Bearer " + part(`{"alg":"HS256"}`) + "." + part(`{"sub":"u-1","exp":99999999999,"aud":"shop"}`) + ".AAAA")
 	f.Add("Bearer " + part(`{"alg":"none"}`) + "." + part(`{"sub":"u-1"}`) + ".")
 	f.Add("bearer ..")

@@ -172,11 +172,3 @@ func TestTheHostsOfTheAdminAPI(t *testing.T) {
 		}
 	}
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -26,15 +27,13 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(set)
-	must(t, set.Parse(args))
+	must.Do(t, set.Parse(args))
 	return set
 }
 
 func load(t *testing.T, path string, args ...string) *config.Loaded {
 	t.Helper()
-	c, err := config.Load(path, flags(t, args...))
-	must(t, err)
-	return c
+	return must.Get(config.Load(path, flags(t, args...)))(t)
 }
 
 func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
@@ -191,7 +190,7 @@ func TestThePrintedConfigurationCanBeRead(t *testing.T) {
 	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db",
 		"--redis-addresses=one:6379, two:6379", "--redis-cluster=true", "--limit-user-rate=0.5")
 	var printed bytes.Buffer
-	must(t, c.Print(&printed))
+	must.Do(t, c.Print(&printed))
 	again := load(t, write(t, "printed.yaml", printed.String()))
 	if !reflect.DeepEqual(again.Config, c.Config) {
 		t.Errorf("printed\n%s\nread back as %+v, want %+v", printed.String(), again.Config, c.Config)
@@ -225,9 +224,8 @@ func TestAConfigurationThatCannotBePrintedIsAnError(t *testing.T) {
 func TestTheDocumentedFileIsUpToDate(t *testing.T) {
 	const path = "../../configs/stockd.yaml"
 	var example bytes.Buffer
-	must(t, config.Example(&example))
-	content, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, config.Example(&example))
+	content := must.Get(os.ReadFile(path))(t)
 	if !bytes.Equal(content, example.Bytes()) {
 		t.Errorf("%s is not what stockd config --example prints", path)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // FuzzDSN masks the passwords of DSNs, and nothing else of them.
@@ -51,10 +53,7 @@ func FuzzDSN(f *testing.F) {
 // Whatever stands in a file is rejected, or in force, and then stockd config prints
 // it so that it means the same again.
 func FuzzFile(f *testing.F) {
-	example, err := os.ReadFile("../../configs/stockd.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	example := must.Get(os.ReadFile("../../configs/stockd.yaml"))(f)
 	for _, seed := range []string{
 		string(example), "replica: \"a\\tb\"\n", "replica: 'null'\n", "replica: \"\\\"\"\n", "replica: '~'\n", "replica: 0x10\n", "replica: '# x'\n",
 		"lock:\n  wait: 1500ms\n", "lock: {wait: 1.5s, ttl: 1m}\n", "http:\n  trusted_proxies: 10.0.0.0/8, ::1\n", "limit:\n  user_rate: 1e3\n",

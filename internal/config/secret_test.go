@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // secrets are the keys whose values are secrets: whatever has the type, also a key of tomorrow.
@@ -89,9 +90,8 @@ func TestNoSecretIsShown(t *testing.T) {
 // show writes a configuration in every way that there is.
 func show(t *testing.T, w *strings.Builder, c *config.Loaded) {
 	t.Helper()
-	must(t, c.Print(w))
-	encoded, err := json.Marshal(c) //nolint:musttag // whatever a reader makes of it
-	must(t, err)
+	must.Do(t, c.Print(w))
+	encoded := must.Get(json.Marshal(c))(t) //nolint:musttag // whatever a reader makes of it
 	fmt.Fprintf(w, "%s %v %v\n", encoded, c.Warnings(), c.Admin.HostNames())
 	var log bytes.Buffer
 	for _, handler := range []slog.Handler{slog.NewJSONHandler(&log, nil), slog.NewTextHandler(&log, nil)} {

@@ -12,20 +12,17 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func authority(t *testing.T) *servers.Authority {
 	t.Helper()
-	a, err := servers.NewAuthority(t.TempDir())
-	must(t, err)
-	return a
+	return must.Get(servers.NewAuthority(t.TempDir()))(t)
 }
 
 func issue(t *testing.T, a *servers.Authority, name string) servers.Certificate {
 	t.Helper()
-	c, err := a.Issue(name)
-	must(t, err)
-	return c
+	return must.Get(a.Issue(name))(t)
 }
 
 // A mistake in the TLS of a backend names its key, and the file.
@@ -115,7 +112,7 @@ func TestATLSGroupIsPrintedAndReadFromAFile(t *testing.T) {
 		t.Errorf("read as %+v", c.ZooKeeper.TLS)
 	}
 	var printed bytes.Buffer
-	must(t, c.Print(&printed))
+	must.Do(t, c.Print(&printed))
 	if text := printed.String(); strings.Contains(text, "hidden") || !strings.Contains(text, "    ca_file: "+a.CAFile) {
 		t.Errorf("printed as\n%s", text)
 	}
@@ -127,8 +124,7 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 	a := authority(t)
 	first, second := issue(t, a, "first"), issue(t, a, "second")
 	address := whoIsThere(t, a)
-	c, err := config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: first.CertFile, KeyFile: first.KeyFile}.ClientConfig()
-	must(t, err)
+	c := must.Get(config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: first.CertFile, KeyFile: first.KeyFile}.ClientConfig())(t)
 	if c.MinVersion != tls.VersionTLS12 || c.InsecureSkipVerify {
 		t.Errorf("it accepts version %x, and without a look: %v", c.MinVersion, c.InsecureSkipVerify)
 	}
@@ -139,7 +135,7 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 	} {
 		replace(t, step.to, step.from)
 		conn, err := tls.Dial("tcp", address, c)
-		must(t, err)
+		must.Do(t, err)
 		name, err := io.ReadAll(conn)
 		if err != nil || string(name) != step.want {
 			t.Errorf("the server sees %q (%v), want %s", name, err, step.want)
@@ -150,23 +146,19 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 // replace gives a file the content of another one.
 func replace(t *testing.T, file, by string) {
 	t.Helper()
-	content, err := os.ReadFile(by)
-	must(t, err)
-	must(t, os.WriteFile(file, content, 0o600))
+	content := must.Get(os.ReadFile(by))(t)
+	must.Do(t, os.WriteFile(file, content, 0o600))
 }
 
 // whoIsThere serves on TLS, and tells each client whose certificate it has shown.
 func whoIsThere(t *testing.T, a *servers.Authority) (address string) {
 	t.Helper()
 	own := issue(t, a, "server")
-	pair, err := tls.LoadX509KeyPair(own.CertFile, own.KeyFile)
-	must(t, err)
-	content, err := os.ReadFile(a.CAFile)
-	must(t, err)
+	pair := must.Get(tls.LoadX509KeyPair(own.CertFile, own.KeyFile))(t)
+	content := must.Get(os.ReadFile(a.CAFile))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(content)
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	plain := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
 	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // the test is over
 	go func() {
@@ -193,16 +185,14 @@ func TestAListenerAsksForCertificatesWhereItKnowsAuthorities(t *testing.T) {
 		t.Errorf("without a certificate it is %v, %v", c, err)
 	}
 	for file, auth := range map[string]tls.ClientAuthType{"": tls.NoClientCert, a.CAFile: tls.RequireAndVerifyClientCert} {
-		c, err := config.ServerTLS{CertFile: own.CertFile, KeyFile: own.KeyFile, ClientCAFile: file}.ServerConfig()
-		must(t, err)
+		c := must.Get(config.ServerTLS{CertFile: own.CertFile, KeyFile: own.KeyFile, ClientCAFile: file}.ServerConfig())(t)
 		if c.ClientAuth != auth || (c.ClientCAs != nil) != (file != "") || c.MinVersion != tls.VersionTLS12 {
 			t.Errorf("with authorities %q it asks %v, of version %x", file, c.ClientAuth, c.MinVersion)
 		}
 		for _, certificate := range []servers.Certificate{issue(t, a, "stockd"), issue(t, a, "stockd")} { // it is read again for each connection
 			replace(t, own.CertFile, certificate.CertFile)
 			replace(t, own.KeyFile, certificate.KeyFile)
-			pair, err := tls.LoadX509KeyPair(certificate.CertFile, certificate.KeyFile)
-			must(t, err)
+			pair := must.Get(tls.LoadX509KeyPair(certificate.CertFile, certificate.KeyFile))(t)
 			if shown, err := c.GetCertificate(nil); err != nil || shown == nil || !bytes.Equal(shown.Certificate[0], pair.Certificate[0]) {
 				t.Errorf("it shows %v, %v", shown, err)
 			}

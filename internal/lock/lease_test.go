@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -21,9 +22,7 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 		lease.Lose()
 		return nil
 	})
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lease.Release(t.Context()))
 	if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, ErrLost) {
 		t.Errorf("a lease that was given back ended with %v", cause)
 	}
@@ -213,9 +212,7 @@ func TestWorkEndsWithTheRequestOrTheLeaseAndKeepsTheCause(t *testing.T) {
 			lease := NewHeld(1, func(context.Context) error { return nil })
 			work, stop := While(ctx, lease)
 			defer stop()
-			if err := c.end(lease, leave, stop); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, c.end(lease, leave, stop))
 			<-work.Done()
 			if cause := context.Cause(work); !errors.Is(cause, c.want) {
 				t.Errorf("the work ended with %v, want %v", cause, c.want)
@@ -392,9 +389,7 @@ func TestARenewalEndsWithItsLease(t *testing.T) {
 		return false, ctx.Err()
 	})
 	<-begun
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lease.Release(t.Context()))
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
@@ -452,9 +447,7 @@ func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 		held.Follow(told.take)
 		time.AfterFunc(ttl*3/4, func() { held.Follow(late.take) })
 		time.Sleep(ttl * 9 / 10) // renewed at 300, not at 620, and at 730
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		time.Sleep(ttl)
 		want := []Note{
 			{At: began, What: Expires, TTL: ttl},
@@ -525,10 +518,7 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 		Watch(held, began, ttl, func(context.Context) (bool, error) { return true, nil })
 		r := NewReentrant(grants{held})
 		ctx := WithOwner(t.Context(), "one")
-		joined, err := r.Acquire(ctx, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		joined := must.Get(r.Acquire(ctx, "n"))(t)
 		time.Sleep(ttl / 2) // renewed at a third
 		var told notes
 		second, ok := joined.(*Held)
@@ -537,9 +527,7 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 		}
 		second.Follow(told.take)
 		time.Sleep(ttl / 4)
-		if err := joined.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, joined.Release(ctx))
 		if got := told.all(); len(got) != 2 || !got[0].At.Equal(began.Add(ttl/3)) || got[1].What != Renewed {
 			t.Errorf("told %+v, want the expiry after the first renewal, and the second", got)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/process"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -56,11 +57,7 @@ func (s *shelf) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 
 func takeAll(t *testing.T, l lock.Locker, names ...string) *lock.MultiLease {
 	t.Helper()
-	lease, err := lock.NewMulti(l).Acquire(t.Context(), names...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
+	return must.Get(lock.NewMulti(l).Acquire(t.Context(), names...))(t)
 }
 
 func assertDid(t *testing.T, s *shelf, want ...string) {
@@ -81,9 +78,7 @@ func assertFree(t *testing.T, l lock.Locker, names ...string) {
 			t.Errorf("%s is not free: %v", name, err)
 			continue
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lease.Release(t.Context()))
 	}
 }
 
@@ -94,9 +89,7 @@ func TestNamesAreTakenInOneOrderEachOnceAndGivenBackInReverse(t *testing.T) {
 		names := []string{"c", "a", "b", "a"}
 		lease := takeAll(t, s, names...)
 		for range 2 {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, lease.Release(t.Context()))
 		}
 		assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
 		if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
@@ -134,9 +127,7 @@ func TestCallersWithTheSameNamesDoNotWaitForEachOther(t *testing.T) {
 			}()
 		}
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			must.Do(t, <-done)
 		}
 	})
 }
@@ -152,9 +143,7 @@ func TestAWaitThatEndsGivesBackWhatItHad(t *testing.T) {
 			t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
 		}
 		assertDid(t, s, "take a", "take b", "give b", "give a")
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		assertFree(t, s, "a", "b", "c")
 	})
 }
@@ -209,9 +198,7 @@ func TestALossWhileTheNextNameIsWaitedForEndsTheWait(t *testing.T) {
 		if err := <-failed; !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, lock.ErrLost) {
 			t.Errorf("%v, want %v and %v", err, lock.ErrNotAcquired, lock.ErrLost)
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		assertFree(t, s, "b")
 	})
 }

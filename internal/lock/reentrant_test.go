@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // gate is a lock that grants each Acquire when it is let through.
@@ -46,11 +48,7 @@ func (g *gate) Acquire(ctx context.Context, _ string) (Lease, error) {
 
 func mustAcquire(ctx context.Context, t *testing.T, l Locker) Lease {
 	t.Helper()
-	lease, err := l.Acquire(ctx, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
+	return must.Get(l.Acquire(ctx, "name"))(t)
 }
 
 func (g *gate) assertReleased(t *testing.T, times int) {
@@ -67,20 +65,14 @@ func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
 	if first.Token() != second.Token() || len(g.leases) != 1 {
 		t.Errorf("an owner was granted a name %d times, with the tokens %d and %d", len(g.leases), first.Token(), second.Token())
 	}
-	if err := errors.Join(first.Release(me), first.Release(me)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(first.Release(me), first.Release(me)))
 	third := mustAcquire(me, t, r)
 	if third.Token() != second.Token() {
 		t.Errorf("an owner that had released one of its leases was granted token %d, and holds %d", third.Token(), second.Token())
 	}
-	if err := second.Release(me); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, second.Release(me))
 	g.assertReleased(t, 0)
-	if err := third.Release(me); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, third.Release(me))
 	g.assertReleased(t, 1)
 	if one, other := mustAcquire(t.Context(), t, r), mustAcquire(t.Context(), t, r); one.Token() == other.Token() {
 		t.Error("two requests without an owner share a lease")
@@ -92,17 +84,12 @@ func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
 	g := newGate(3)
 	r, me := NewReentrant(g), WithOwner(t.Context(), "me")
 	leases := []Lease{mustAcquire(me, t, r), mustAcquire(WithOwner(t.Context(), "another"), t, r)}
-	other, err := r.Acquire(me, "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(r.Acquire(me, "other"))(t)
 	for i, lease := range append(leases, other) {
 		if lease.Token() != uint64(i+1) {
 			t.Errorf("lease %d has token %d: it joined another", i+1, lease.Token())
 		}
-		if err := lease.Release(me); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lease.Release(me))
 		g.assertReleased(t, i+1)
 	}
 }
@@ -159,9 +146,7 @@ func TestAJoinerThatIsCancelledBeforeTheGrantIsNotCounted(t *testing.T) {
 			return
 		}
 		g.assertReleased(t, 0)
-		if err := lease.Release(me); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lease.Release(me))
 		g.assertReleased(t, 1)
 	})
 }
@@ -187,15 +172,9 @@ func TestAJoinerThatLeavesLastGivesTheNameBack(t *testing.T) {
 		first := mustAcquire(me, t, r)
 		gone, leave := context.WithCancel(me)
 		leave()
-		release := sync.OnceFunc(func() {
-			if err := first.Release(me); err != nil {
-				t.Error(err)
-			}
-		})
+		release := sync.OnceFunc(func() { must.Do(t, first.Release(me)) })
 		if joined, err := r.Acquire(leaving{gone, release}, "name"); err == nil {
-			if err := joined.Release(me); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, joined.Release(me))
 		} else if !errors.Is(err, context.Canceled) {
 			t.Errorf("the joiner left with %v", err)
 		}
@@ -243,9 +222,7 @@ func TestAnOwnerDoesNotJoinALeaseThatIsGivenBack(t *testing.T) {
 				t.Error("the owner joined the lease that it gives back")
 			}
 		}
-		if err := first.Release(me); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, first.Release(me))
 		g.assertReleased(t, 1)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A release that fails is repeated until it is answered, and no longer than the TTL; the log has the one that never was.
@@ -53,9 +54,7 @@ func TestAReleaseIsRepeatedUntilItIsAnswered(t *testing.T) {
 			if !strings.Contains(name, "closing") {
 				time.Sleep(2 * ttl)
 			}
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, d.Close())
 			if c.tried > 0 && tried != c.tried || c.tried == 0 && (tried > 50 || last.Sub(start) > ttl) {
 				t.Errorf("%s: tried %d times in %s, want %d", name, tried, last.Sub(start), c.tried)
 			}

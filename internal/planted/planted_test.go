@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 const root = "../.."
@@ -47,10 +49,7 @@ func bugs(t *testing.T) (all []bug) {
 		t.Fatalf("no bug is planted (%v)", err)
 	}
 	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path))(t)
 		b := read(string(content))
 		if b.name = strings.TrimSuffix(filepath.Base(path), ".patch"); len(b.tests) == 0 || len(b.hunks) == 0 {
 			t.Fatalf("%s names no test or changes nothing", path)
@@ -92,7 +91,7 @@ func read(patch string) (b bug) {
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && slices.Contains([]string{".git", "bin", "docs", "planted", "testdata"}, entry.Name()) {
 			return filepath.SkipDir
 		}
@@ -102,10 +101,7 @@ func sources(t *testing.T) map[string]string {
 		content, err := os.ReadFile(path)
 		files[filepath.ToSlash(strings.TrimPrefix(path, root+"/"))] = "\n" + string(content)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -154,9 +150,7 @@ func overlay(t *testing.T, b bug, files map[string]string) string {
 		err = errors.Join(err, failed, os.WriteFile(replace[original], []byte(content[1:]), 0o600))
 	}
 	list, failed := json.Marshal(map[string]any{"Replace": replace})
-	if err := errors.Join(err, failed, os.WriteFile(folder+".json", list, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, failed, os.WriteFile(folder+".json", list, 0o600)))
 	return "-overlay=" + folder + ".json"
 }
 
@@ -165,9 +159,7 @@ func overlay(t *testing.T, b bug, files map[string]string) string {
 func TestEveryBugCanBePlanted(t *testing.T) {
 	files := sources(t)
 	for _, b := range bugs(t) {
-		if _, err := b.plant(files); err != nil {
-			t.Error(err)
-		}
+		must.Get(b.plant(files))(t)
 		for _, test := range b.tests {
 			pkg, name, _ := strings.Cut(test, " ")
 			name, _, _ = strings.Cut(name, "/")
@@ -180,10 +172,7 @@ func TestEveryBugCanBePlanted(t *testing.T) {
 
 func hasTest(t *testing.T, pkg, name string) bool {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(root, pkg, "*_test.go")))(t)
 	return slices.ContainsFunc(paths, func(path string) bool {
 		content, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(content), "\nfunc "+name+"(t *testing.T)")

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/reload"
 )
 
@@ -33,26 +34,17 @@ func newText(t *testing.T, content string) *text {
 
 func (f *text) write(t *testing.T, content string) {
 	t.Helper()
-	if err := os.WriteFile(f.path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f.path, []byte(content), 0o600))
 }
 
 // replace puts another file in its place, with the same size and time.
 func (f *text) replace(t *testing.T, content string) {
 	t.Helper()
-	before, err := os.Stat(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.Stat(f.path))(t)
 	next := &text{path: f.path + ".new"}
 	next.write(t, content)
-	if err := os.Chtimes(next.path, before.ModTime(), before.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next.path, f.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(next.path, before.ModTime(), before.ModTime()))
+	must.Do(t, os.Rename(next.path, f.path))
 }
 
 func (f *text) read() (string, error) {
@@ -87,10 +79,7 @@ func (f *text) seen() (reads int, reported []error) {
 
 func (f *text) open(t *testing.T, paths ...string) *reload.Files[string] {
 	t.Helper()
-	files, err := reload.Open(f.read, paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(reload.Open(f.read, paths...))(t)
 	go files.Keep(t.Context(), f.report)
 	return files
 }
@@ -115,25 +104,16 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 			{"the same size, later", func() {
 				f.write(t, "two, 3")
 				later := time.Now().Add(time.Hour)
-				if err := os.Chtimes(f.path, later, later); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Chtimes(f.path, later, later))
 			}, "two, 3", 1, true, false},
 			{"another size at the same time", func() {
-				before, err := os.Stat(f.path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				before := must.Get(os.Stat(f.path))(t)
 				f.write(t, "two")
-				if err := os.Chtimes(f.path, before.ModTime(), before.ModTime()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Chtimes(f.path, before.ModTime(), before.ModTime()))
 			}, "two", 1, true, false},
 			{"the other file", func() { other.write(t, "changed") }, "two", 1, true, false},
 			{"no file", func() {
-				if err := os.Remove(f.path); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Remove(f.path))
 			}, "two", 1, true, true},
 			{"still none", func() {}, "two", 1, false, false},
 			{"a file again", func() { f.write(t, "three") }, "three", 1, true, false},
@@ -203,10 +183,7 @@ func TestWhatCannotBeReadIsNotOpened(t *testing.T) {
 func TestFilesAreKeptUntilTheContextEnds(t *testing.T) {
 	f := newText(t, "one")
 	synctest.Test(t, func(t *testing.T) {
-		files, err := reload.Open(f.read, f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(reload.Open(f.read, f.path))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		began := time.Now()

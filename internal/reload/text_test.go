@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/reload"
 )
 
@@ -31,9 +32,7 @@ func TestATextIsReadInAnyUnicodeUpToItsBound(t *testing.T) {
 		case strings.Contains(c.fails, "directory"):
 			path = t.TempDir()
 		case !strings.Contains(c.fails, "no such"):
-			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(c.content), 0o600))
 		}
 		got, err := reload.ReadText(path)
 		if string(got) != c.want || (err != nil) != (c.fails != "") || err != nil && (!strings.Contains(err.Error(), c.fails) || !strings.Contains(err.Error(), path)) {

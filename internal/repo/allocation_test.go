@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -60,7 +61,7 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 		create(t, a.As("sql-conditional"), allocated, 10)
 		a.step(a.CloseAllocation(ctx, allocated, place)) // there is none
 		a.assert(10, "", repo.Allocation{})
-		must(t, sell(ctx, a.As("sql-conditional"), allocated, "one"))
+		must.Do(t, sell(ctx, a.As("sql-conditional"), allocated, "one"))
 		a.step(a.Fill(ctx, allocated, place, 0)) // half of 9, because another strategy sells
 		a.assert(4, place, repo.Allocation{Units: 5, Epoch: 1})
 		a.returned(1, 0, 0) // it is open
@@ -97,11 +98,9 @@ func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
 		db, _ := labtest.Connect(t, d)
 		defer db.Close() //nolint:errcheck // nothing is lost with it
 		written, err := db.BeginTx(t.Context(), nil)
-		must(t, err)
+		must.Do(t, err)
 		defer written.Rollback()
-		if _, err := written.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units - 3 WHERE goods_id = 1 AND place = 'elsewhere'`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(written.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units - 3 WHERE goods_id = 1 AND place = 'elsewhere'`))(t)
 		var filled repo.Allocation
 		answered := make(chan error, 1)
 		go func() {
@@ -110,8 +109,8 @@ func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
 			answered <- err
 		}()
 		labtest.AwaitRowWait(t, d, "UPDATE tb_stock_place%", answered)
-		must(t, written.Commit())
-		must(t, <-answered)
+		must.Do(t, written.Commit())
+		must.Do(t, <-answered)
 		if has, err := s.Allocation(t.Context(), 1, "elsewhere"); err != nil || filled != has {
 			t.Errorf("it was filled to %+v, and is %+v (%v)", filled, has, err)
 		}
@@ -124,10 +123,9 @@ func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
 		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
 		create(t, a.Store, allocated, 10)
 		a.step(a.Fill(t.Context(), allocated, place, 0))
-		before, err := a.Allocation(t.Context(), allocated, place)
-		must(t, err)
+		before := must.Get(a.Allocation(t.Context(), allocated, place))(t)
 		for _, limit := range []int64{3, 3, 2, 0} {
-			must(t, a.SetLimit(t.Context(), allocated, limit))
+			must.Do(t, a.SetLimit(t.Context(), allocated, limit))
 			want := before
 			if limit != before.PerUser {
 				want.Epoch++
@@ -150,8 +148,7 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 		create(t, a.Store, allocated, 10)
 		a.step(a.Fill(ctx, allocated, place, 0))
 		a.step(a.CloseAllocation(ctx, allocated, place))
-		read, err := a.Goods(ctx, allocated)
-		must(t, err)
+		read := must.Get(a.Goods(ctx, allocated))(t)
 		a.returned(2, 0, 10)
 		for _, strategy := range []string{place, "naive"} {
 			err := a.As(strategy).InTxOnce(ctx, func(tx *repo.Tx) error { return tx.SetStock(ctx, read, 0) })
@@ -200,11 +197,11 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 			}
 			return tx.Spread(t.Context(), row, 10, 0, buckets, 2)
 		}
-		must(t, s.InTx(t.Context(), spread))
+		must.Do(t, s.InTx(t.Context(), spread))
 		var row stock.Goods
 		var buckets repo.Buckets
 		gathered := make(chan error, 1)
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if taken, err := tx.TakeFromBucket(t.Context(), 1, 0, 1); err != nil || !taken {
 				t.Fatalf("taken %v, %v", taken, err)
 			}
@@ -217,7 +214,7 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 			labtest.AwaitRowWait(t, d, "%bucket/%", gathered)
 			return nil
 		}))
-		must(t, <-gathered)
+		must.Do(t, <-gathered)
 		if buckets.Sum() != 9 || row.Allocated != 0 {
 			t.Errorf("%d units in buckets and %d in other allocations, want 9 and 0", buckets.Sum(), row.Allocated)
 		}
@@ -227,7 +224,7 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 // takeUnits sells units from the unit rows of item 1, from a row on.
 func takeUnits(t *testing.T, s *repo.Store, units, from int64) (next int64, taken bool) {
 	t.Helper()
-	must(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+	must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
 		next, taken, err = tx.TakeUnitRows(t.Context(), 1, units, from)
 		return err
 	}))
@@ -300,13 +297,9 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As(repo.Bucketed)
 	create(t, s, 1, 100)
 	for _, like := range []string{"bucket", "bucket.", "bucket0", "bucket1/0"} {
-		if _, err := s.Restock(t.Context(), 1, 1, like); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Restock(t.Context(), 1, 1, like))(t)
 		takeOne(t, s, "another", 1)
-		if _, err := s.Fill(t.Context(), 1, like, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Fill(t.Context(), 1, like, 0))(t)
 	}
 	before, err := s.Goods(t.Context(), 1)
 	if err != nil || before.Allocated == 0 {
@@ -323,8 +316,8 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 		{4, 2, 2, "map[bucket/0:2 bucket/1:2]"},
 		{0, 1, 0, "map[bucket/0:0]"},
 	} {
-		must(t, s.SetLimit(t.Context(), 1, c.limit))
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.SetLimit(t.Context(), 1, c.limit))
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.CountIn(t.Context(), 1, c.limit, nil); err != nil {
 				return err
 			}
@@ -353,7 +346,7 @@ func TestUnitsAreSpreadOverBuckets(t *testing.T) {
 		}
 	}
 	limited := func(bucket int, limit int64) (taken bool) {
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.CountIn(t.Context(), 1, limit, []stock.Purchase{})
 			if err == nil {
 				taken, err = tx.TakeFromBucket(t.Context(), 1, bucket, 0)
@@ -373,16 +366,14 @@ func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
 		s := labtest.Open(t, d, "r").As(repo.InUnitRows)
 		const items, units = 3, 400
 		for item := range int64(items) {
-			must(t, s.CreateGoods(t.Context(), item+1, 2*units, fmt.Sprint("create ", item)))
+			must.Do(t, s.CreateGoods(t.Context(), item+1, 2*units, fmt.Sprint("create ", item)))
 			if _, n, err := s.FillPool(t.Context(), item+1, units); err != nil || n != units {
 				t.Fatalf("%d unit rows are filled (%v), want %d", n, err, units)
 			}
 		}
 		db, _ := labtest.Connect(t, d)
 		defer db.Close() //nolint:errcheck // the test is over
-		if _, err := db.ExecContext(t.Context(), `ANALYZE TABLE tb_stock_place, tb_goods_stock`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ExecContext(t.Context(), `ANALYZE TABLE tb_stock_place, tb_goods_stock`))(t)
 		for name, statement := range repo.LooksForAllocation() {
 			if read := plannedRows(t, db, statement, "redis-stock"); read > 10*items {
 				t.Errorf("%s plans to read %d rows where there are %d items", name, read, items)
@@ -394,11 +385,9 @@ func TestAnAllocationIsLookedForWithoutReadingEveryUnitRow(t *testing.T) {
 // plannedRows adds up the rows that a server means to read for a statement.
 func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum int64) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), `EXPLAIN FORMAT=TRADITIONAL `+statement, args...)
-	must(t, err)
+	rows := must.Get(db.QueryContext(t.Context(), `EXPLAIN FORMAT=TRADITIONAL `+statement, args...))(t)
 	defer rows.Close() //nolint:errcheck // rows.Err says what went wrong
-	names, err := rows.Columns()
-	must(t, err)
+	names := must.Get(rows.Columns())(t)
 	at := slices.Index(names, "rows")
 	if at < 0 {
 		t.Fatalf("the plan has no rows: %v", names)
@@ -409,12 +398,11 @@ func plannedRows(t *testing.T, db *sql.DB, statement string, args ...any) (sum i
 		for i := range cells {
 			into[i] = &cells[i]
 		}
-		must(t, rows.Scan(into...))
+		must.Do(t, rows.Scan(into...))
 		if !cells[at].Valid {
 			continue // a step without a table
 		}
-		n, err := strconv.ParseInt(cells[at].String, 10, 64)
-		must(t, err)
+		n := must.Get(strconv.ParseInt(cells[at].String, 10, 64))(t)
 		sum += n
 	}
 	if err := rows.Err(); err != nil || sum == 0 {
@@ -430,15 +418,9 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 		s := labtest.Open(t, d, "r").As("redis-stock")
 		createItems(t, s, 3)
 		for item := range int64(3) {
-			if _, err := s.Fill(t.Context(), item+1, "elsewhere", 0); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Restock(t.Context(), item+1, 20, fmt.Sprint("more of ", item)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Fill(t.Context(), item+1, "elsewhere too", 0); err != nil { // which keeps its units
-				t.Fatal(err)
-			}
+			must.Get(s.Fill(t.Context(), item+1, "elsewhere", 0))(t)
+			must.Get(s.Restock(t.Context(), item+1, 20, fmt.Sprint("more of ", item)))(t)
+			must.Get(s.Fill(t.Context(), item+1, "elsewhere too", 0))(t) // which keeps its units
 		}
 		made := 0
 		pending := func(item, epoch, units int64) repo.PendingOrder {
@@ -448,7 +430,7 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 				Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 			}}
 		}
-		must(t, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{pending(2, 1, 3), pending(1, 1, 2), pending(2, 1, 4), pending(3, 1, 10)}))
+		must.Do(t, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{pending(2, 1, 3), pending(1, 1, 2), pending(2, 1, 4), pending(3, 1, 10)}))
 		for _, wrong := range []struct {
 			orders []repo.PendingOrder
 			want   repo.StaleError
@@ -480,10 +462,8 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").As("redis-stock")
-		must(t, s.CreateLimited(t.Context(), 1, 10, 1, "item"))
-		if _, err := s.Fill(t.Context(), 1, "elsewhere", 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.CreateLimited(t.Context(), 1, 10, 1, "item"))
+		must.Get(s.Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for i, earlier := range []bool{true, false} {
 			for n, together := range []int{2, 1} { // the third beside what the buyer has
 				orders := make([]repo.PendingOrder, 0, together)
@@ -493,7 +473,7 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 						UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 					}, Epoch: 1, Limited: true, Earlier: earlier})
 				}
-				must(t, s.Keep(t.Context(), "elsewhere", orders))
+				must.Do(t, s.Keep(t.Context(), "elsewhere", orders))
 				found, err := s.AuditUsers(t.Context(), 1)
 				if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {
 					t.Errorf("accepted earlier %v: the audit of buyers is %+v, %v; want %d beyond the limit", earlier, found, err, i)

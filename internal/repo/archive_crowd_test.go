@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -205,7 +206,7 @@ func archiveOften(t *testing.T, s *repo.Store, enough func(), done <-chan struct
 func TestSalesGoOnWhileTheLedgerIsArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").ArchivingAtOnce()
-		must(t, s.CreateLimited(t.Context(), 1, 1_000_000, 1_000_000, "first"))
+		must.Do(t, s.CreateLimited(t.Context(), 1, 1_000_000, 1_000_000, "first"))
 		enough, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		buyers := make([]*archiveBuyer, 3)
@@ -242,13 +243,11 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 	}
 	for range 2 {
 		live, archived, err := s.Rows(t.Context())
-		if must(t, err); len(archived) == 0 || !slices.IsSorted(slices.Concat(archived, live)) {
+		if must.Do(t, err); len(archived) == 0 || !slices.IsSorted(slices.Concat(archived, live)) {
 			t.Errorf("the archive has %d rows and the ledger %d, or they are not in order", len(archived), len(live))
 		}
 		for _, b := range buyers {
-			if err := b.asksAll(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, b.asksAll(t.Context()))
 		}
 		quick, full := bothAudits(t, s, 1)
 		got := stock.Sums{Restocked: full.Initial, Sold: full.Sold, Orders: full.Orders, Held: full.Held, Returned: full.Returned}
@@ -256,7 +255,7 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 		if full.Buyers = nil; got != want || !full.Clean || buyers == nil || full != quick {
 			t.Errorf("the audits are %+v and %+v, want %+v", quick, full, want)
 		}
-		must(t, settleNow(t, s), settleNow(t, s), s.AgeTotals(t.Context()))
+		must.Do(t, settleNow(t, s), settleNow(t, s), s.AgeTotals(t.Context()))
 		listed := allPages(t, s, 1, 11, false)
 		if int64(len(listed)) != want.Orders || len(seen) > len(listed) {
 			t.Errorf("%d orders are listed, and %d were seen before; want %d", len(listed), len(seen), want.Orders)
@@ -267,6 +266,6 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 			}
 		}
 		_, err = s.Archive(t.Context(), time.Now(), repo.MostArchived)
-		must(t, err)
+		must.Do(t, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -22,8 +23,7 @@ func yesterday() time.Time { return time.Now().Add(-24 * time.Hour) }
 // archive moves one batch of what is older than two hours.
 func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
 	t.Helper()
-	moved, err := s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most)
-	must(t, err)
+	moved = must.Get(s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t)
 	return moved
 }
 
@@ -31,7 +31,7 @@ func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
 func wantRows(t *testing.T, s *repo.Store, when string, live, archived []int64) {
 	t.Helper()
 	l, a, err := s.Rows(t.Context())
-	must(t, err)
+	must.Do(t, err)
 	if !slices.Equal(l, live) || !slices.Equal(a, archived) {
 		t.Errorf("%s: the ledger has the rows %v and the archive %v; want %v and %v", when, l, a, live, archived)
 	}
@@ -42,10 +42,10 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 100) // row 1
 		for i := range 5 {
-			must(t, sell(t.Context(), s, 1, fmt.Sprint("old ", i))) // 2 to 6
+			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("old ", i))) // 2 to 6
 		}
-		must(t, sell(t.Context(), s, 1, "young"), sell(t.Context(), s, 1, "behind")) // 7, 8
-		must(t, s.AcceptedAt(t.Context(), yesterday(), ""), s.AcceptedAt(t.Context(), time.Now(), "young"))
+		must.Do(t, sell(t.Context(), s, 1, "young"), sell(t.Context(), s, 1, "behind")) // 7, 8
+		must.Do(t, s.AcceptedAt(t.Context(), yesterday(), ""), s.AcceptedAt(t.Context(), time.Now(), "young"))
 		moves := func(when string, most int, want int64) {
 			t.Helper()
 			if moved := archive(t, s, most); moved != want {
@@ -53,10 +53,10 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 			}
 		}
 		moves("nothing is settled", 100, 0)
-		must(t, settleNow(t, s))
+		must.Do(t, settleNow(t, s))
 		moves("nothing was settled an hour ago", 100, 0)
-		must(t, s.AgeTotals(t.Context()), sell(t.Context(), s, 1, "newest")) // 9
-		must(t, s.AcceptedAt(t.Context(), yesterday(), "newest"))
+		must.Do(t, s.AgeTotals(t.Context()), sell(t.Context(), s, 1, "newest")) // 9
+		must.Do(t, s.AcceptedAt(t.Context(), yesterday(), "newest"))
 		for _, young := range []time.Duration{0, repo.LeastAge - time.Second} {
 			if moved, err := s.Archive(t.Context(), time.Now().Add(-young), 100); !errors.Is(err, repo.ErrTooYoung) || moved != 0 {
 				t.Errorf("what is older than %s: %d rows are moved, %v; want %v", young, moved, err, repo.ErrTooYoung)
@@ -67,16 +67,16 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 		moves("up to the first young row", 100, 4)
 		moves("again", 100, 0)
 		wantRows(t, s, "the young row stays with all after it", []int64{7, 8, 9}, []int64{1, 2, 3, 4, 5, 6})
-		must(t, s.AcceptedAt(t.Context(), yesterday(), "young"))
+		must.Do(t, s.AcceptedAt(t.Context(), yesterday(), "young"))
 		moves("the last row is not settled", 100, 2)
-		must(t, settleNow(t, s), s.AgeTotals(t.Context()))
+		must.Do(t, settleNow(t, s), s.AgeTotals(t.Context()))
 		moves("the newest row is left", 100, 0)
 		wantRows(t, s, "the newest row stays", []int64{9}, []int64{1, 2, 3, 4, 5, 6, 7, 8})
 		if at, err := s.ArchiveState(t.Context()); err != nil || at.Oldest.Sub(yesterday()).Abs() > time.Minute ||
 			at != (repo.ArchiveState{Archived: 8, First: 9, Last: 9, Settled: 9, Aged: 9, Oldest: at.Oldest}) {
 			t.Errorf("it is archived as %+v (%v), want up to row 8 of 9", at, err)
 		}
-		must(t, sell(t.Context(), s, 1, "next"), settleNow(t, s))
+		must.Do(t, sell(t.Context(), s, 1, "next"), settleNow(t, s))
 		wantRows(t, s, "rows are not numbered anew", []int64{9, 10}, []int64{1, 2, 3, 4, 5, 6, 7, 8})
 		if n := unsettled(t, s); n != 0 {
 			t.Errorf("%d ids are not settled, want none", n)
@@ -90,8 +90,8 @@ func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 100)
-		must(t, settleNow(t, s), s.AgingSince(t.Context(), 48*time.Hour), s.SettleAll(t.Context()))
-		must(t, sell(t.Context(), s, 1, "later"), settleNow(t, s))
+		must.Do(t, settleNow(t, s), s.AgingSince(t.Context(), 48*time.Hour), s.SettleAll(t.Context()))
+		must.Do(t, sell(t.Context(), s, 1, "later"), settleNow(t, s))
 		for _, c := range []struct {
 			since time.Duration
 			aged  int64
@@ -101,7 +101,7 @@ func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
 			{repo.LeastAge - time.Minute, 1},
 			{repo.LeastAge + time.Minute, 2},
 		} {
-			must(t, s.AgingSince(t.Context(), c.since), s.SettleAll(t.Context()))
+			must.Do(t, s.AgingSince(t.Context(), c.since), s.SettleAll(t.Context()))
 			if at, err := s.ArchiveState(t.Context()); err != nil || at.Aged != c.aged || at.Settled != 2 {
 				t.Errorf("after %s it is %+v (%v), want what is of age up to %d of 2", c.since, at, err, c.aged)
 			}
@@ -140,7 +140,7 @@ func viewLedger(t *testing.T, s *repo.Store, requests, numbers []string) ledgerV
 	}
 	for _, number := range numbers {
 		order, ok, err := s.Order(t.Context(), number)
-		if must(t, err); ok {
+		if must.Do(t, err); ok {
 			v.byNumber[number] = order
 		}
 	}
@@ -168,11 +168,11 @@ func viewLedger(t *testing.T, s *repo.Store, requests, numbers []string) ledgerV
 // countBuyers sets a limit, which counts what all buyers have, and takes it back.
 func (v *ledgerView) countBuyers(t *testing.T, s *repo.Store) {
 	t.Helper()
-	must(t, s.SetLimit(t.Context(), 1, 1))
+	must.Do(t, s.SetLimit(t.Context(), 1, 1))
 	var err, wrong error
 	v.buyers, err = s.UsersAfter(t.Context(), 1, "")
 	v.audited, wrong = s.AuditInFull(t.Context(), 1)
-	must(t, err, wrong, s.SetLimit(t.Context(), 1, 0))
+	must.Do(t, err, wrong, s.SetLimit(t.Context(), 1, 0))
 }
 
 // allPages follows a listing to its end.
@@ -180,7 +180,7 @@ func allPages(t *testing.T, s *repo.Store, item int64, size int, steps bool) (al
 	t.Helper()
 	for after := int64(0); ; {
 		page, next, err := s.OrdersAfter(t.Context(), item, after, size, steps)
-		if must(t, err); len(page) > size || next < after {
+		if must.Do(t, err); len(page) > size || next < after {
 			t.Fatalf("a page of %d after %d has %d orders and ends at %d", size, after, len(page), next)
 		}
 		if all = append(all, page...); len(page) < size {
@@ -194,7 +194,7 @@ func allPages(t *testing.T, s *repo.Store, item int64, size int, steps bool) (al
 func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	t.Helper()
 	create(t, s, 1, 100)
-	must(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey("two")))
+	must.Do(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey("two")))
 	for _, buyer := range []string{"ann", "bob", "ann", ""} {
 		key := fmt.Sprint("key-", len(requests))
 		requests = append(requests, stock.BuyerKey(key, buyer))
@@ -209,19 +209,18 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 		Remaining: 8, Strategy: "elsewhere", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	_, err := s.Fill(t.Context(), 1, "elsewhere", 0)
-	must(t, err, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
+	must.Do(t, err, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
 	paid, released := hold(t, s, 2, 4, "ann"), hold(t, s, 2, 5, "bob")
 	open := hold(t, s, 2, 6, "ann")
 	_, _, err = confirm(t, s, paid, "pay-1")
 	_, _, wrong := s.Release(t.Context(), released)
-	must(t, err, wrong)
+	must.Do(t, err, wrong)
 	numbers = append(numbers, kept.ID, paid, released, open)
 	for i, of := range []string{numbers[0], kept.ID, paid} {
-		_, err := s.Return(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i)))
-		must(t, err)
+		must.Get(s.Return(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i))))(t)
 	}
 	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
-	must(t, err)
+	must.Do(t, err)
 	requests = append(requests, "kept", "unknown", stock.ReturnKey("back-0"), stock.RestockKey("more"), stock.RestockKey("two"), stock.FinalKey(paid))
 	return requests, numbers
 }
@@ -229,7 +228,7 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 // buy buys units of an item without a limit under a key, and returns the number of the order.
 func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (number string) {
 	t.Helper()
-	err := s.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+	must.Do(t, s.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
 		batch := []stock.Purchase{{RequestID: stock.BuyerKey(key, buyer), Keyed: true, Quantity: units, UserID: buyer}}
 		left := int64(50)
 		orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch, Left: &left})
@@ -239,8 +238,7 @@ func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (num
 		number = orders[0].ID
 		_, _, err = tx.SubtractIfEnough(t.Context(), item, units)
 		return err
-	})
-	must(t, err)
+	}))
 	return number
 }
 
@@ -280,8 +278,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 	_, numbers := busyLedger(t, s)
 	labtest.Archive(t, d, s)
 	before, _ := bothAudits(t, s, 1)
-	filled, err := s.Fill(t.Context(), 1, "elsewhere", 0)
-	must(t, err)
+	filled := must.Get(s.Fill(t.Context(), 1, "elsewhere", 0))(t)
 	lateOrder := func(number, request string, of time.Time) error {
 		return s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{
 			{Epoch: filled.Epoch, Order: stock.Order{
@@ -312,7 +309,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 	if after != before || full != before {
 		t.Errorf("the audits are %+v and %+v, want them as before: %+v", after, full, before)
 	}
-	must(t, lateOrder("3", "new", yesterday()))
+	must.Do(t, lateOrder("3", "new", yesterday()))
 }
 
 // A reservation whose hold is archived is ended as any other.
@@ -412,7 +409,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 			if err := giveBack(s, order, fmt.Sprint("too many ", i), 3); !errors.Is(err, stock.ErrReturned) {
 				t.Errorf("three units of order %d: %v, want %v: one came back", i, err, stock.ErrReturned)
 			}
-			must(t, giveBack(s, order, fmt.Sprint("the rest ", i), 2))
+			must.Do(t, giveBack(s, order, fmt.Sprint("the rest ", i), 2))
 		}
 		wantSums(t, s, 100, 0, 6, 6)
 	})
@@ -425,11 +422,11 @@ func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
 		s, killed := labtest.Open(t, d, "r"), labtest.Open(t, cut, "killed")
 		create(t, s, 1, 100)
 		for i := range 30 {
-			must(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
+			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
 		}
 		labtest.AgeLedger(t, d, s)
 		all, _, err := s.Rows(t.Context())
-		must(t, err)
+		must.Do(t, err)
 		for _, sent := range []string{"INSERT INTO tb_ledger_archive", "DELETE FROM tb_stock_ledger", "UPDATE tb_ledger_settled SET archived", "COMMIT"} {
 			for _, delivered := range []bool{false, true} {
 				labtest.Lose(proxy, sent, delivered)
@@ -476,7 +473,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 		if !errors.Is(err, undo) {
 			t.Fatal(err)
 		}
-		must(t, sell(t.Context(), s, 1, "sold"))
+		must.Do(t, sell(t.Context(), s, 1, "sold"))
 		labtest.AgeLedger(t, d, s)
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
 		moving := make(chan error, 1)
@@ -485,7 +482,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 			moving <- err
 		}()
 		labtest.AwaitReached(t, held)
-		must(t, s.InsertRow(t.Context(), 2, "late"))
+		must.Do(t, s.InsertRow(t.Context(), 2, "late"))
 		held.Pass()
 		if err := <-moving; !errors.Is(err, repo.ErrNotMoved) {
 			t.Errorf("the move ends with %v, want %v", err, repo.ErrNotMoved)
@@ -500,8 +497,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 // partitionArchive runs the statements of the document, for few rows.
 func partitionArchive(t *testing.T, s *repo.Store) {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/growing.md")
-	must(t, err)
+	content := must.Get(os.ReadFile("../../docs/growing.md"))(t)
 	_, block, ok := strings.Cut(string(content), "```sql\n")
 	block, _, end := strings.Cut(block, "```")
 	if !ok || !end {
@@ -509,7 +505,7 @@ func partitionArchive(t *testing.T, s *repo.Store) {
 	}
 	few := strings.NewReplacer("100000001", "9", "50000001", "4")
 	for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(block), ";"), ";\n") {
-		must(t, s.Exec(t.Context(), few.Replace(statement)))
+		must.Do(t, s.Exec(t.Context(), few.Replace(statement)))
 	}
 }
 
@@ -520,7 +516,7 @@ func TestAMoverWaitsForTheOther(t *testing.T) {
 		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
 		create(t, s, 1, 100)
 		for i := range 6 {
-			must(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
+			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
 		}
 		labtest.AgeLedger(t, d, s)
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
@@ -537,7 +533,7 @@ func TestAMoverWaitsForTheOther(t *testing.T) {
 		go move(s, second)
 		labtest.AwaitRowWait(t, d, "SELECT archived%", second)
 		held.Pass()
-		must(t, <-first, <-second)
+		must.Do(t, <-first, <-second)
 		wantRows(t, s, "after both", []int64{7, 8}, []int64{1, 2, 3, 4, 5, 6})
 	})
 }

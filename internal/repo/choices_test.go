@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -27,7 +28,7 @@ func TestChoices(t *testing.T) {
 		s := labtest.Open(t, d, "one")
 		own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))}
 		all := stock.Choice{Strategy: "etcd", Group: new(false), Fence: new(true), MaxQuantity: new(int64(7))}
-		must(t, errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")))
+		must.Do(t, errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")))
 		for _, step := range []struct {
 			name   string
 			item   int64
@@ -58,7 +59,7 @@ func TestChoices(t *testing.T) {
 func TestChangesOfOneChoiceFollowEachOther(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		one, other := labtest.Open(t, d, "one"), labtest.Open(t, d, "other")
-		must(t, one.CreateGoods(t.Context(), 1, 5, ""))
+		must.Do(t, one.CreateGoods(t.Context(), 1, 5, ""))
 		const changes = 10
 		var changing sync.WaitGroup
 		for _, s := range []*repo.Store{one, other} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -118,7 +119,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 			t.Errorf("beside a reference that is used they are answered with %+v (%v)", answers, err)
 		}
 		step.Pass()
-		must(t, <-released)
+		must.Do(t, <-released)
 		if _, _, err := confirm(t, s, locked, "a"); !errors.Is(err, stock.ErrReleased) {
 			t.Errorf("alone it is answered with %v, want %v", err, stock.ErrReleased)
 		}
@@ -133,7 +134,7 @@ func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		expires, stays := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
-		must(t, s.ExpireIn(t.Context(), expires, 500*time.Millisecond))
+		must.Do(t, s.ExpireIn(t.Context(), expires, 500*time.Millisecond))
 		update := proxy.Arm(servers.Rule{Sent: "SET state = 'confirmed'", Do: servers.Hold})
 		done := make(chan struct{})
 		go func() {
@@ -197,7 +198,7 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 		for i, of := range append([]string{basket + "-1-3", basket + "-2-3", basket + "-3-3"}, others...) {
 			item := []int64{3, 1, 2}[i%3]
 			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: of}}
-			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch})
 				return err
 			}))
@@ -237,7 +238,7 @@ func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 		_, _, unpaid := confirm(t, s, paid, "paid")
 		_, _, kept := s.Release(t.Context(), released)
 		_, _, failed := s.Expire(t.Context(), 10)
-		must(t, errors.Join(unpaid, kept, failed))
+		must.Do(t, errors.Join(unpaid, kept, failed))
 		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
 			t.Errorf("of four, of which three have ended, there are %+v, %v", n, err)
 		}
@@ -259,7 +260,7 @@ func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
 		}()
 		labtest.AwaitRowWait(t, d, "SELECT number%", answered)
 		step.Pass()
-		must(t, <-released)
+		must.Do(t, <-released)
 		if err := <-answered; !errors.Is(err, stock.ErrReleased) {
 			t.Errorf("it is answered with %v, want %v", err, stock.ErrReleased)
 		}

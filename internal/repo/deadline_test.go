@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -193,13 +194,13 @@ func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		const longest = 40 * time.Second
 		s, _ := bounded(t, d, longest)
-		must(t, s.SettleAll(t.Context()))
+		must.Do(t, s.SettleAll(t.Context()))
 		for _, step := range []struct {
 			age       time.Duration
 			unsettled int64
 		}{{longest, 1}, {10 * time.Second, 0}} {
-			must(t, s.AgeBy(t.Context(), step.age))
-			must(t, s.SettleAll(t.Context()))
+			must.Do(t, s.AgeBy(t.Context(), step.age))
+			must.Do(t, s.SettleAll(t.Context()))
 			if n := unsettled(t, s); n != step.unsettled {
 				t.Errorf("%s later %d ids are not settled, want %d", step.age, n, step.unsettled)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -129,7 +130,7 @@ func TestEveryCallSaysThatItCouldNotAsk(t *testing.T) {
 			}
 		}
 	}
-	must(t, s.Close())
+	must.Do(t, s.Close())
 	for _, calls := range []map[string]func(context.Context) error{ofItem, others} {
 		for name, ask := range calls {
 			err := ask(t.Context())
@@ -142,10 +143,9 @@ func TestEveryCallSaysThatItCouldNotAsk(t *testing.T) {
 
 // A store that cannot be made closes the pool that it was to be made of.
 func TestAStoreThatIsNotMadeClosesItsPool(t *testing.T) {
-	pool, err := backend.OpenSQL(backend.SQLOptions{
+	pool := must.Get(backend.OpenSQL(backend.SQLOptions{
 		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
-	})
-	must(t, err)
+	}))(t)
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := repo.New(left, pool, repo.Options{}); !errors.Is(err, context.Canceled) {

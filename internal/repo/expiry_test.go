@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -21,7 +22,7 @@ import (
 func stopped(t *testing.T, d *servers.Database) *repo.Store {
 	t.Helper()
 	s := labtest.Open(t, d, "r")
-	must(t, s.StopClock(t.Context(), 1e9))
+	must.Do(t, s.StopClock(t.Context(), 1e9))
 	return s
 }
 
@@ -55,7 +56,7 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 		create(t, s, 1, 10)
 		ending := func(in time.Duration) string {
 			number := hold(t, s, 1, 1, "")
-			must(t, s.ExpireIn(t.Context(), number, in))
+			must.Do(t, s.ExpireIn(t.Context(), number, in))
 			return number
 		}
 		over, inTime := ending(0), ending(time.Microsecond)
@@ -86,7 +87,7 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 // over has a reservation expire at once.
 func over(t *testing.T, s *repo.Store, number string) {
 	t.Helper()
-	must(t, s.ExpireIn(t.Context(), number, -time.Second))
+	must.Do(t, s.ExpireIn(t.Context(), number, -time.Second))
 }
 
 // Each reservation is over in the moment in which it is paid and swept, by two sweepers.
@@ -98,7 +99,7 @@ func TestConfirmAndTwoSweepersEndEachReservationOnce(t *testing.T) {
 		confirmed := int64(0)
 		for i := range rounds {
 			number := hold(t, s, 1, 1, "")
-			must(t, s.ExpireIn(t.Context(), number, time.Duration(i%8)*time.Millisecond))
+			must.Do(t, s.ExpireIn(t.Context(), number, time.Duration(i%8)*time.Millisecond))
 			var ending sync.WaitGroup
 			var paid error
 			ended, seen := make([]int, 2), stock.State("")
@@ -172,7 +173,7 @@ func expireSoon(t *testing.T, s *repo.Store) {
 	for range 400 {
 		expireAll(t, s)
 		if n, err := s.Reservations(t.Context()); err != nil || n.Open == 0 {
-			must(t, err)
+			must.Do(t, err)
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
@@ -187,7 +188,7 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 		create(t, s, 1, 10)
 		numbers := []string{hold(t, s, 1, 1, ""), hold(t, s, 1, 2, ""), hold(t, s, 1, 3, "")}
 		for i, since := range []time.Duration{2 * time.Minute, time.Minute, 3 * time.Minute} {
-			must(t, s.ExpireIn(t.Context(), numbers[i], -since))
+			must.Do(t, s.ExpireIn(t.Context(), numbers[i], -since))
 		}
 		for _, units := range []int64{3, 1, 2} {
 			if ended, back, err := s.Expire(t.Context(), 1); err != nil || ended != 1 || back[1] != units {
@@ -203,7 +204,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s := labtest.Open(t, d, "locking"), impatient(t, d)
 		for id := range int64(3) {
-			must(t, s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)))
+			must.Do(t, s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)))
 		}
 		for _, id := range []int64{1, 1, 1, 2, 3} {
 			over(t, s, hold(t, s, id, 1, ""))
@@ -235,7 +236,7 @@ func TestTheReservationsOfOthersExpireBeforeALockedRowIsWaitedFor(t *testing.T) 
 		create(t, locking, 1, 10)
 		over(t, s, hold(t, s, 1, 1, ""))
 		for id := int64(2); id < 4; id++ {
-			must(t, s.CreateGoods(t.Context(), id, 10, fmt.Sprint("item ", id)))
+			must.Do(t, s.CreateGoods(t.Context(), id, 10, fmt.Sprint("item ", id)))
 			over(t, s, hold(t, s, id, 1, ""))
 		}
 		ended, failed := 0, make(chan error, 1)
@@ -267,7 +268,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromBeingSold(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s, seller := labtest.Open(t, d, "locking"), labtest.Open(t, d, "patient"), impatient(t, d)
 		for id := range int64(3) {
-			must(t, s.CreateGoods(t.Context(), id+1, 1000, fmt.Sprint("item ", id)))
+			must.Do(t, s.CreateGoods(t.Context(), id+1, 1000, fmt.Sprint("item ", id)))
 			over(t, s, hold(t, s, id+1, 1, ""))
 		}
 		ended, failed := 0, make(chan error, 1)
@@ -307,7 +308,7 @@ func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item, limit := range []int64{0, 9, 5} {
 		id := int64(item + 1)
-		must(t, s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)))
+		must.Do(t, s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)))
 		hold(t, s, id, 1, "ann") // it stays
 		for _, user := range []string{"ann", "bob"} {
 			over(t, s, hold(t, s, id, id, user))
@@ -346,9 +347,7 @@ func TestASweeperThatHasStoppedKeepsNoOthersFromExpiring(t *testing.T) {
 			t.Errorf("beside it %d are ended with %v (%v), want the other one", ended, back, err)
 		}
 		stopped.Pass()
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-first)
 		wantSums(t, s, 10, 0, 0, 0)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -157,7 +158,7 @@ func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 				t.Errorf("item %d has\n%s, want\n%s", item.id, got, want)
 			}
 		}
-		must(t, settleNow(t, s))
+		must.Do(t, settleNow(t, s))
 	}
 	list, err := s.Allocations(t.Context(), inRedis)
 	if want := "[{1 40 1 20 false} {2 40 1 20 false} {3 40 1 20 false}]"; err != nil || fmt.Sprint(list) != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -33,7 +34,7 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 		createItems(t, s, 2)
 		from, held := time.Now(), uuid.Must(uuid.NewV7()).String()
 		var written []stock.Order
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
 			written, err = tx.Append(t.Context(),
 				repo.Sale{GoodsID: 1, Token: 7, Left: new(int64(4)), Batch: []stock.Purchase{
 					{RequestID: "a uann", Quantity: 2, UserID: "ann"}, {RequestID: "b", Quantity: 3}, {RequestID: "c", Quantity: 1},
@@ -96,13 +97,11 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	createItems(t, s, 2)
 	paid, held := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
-	must(t, sell(t.Context(), s, 2, "one"))
+	must.Do(t, sell(t.Context(), s, 2, "one"))
 	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Return(t.Context(), paid, 0, stock.ReturnKey("k")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Return(t.Context(), paid, 0, stock.ReturnKey("k")))(t)
 	released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
 	if _, _, err := s.Release(t.Context(), released); err != nil {
 		t.Fatal(err)
@@ -117,7 +116,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 			var got []string
 			for after, more := int64(0), true; more; {
 				page, next, err := s.OrdersAfter(t.Context(), 0, after, limit, steps)
-				must(t, err)
+				must.Do(t, err)
 				for _, o := range page {
 					got = append(got, fmt.Sprintf("%s of %d", o.Kind, o.GoodsID))
 				}
@@ -146,9 +145,9 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	hold := func() string { t.Helper(); return hold(t, s, 1, 2, "ann") }
 	paid, released, late := hold(), hold(), hold()
 	over(t, s, late)
-	must(t, sell(t.Context(), s, 1, "bought"))
+	must.Do(t, sell(t.Context(), s, 1, "bought"))
 	orders, err := s.Orders(t.Context(), "bought")
-	must(t, err)
+	must.Do(t, err)
 	bought := orders["bought"].ID
 	from := time.Now()
 	_, _, err = confirm(t, other, paid, "paid")
@@ -157,7 +156,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	back, err4 := other.Return(t.Context(), bought, 1, stock.ReturnKey("k"))
 	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey("k"))
 	_, err6 := other.Fill(t.Context(), 1, "redis-stock", 0)
-	must(t, errors.Join(err, err2, err3, err4, err5, err6))
+	must.Do(t, errors.Join(err, err2, err3, err4, err5, err6))
 	for id, want := range map[string]stock.Order{
 		stock.FinalKey(paid):     {ID: paid, Kind: stock.Confirmation, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
 		stock.FinalKey(released): {ID: released, Kind: stock.Release, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
@@ -184,12 +183,10 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	if got, ok, err := s.Order(t.Context(), released); err != nil || ok {
 		t.Errorf("what was released is the order %+v (%v)", got, err)
 	}
-	if _, err := s.Restock(t.Context(), 1, 4, "for two more"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Restock(t.Context(), 1, 4, "for two more"))(t)
 	left, expired := hold(), hold()
 	over(t, s, expired)
-	must(t, s.DeleteItem(t.Context(), 1))
+	must.Do(t, s.DeleteItem(t.Context(), 1))
 	if _, _, err := s.Release(t.Context(), left); err != nil {
 		t.Errorf("of an item that was deleted a reservation is released: %v", err)
 	}
@@ -205,9 +202,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As("redis-stock")
 	create(t, s, 1, 10)
-	if _, err := s.Fill(t.Context(), 1, "redis-stock", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Fill(t.Context(), 1, "redis-stock", 0))(t)
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	order := stock.Order{
 		ID: uuid.Must(uuid.NewV7()).String(), Kind: stock.Deduction, RequestID: "a", GoodsID: 1, Quantity: 2, UserID: "ann",
@@ -218,7 +213,7 @@ func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 	if err := s.Keep(t.Context(), "redis-stock", nil); err != nil {
 		t.Errorf("nothing is kept: %v", err)
 	}
-	must(t, s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: 1}, {Order: held, Epoch: 1}}))
+	must.Do(t, s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: 1}, {Order: held, Epoch: 1}}))
 	r, err := s.Reservation(t.Context(), held.ID)
 	if err != nil || r.State != stock.Held || r.TTL != time.Minute || r.Quantity != 1 || r.UserID != "ann" || r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
 		t.Errorf("what is held is %+v (%v)", r, err)
@@ -253,7 +248,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 			number := fmt.Sprintf("%s-%d-32", uuid.Must(uuid.NewV7()), i)
 			key, reference := stock.BuyerKey(longest(stock.MaxRequestID, one), user), longest(stock.MaxPaymentReference, one)
 			batch := []stock.Purchase{{RequestID: key, Quantity: 1, UserID: user, TTL: time.Hour, Number: number}}
-			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				if _, err := tx.CountIn(t.Context(), 1, 0, batch); err != nil {
 					return err
 				}
@@ -271,17 +266,15 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 				t.Errorf("by its request it is %+v (%v)", found, err)
 			}
 		}
-		must(t, s.SetLimit(t.Context(), 1, 5))
+		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2}}) {
 			t.Errorf("the buyers are %+v (%v)", buyers, err)
 		}
 		reason := longest(200, "小")
-		must(t, s.SwitchOff(t.Context(), s.Strategy(), reason))
+		must.Do(t, s.SwitchOff(t.Context(), s.Strategy(), reason))
 		if off, err := s.SwitchedOff(t.Context()); err != nil || off[s.Strategy()] != reason {
 			t.Errorf("what is off is %q (%v)", off, err)
 		}
-		if _, err := s.Fill(t.Context(), 1, s.Strategy(), 0); err != nil {
-			t.Error(err)
-		}
+		must.Get(s.Fill(t.Context(), 1, s.Strategy(), 0))(t)
 	})
 }

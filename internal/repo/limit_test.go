@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -22,9 +23,9 @@ import (
 func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
+		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
 		sell := func(user string, counted, written int64) {
-			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				p := stock.Purchase{RequestID: user, UserID: user, Quantity: counted}
 				if _, err := tx.CountIn(t.Context(), 1, 3, []stock.Purchase{p}); err != nil {
 					return err
@@ -45,14 +46,14 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 		}
 		sell("a", 3, 3)
 		audit(stock.Buyers{})
-		must(t, s.SetLimit(t.Context(), 1, 2))
+		must.Do(t, s.SetLimit(t.Context(), 1, 2))
 		audit(stock.Buyers{})
-		must(t, s.SetLimit(t.Context(), 1, 3))
+		must.Do(t, s.SetLimit(t.Context(), 1, 3))
 		sell("b", 2, 5)
 		audit(stock.Buyers{Miscounted: 1, BeyondLimit: 1})
 		sell("c", 5, 5)
 		for _, limit := range []int64{3, 4} { // the same again allows nothing, nor does a higher one
-			must(t, s.SetLimit(t.Context(), 1, limit))
+			must.Do(t, s.SetLimit(t.Context(), 1, limit))
 			audit(stock.Buyers{Miscounted: 1, BeyondLimit: 2})
 		}
 	})
@@ -63,7 +64,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
-		must(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
+		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
 		buy := func(units int64, then func(tx *repo.Tx) error) error {
 			return s.InTx(t.Context(), func(tx *repo.Tx) error {
 				batch := []stock.Purchase{{RequestID: rand.Text(), UserID: "a", Quantity: units}}
@@ -80,7 +81,7 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 3)
 			return err
 		})
-		must(t, err)
+		must.Do(t, err)
 		enough := errors.New("nothing is to be written")
 		err = buy(1, func(*repo.Tx) error {
 			if err := hasty.SetLimit(t.Context(), 1, 2); !errors.Is(err, stock.ErrUnknownOutcome) {
@@ -151,17 +152,15 @@ func TestNothingIsTakenUnderAnotherLimit(t *testing.T) {
 		if _, filled, err := units.FillPool(t.Context(), 1, 10); err != nil || filled != 10 {
 			t.Fatalf("%d unit rows (%v), want 10", filled, err)
 		}
-		err := bucketed.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, bucketed.InTx(t.Context(), func(tx *repo.Tx) error {
 			row, buckets, err := tx.Gather(t.Context(), 1)
 			if err != nil {
 				return err
 			}
 			return tx.Spread(t.Context(), row, 10, 10, buckets, 2)
-		})
-		must(t, err)
-		must(t, s.SetLimit(t.Context(), 1, 3))
-		row, err := s.Goods(t.Context(), 1)
-		must(t, err)
+		}))
+		must.Do(t, s.SetLimit(t.Context(), 1, 3))
+		row := must.Get(s.Goods(t.Context(), 1))(t)
 		undone := errors.New("undone")
 		for name, take := range takes(t.Context()) {
 			for _, limit := range []int64{0, 2, 3} {
@@ -216,7 +215,7 @@ func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 func TestBuyersAreCountedInAndOut(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must(t, errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")))
+		must.Do(t, errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")))
 		by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
 		batch := []stock.Purchase{by("bob", 1), by("ann", 2), by("", 5), by("ann", 4)}
 		for _, c := range []struct {
@@ -232,7 +231,7 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 			{1, 0, batch, batch, nil, "[{ann 10} {bob 2}]"},
 			{1, 9, []stock.Purchase{by("", 1)}, nil, nil, "[{ann 10} {bob 2}]"},
 		} {
-			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				limit, err := tx.CountIn(t.Context(), c.item, c.limit, c.in)
 				if err != nil || limit.PerUser != c.limit || !maps.Equal(limit.Has, c.before) {
 					t.Errorf("the buyers of %v had %+v (%v), want %v", c.in, limit, err, c.before)
@@ -256,7 +255,7 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item := int64(1); item < 4; item++ {
-		must(t, s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)))
+		must.Do(t, s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)))
 		users := 2 // of the items before and after
 		if item == 2 {
 			users = repo.UsersAtOnce + 1
@@ -265,7 +264,7 @@ func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 		for i := range users {
 			batch = append(batch, stock.Purchase{UserID: fmt.Sprintf("%d-%04d", item, i), Quantity: int64(i + 1)})
 		}
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.CountIn(t.Context(), item, 9, batch)
 			return err
 		}))
@@ -295,7 +294,7 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 	for item := int64(1); item < 4; item++ {
 		for i, user := range []string{"ann", "bob", "", "ann"} {
 			buy := stock.Purchase{RequestID: fmt.Sprint(item, "-", i), UserID: user, Quantity: int64(i + 1)}
-			must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: []stock.Purchase{buy}})
 				return err
 			}))
@@ -305,7 +304,7 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 		t.Errorf("without a limit the audit of buyers is %+v (%v)", found, err)
 	}
 	for _, limit := range []int64{2, 0, 3} { // and again, when it was taken away
-		must(t, s.SetLimit(t.Context(), 2, limit))
+		must.Do(t, s.SetLimit(t.Context(), 2, limit))
 		if limit == 0 {
 			continue
 		}
@@ -331,9 +330,9 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		number := hold(t, s, 1, 2, "ann")
 		hold(t, s, 1, 1, "ann")
 		write, released := releaseHeld(t, through, proxy, number, "INSERT INTO tb_stock_ledger")
-		must(t, s.SetLimit(t.Context(), 1, 5))
+		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		write.Pass()
-		must(t, <-released)
+		must.Do(t, <-released)
 		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1}]" {
 			t.Errorf("the buyers have %v (%v), want one unit", users, err)
 		}

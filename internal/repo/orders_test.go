@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -20,7 +21,7 @@ import (
 func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (requests []string, next int64) {
 	t.Helper()
 	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
-	must(t, err)
+	must.Do(t, err)
 	if next < after || len(orders) > limit {
 		t.Errorf("a page of %d after %d has %d orders and ends at %d", limit, after, len(orders), next)
 	}
@@ -37,9 +38,9 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		must(t, s.CreateGoods(t.Context(), 2, 10, "two"))
+		must.Do(t, s.CreateGoods(t.Context(), 2, 10, "two"))
 		for i, goods := range []int64{1, 2, 1, 2, 1} {
-			must(t, sell(t.Context(), s, goods, fmt.Sprint("key-", i)))
+			must.Do(t, sell(t.Context(), s, goods, fmt.Sprint("key-", i)))
 		}
 		for _, settled := range []bool{false, true} {
 			first, next := page(t, s, 0, 0, 3)
@@ -56,7 +57,7 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 			if two, next := page(t, s, 2, 0, 100); fmt.Sprint(two) != "[key-1 key-3]" || next != end {
 				t.Errorf("item 2 has the orders %v up to %d, want two up to %d", two, next, end)
 			}
-			must(t, settleNow(t, s))
+			must.Do(t, settleNow(t, s))
 		}
 	})
 }
@@ -96,7 +97,7 @@ func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 			if got, next := page(t, s, 1, before, 100); len(got) != 0 || next != before {
 				t.Errorf("after the rollback the page has %v, want none before the gap is settled", got)
 			}
-			must(t, settleNow(t, s))
+			must.Do(t, settleNow(t, s))
 			if got, _ := page(t, s, 1, before, 100); fmt.Sprint(got) != "[quick of undone]" {
 				t.Errorf("when it is settled the page has %v", got)
 			}
@@ -154,7 +155,7 @@ func TestNoOrderIsMissedUnderSlowCommitters(t *testing.T) {
 		close(done)
 		readers.Wait()
 		for range 2 { // the first settles what was seen while they wrote
-			must(t, settleNow(t, s))
+			must.Do(t, settleNow(t, s))
 		}
 		all, _ := page(t, s, 1, 0, 1_000_000)
 		audit, err := s.AuditInFull(t.Context(), 1)
@@ -216,15 +217,14 @@ func settleOften(t *testing.T, s *repo.Store, done <-chan struct{}) {
 func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must(t, s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")))
+		must.Do(t, s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")))
 		ids := []string{"k", stock.BuyerKey("k", "小明"), stock.BuyerKey("k", "小红")}
 		for _, id := range append(ids, "k2", "K", "j") {
-			must(t, sell(t.Context(), s, 1, id))
+			must.Do(t, sell(t.Context(), s, 1, id))
 		}
 		slices.Sort(ids)
 		for most := range len(ids) + 2 {
-			orders, err := s.OrdersOfKey(t.Context(), "k", most)
-			must(t, err)
+			orders := must.Get(s.OrdersOfKey(t.Context(), "k", most))(t)
 			var found []string
 			for _, o := range orders {
 				found = append(found, o.RequestID)
@@ -242,7 +242,7 @@ func TestAReaderGoesOnBeyondARun(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		const digits = "(SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)"
-		must(t, s.Exec(t.Context(), `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+		must.Do(t, s.Exec(t.Context(), `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
 			SELECT 1, 'deduct', 1, CONCAT('many-', a.n, b.n, c.n, d.n, e.n), '', '', UTC_TIMESTAMP(6)
 			FROM `+digits+" a, "+digits+" b, "+digits+" c, "+digits+" d, "+digits+" e WHERE e.n < 2"))
 		seen, after := 0, int64(0)

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -44,8 +45,7 @@ func block(t *testing.T, d *servers.Database) blocker {
 	t.Helper()
 	db, _ := labtest.Connect(t, d)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
-	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
-	must(t, err)
+	tx := must.Get(db.BeginTx(context.WithoutCancel(t.Context()), nil))(t)
 	b := blocker{Tx: tx, t: t, d: d, db: db}
 	b.exec(`UPDATE tb_goods_stock SET version = version + 1 WHERE goods_id = 1`)
 	return b
@@ -53,9 +53,7 @@ func block(t *testing.T, d *servers.Database) blocker {
 
 func (b blocker) exec(statement string, args ...any) {
 	b.t.Helper()
-	if _, err := b.ExecContext(b.t.Context(), statement, args...); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Get(b.ExecContext(b.t.Context(), statement, args...))(b.t)
 }
 
 // awaitWaiters waits until so many statements wait for the row.
@@ -69,18 +67,13 @@ func (b blocker) awaitWaiters(n int) {
 // connected reports whether the server has a connection.
 func (b blocker) connected(id int64) (is bool) {
 	b.t.Helper()
-	err := b.db.QueryRowContext(b.t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?`, id).Scan(&is)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.db.QueryRowContext(b.t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?`, id).Scan(&is))
 	return is
 }
 
 func (b blocker) commit() {
 	b.t.Helper()
-	if err := b.Commit(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.Commit())
 }
 
 // wantOrders compares the orders of item 1 in the ledger, and all that belongs to them.
@@ -145,9 +138,9 @@ func TestAHangUpDoesNotCutACall(t *testing.T) {
 func TestACallPassesOverDeadConnections(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
-		must(t, call(t.Context(), s, 1, one("first")))
+		must.Do(t, call(t.Context(), s, 1, one("first")))
 		proxy.Cut()
-		must(t, proxy.Mend())
+		must.Do(t, proxy.Mend())
 		if err := call(t.Context(), s, 1, one("second")); err != nil {
 			t.Errorf("after its connections have ended: %v", err)
 		}
@@ -179,7 +172,7 @@ func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		create(t, labtest.Open(t, d, "r"), 1, 10)
 		s := impatient(t, d)
-		must(t, s.SetLimit(t.Context(), 1, 1))
+		must.Do(t, s.SetLimit(t.Context(), 1, 1))
 		bought := stock.Purchase{RequestID: "waits", Quantity: 1, UserID: "u"}
 		row := block(t, d)
 		if err := call(t.Context(), s, 1, bought); !errors.Is(err, stock.ErrBusy) {
@@ -204,9 +197,8 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		go func() { killed <- call(t.Context(), s, 1, one("killed")) }()
 		row.awaitWaiters(1)
 		var id int64
-		err := row.db.QueryRowContext(t.Context(),
-			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id)
-		must(t, err)
+		must.Do(t, row.db.QueryRowContext(t.Context(),
+			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id))
 		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
 		if err := <-killed; !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Errorf("a call that is killed is %v, want %v", err, stock.ErrUnknownOutcome)
@@ -216,7 +208,7 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		}
 		row.commit()
 		for range 2 {
-			must(t, sell(t.Context(), s, 1, rand.Text()))
+			must.Do(t, sell(t.Context(), s, 1, rand.Text()))
 		}
 		wantOrders(t, s, 2)
 	})
@@ -229,7 +221,7 @@ func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 		create(t, labtest.Open(t, d, "r"), 1, 10)
 		s := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second},
 			repo.Options{Retried: func(string) { retried.Add(1) }})
-		must(t, s.SetLimit(t.Context(), 1, 5))
+		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		row := block(t, d)
 		for range 100 { // the victim is the transaction that has changed fewer rows
 			row.exec(`INSERT INTO tb_stock_user (goods_id, user_id, units) VALUES (2, ?, 1)`, rand.Text())
@@ -251,20 +243,20 @@ func TestTheProcedureTakesEveryName(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 100)
-		must(t, s.SetLimit(t.Context(), 1, 1))
+		must.Do(t, s.SetLimit(t.Context(), 1, 1))
 		users := []string{"null", `"`, `\`, `\u0041`, "'; DROP TABLE x", "<&>", "小明", "😀", "a ", "a", "A", "e\u0301", "é", "\u2028", "$[0]"}
 		batch := make([]stock.Purchase, 0, len(users))
 		for _, user := range users {
 			batch = append(batch, stock.Purchase{RequestID: rand.Text() + ` "\'[]{}<&>`, Quantity: 1, UserID: user})
 		}
 		outcomes, err := s.SellByProcedure(t.Context(), 1, batch)
-		must(t, err)
+		must.Do(t, err)
 		ids := make([]string, 0, len(batch))
 		for _, p := range batch {
 			ids = append(ids, p.RequestID)
 		}
 		orders, err := s.Orders(t.Context(), ids...)
-		must(t, err)
+		must.Do(t, err)
 		for i, o := range outcomes {
 			if o.Rejected != nil || orders[ids[i]].UserID != users[i] || orders[ids[i]].ID != o.Order.ID {
 				t.Errorf("the buyer %q got %+v, and the ledger has %+v", users[i], o, orders[ids[i]])
@@ -308,14 +300,14 @@ func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
 			{0, 0, 0, []stock.Purchase{by("", 1)}},
 		} {
 			item := int64(i + 1)
-			must(t, s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()))
+			must.Do(t, s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()))
 			if _, filled, err := s.FillPool(t.Context(), item, c.elsewhere); err != nil || filled != c.elsewhere {
 				t.Fatalf("%d units are allocated (%v)", filled, err)
 			}
 			goods, err := s.Goods(t.Context(), item)
-			must(t, err)
+			must.Do(t, err)
 			outcomes, err := s.SellByProcedure(t.Context(), item, c.batch)
-			must(t, err)
+			must.Do(t, err)
 			left := c.units
 			for j, want := range goods.Allot(c.batch, stock.Limit{PerUser: c.limit}) {
 				got := outcomes[j]

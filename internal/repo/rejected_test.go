@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -65,8 +66,8 @@ func TestADatabaseThatRejectsWritesSaysWhy(t *testing.T) {
 				wantsRejected(t, "the procedure", err, c.why)
 			})
 		}
-		must(t, s.Writable(t.Context()))
-		must(t, sell(t.Context(), s, 1, "after"))
+		must.Do(t, s.Writable(t.Context()))
+		must.Do(t, sell(t.Context(), s, 1, "after"))
 		wantOrders(t, s, 1)
 	})
 }
@@ -94,18 +95,18 @@ func TestACommitThatIsRejectedIsDefinite(t *testing.T) {
 func TestAFullDiskIsRemembered(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), backend.SQLOptions{MaxOpen: 1, LockWait: time.Second}, repo.Options{}).As("me")
 	_, err := s.MigrateUp(t.Context())
-	must(t, err)
+	must.Do(t, err)
 	create(t, s, 1, 1_000_000)
-	must(t, s.Exec(t.Context(), `PRAGMA max_page_count = 1`)) // it is raised to what there is
+	must.Do(t, s.Exec(t.Context(), `PRAGMA max_page_count = 1`)) // it is raised to what there is
 	for i := 0; err == nil && i < 1000; i++ {
 		err = sell(t.Context(), s, 1, strconv.Itoa(i))
 	}
 	wantsRejected(t, "a sale", err, stock.OutOfSpace)
 	wantsRejected(t, "readiness", s.Writable(t.Context()), stock.OutOfSpace)
-	must(t, s.Exec(t.Context(), `PRAGMA max_page_count = 100000`))
-	must(t, s.InTx(t.Context(), func(tx *repo.Tx) error { _, _, err := tx.SubtractIfEnough(t.Context(), 1, 1); return err }))
-	must(t, s.Writable(t.Context()))
-	must(t, s.Exec(t.Context(), `PRAGMA query_only = ON`))
+	must.Do(t, s.Exec(t.Context(), `PRAGMA max_page_count = 100000`))
+	must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error { _, _, err := tx.SubtractIfEnough(t.Context(), 1, 1); return err }))
+	must.Do(t, s.Writable(t.Context()))
+	must.Do(t, s.Exec(t.Context(), `PRAGMA query_only = ON`))
 	wantsRejected(t, "a sale", sell(t.Context(), s, 1, "more"), stock.ReadOnly)
 	wantsRejected(t, "readiness", s.Writable(t.Context()), stock.ReadOnly)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -20,14 +21,6 @@ import (
 var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
-
-// must fails the test where one of several steps did.
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // sell takes one unit of an item, as sql-conditional does.
 func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) error {
@@ -43,15 +36,14 @@ func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) e
 
 func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	t.Helper()
-	must(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
+	must.Do(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
 }
 
 // open opens a store with options of its own.
 func open(t *testing.T, d *servers.Database, o backend.SQLOptions, with repo.Options) *repo.Store {
 	t.Helper()
 	o.Driver, o.DSN, o.Password = d.Driver, d.DSN, d.Password
-	s, err := repo.Open(t.Context(), o, with)
-	must(t, err)
+	s := must.Get(repo.Open(t.Context(), o, with))(t)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	return s
 }
@@ -97,7 +89,7 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 		}}
 		store := open(t, d, backend.SQLOptions{MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second}, counts)
 		create(t, labtest.Open(t, d, "r"), 1, 10)
-		must(t, store.CreateGoods(t.Context(), 2, 10, "another"))
+		must.Do(t, store.CreateGoods(t.Context(), 2, 10, "another"))
 		var sales, both sync.WaitGroup
 		both.Add(2)
 		for _, goods := range [][2]int64{{1, 2}, {2, 1}} {
@@ -169,7 +161,7 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 		if err != nil || audit.Stock != 5 || audit.Initial != 5 {
 			t.Errorf("audit is %+v (%v), want the first 5", audit, err)
 		}
-		must(t, s.CreateGoods(t.Context(), 3, 0, "none"))
+		must.Do(t, s.CreateGoods(t.Context(), 3, 0, "none"))
 		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 1 || rows["none"].GoodsID != 3 || rows["none"].Quantity != 0 {
 			t.Errorf("of an item without units the ledger has %+v (%v), want its key", rows, err)
 		}
@@ -245,10 +237,10 @@ func TestTheSchemaIsSeenWhileItIsChanged(t *testing.T) {
 		changing, err := backend.OpenSQL(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: 5 * time.Second,
 		})
-		must(t, err)
+		must.Do(t, err)
 		defer changing.Close() //nolint:errcheck // the test is over
 		unlock, err := changing.LockSchema(t.Context())
-		must(t, err)
+		must.Do(t, err)
 		defer unlock() //nolint:errcheck // the test is over
 		began := time.Now()
 		list, err := store.Migrations(t.Context())
@@ -274,14 +266,13 @@ func TestManyReplicasMigrateAtOnce(t *testing.T) {
 // A migration that fails has applied nothing, and is applied once what was in its way is gone.
 func TestAMigrationThatFailsAppliesNothing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	s, err := d.Open(t.Context(), "r", 2)
-	must(t, err)
+	s := must.Get(d.Open(t.Context(), "r", 2))(t)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
-	must(t, s.Exec(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`))
+	must.Do(t, s.Exec(t.Context(), `CREATE TABLE tb_ledger_archive (mine INTEGER)`))
 	if applied, err := s.MigrateUp(t.Context()); err == nil || len(applied) != 0 {
 		t.Errorf("applied %v (%v), want a failure", applied, err)
 	}
-	must(t, s.Exec(t.Context(), `DROP TABLE tb_ledger_archive`))
+	must.Do(t, s.Exec(t.Context(), `DROP TABLE tb_ledger_archive`))
 	if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != 1 {
 		t.Errorf("applied %v (%v), want one", applied, err)
 	}
@@ -363,7 +354,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
-		must(t, d.Kill(t.Context()))
+		must.Do(t, d.Kill(t.Context()))
 		err := sell(t.Context(), s, 1, "x")
 		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrInsufficientStock) {
 			t.Errorf("the database is gone: %v, want %v", err, stock.ErrBackendUnavailable)
@@ -371,7 +362,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 		if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 			t.Errorf("%v does not name the backend", err)
 		}
-		must(t, d.Restart(t.Context()))
+		must.Do(t, d.Restart(t.Context()))
 		if err := sell(t.Context(), s, 1, "x"); err != nil {
 			t.Errorf("the database is back: %v", err)
 		}
@@ -403,7 +394,7 @@ func TestARowLockedForTooLongIsBusy(t *testing.T) {
 func TestNoFreeConnectionIsBusy(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s, err := d.Open(t.Context(), "r", 1)
-		must(t, err)
+		must.Do(t, err)
 		defer s.Close() //nolint:errcheck // the test is over
 		err = s.InTx(t.Context(), func(*repo.Tx) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

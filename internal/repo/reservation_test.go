@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -35,7 +36,7 @@ func hold(t *testing.T, s *repo.Store, goodsID, units int64, user string) (numbe
 	t.Helper()
 	number = uuid.Must(uuid.NewV7()).String()
 	batch := []stock.Purchase{{RequestID: rand.Text(), Quantity: units, UserID: user, TTL: time.Hour, Number: number}}
-	must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+	must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 		goods, err := tx.Goods(t.Context(), goodsID)
 		if err != nil {
 			return err
@@ -122,7 +123,7 @@ func TestAReservationEndsOnce(t *testing.T) {
 			}
 			wantSums(t, s, left, 0, sold, 0)
 		}
-		must(t, settleNow(t, s))
+		must.Do(t, settleNow(t, s))
 		wantSums(t, s, left, 0, sold, 0)
 	})
 }
@@ -153,8 +154,7 @@ func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 1, "")
-		before, err := s.Reservation(t.Context(), number)
-		must(t, err)
+		before := must.Get(s.Reservation(t.Context(), number))(t)
 		for _, c := range []struct{ ttl, least, most time.Duration }{
 			{time.Minute, time.Hour, time.Hour},
 			{90 * time.Minute, 90 * time.Minute, 91 * time.Minute},
@@ -178,7 +178,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 1, "")
-		must(t, s.ExpireIn(t.Context(), number, 500*time.Millisecond))
+		must.Do(t, s.ExpireIn(t.Context(), number, 500*time.Millisecond))
 		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		confirmed := make(chan error, 1)
 		go func() {
@@ -202,7 +202,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		case <-time.After(200 * time.Millisecond):
 		}
 		commit.Pass()
-		must(t, <-confirmed)
+		must.Do(t, <-confirmed)
 		if state := <-seen; state != stock.Confirmed {
 			t.Errorf("then it is seen as %s", state)
 		}
@@ -212,7 +212,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must(t, s.CreateLimited(t.Context(), 1, 10, 3, "first"))
+		must.Do(t, s.CreateLimited(t.Context(), 1, 10, 3, "first"))
 		has := func(want int64) {
 			t.Helper()
 			limit, err := s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}})
@@ -237,14 +237,12 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 			t.Fatal(err)
 		}
 		has(1)
-		if _, err := s.Return(t.Context(), confirmed, 0, stock.ReturnKey("k")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Return(t.Context(), confirmed, 0, stock.ReturnKey("k")))(t)
 		has(0)
 		// The first limit counts what was held and given back before.
 		hold(t, s, 1, 2, "ann")
 		for _, limit := range []int64{0, 3} {
-			must(t, s.SetLimit(t.Context(), 1, limit))
+			must.Do(t, s.SetLimit(t.Context(), 1, limit))
 		}
 		has(2)
 	})
@@ -255,7 +253,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		var order stock.Order
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "buy", Quantity: 5}}})
 			if err != nil {
 				return err
@@ -297,12 +295,8 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 		if err != nil || len(confirmed) != 1 {
 			t.Fatal(confirmed, err)
 		}
-		if _, err := s.Restock(t.Context(), 1, 3, "more"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Restock(t.Context(), 1, 3, "more"))(t)
+		must.Get(labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for _, units := range []int64{0, 3, 5} { // 0: all
 			if _, err := s.Return(t.Context(), number, units, stock.ReturnKey(fmt.Sprint("above ", units))); !errors.Is(err, stock.ErrStockLimit) {
 				t.Errorf("a return of %d beyond the limit: %v, want %v", units, err, stock.ErrStockLimit)

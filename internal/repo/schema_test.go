@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/migrations"
@@ -22,8 +23,7 @@ const tableOfVersions = `CREATE TABLE goose_db_version (id BIGINT PRIMARY KEY, v
 // unmigrated is a store on a database without a schema.
 func unmigrated(t *testing.T, d *servers.Database) *repo.Store {
 	t.Helper()
-	s, err := d.Open(t.Context(), "r", 2)
-	must(t, err)
+	s := must.Get(d.Open(t.Context(), "r", 2))(t)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	return s
 }
@@ -32,13 +32,13 @@ func unmigrated(t *testing.T, d *servers.Database) *repo.Store {
 func TestAnEmptyTableOfVersionsIsNone(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := unmigrated(t, d)
-		must(t, s.Exec(t.Context(), strings.ReplaceAll(tableOfVersions, "BIGINT PRIMARY KEY", map[string]string{
+		must.Do(t, s.Exec(t.Context(), strings.ReplaceAll(tableOfVersions, "BIGINT PRIMARY KEY", map[string]string{
 			repo.MySQL: "BIGINT AUTO_INCREMENT PRIMARY KEY", repo.SQLite: "INTEGER PRIMARY KEY AUTOINCREMENT",
 		}[d.Driver])))
 		if list, err := s.MigrateDown(t.Context()); err != nil || len(list) != 0 {
 			t.Errorf("took back %v (%v) of nothing", list, err)
 		}
-		must(t, s.Exec(t.Context(), `DELETE FROM goose_db_version`))
+		must.Do(t, s.Exec(t.Context(), `DELETE FROM goose_db_version`))
 		if list, err := s.MigrateUp(t.Context()); err != nil || len(list) != 1 {
 			t.Errorf("applied %v (%v), want one", list, err)
 		}
@@ -72,8 +72,7 @@ func TestAMigrationThatWasCutOffIsApplied(t *testing.T) {
 // statements are those of the first migration, forth and back.
 func statements(t *testing.T) (up, down []string) {
 	t.Helper()
-	content, err := fs.ReadFile(migrations.Files, "mysql/00001_schema.sql")
-	must(t, err)
+	content := must.Get(fs.ReadFile(migrations.Files, "mysql/00001_schema.sql"))(t)
 	forth, back, _ := strings.Cut(string(content), "-- +goose Down")
 	rows, procedure, _ := strings.Cut(forth, "-- +goose StatementBegin")
 	procedure, _, _ = strings.Cut(procedure, "-- +goose StatementEnd")
@@ -92,7 +91,7 @@ func statements(t *testing.T) (up, down []string) {
 func TestATableOfAnotherIsNotTaken(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := unmigrated(t, d)
-		must(t, s.Exec(t.Context(), `CREATE TABLE tb_goods_stock (id BIGINT PRIMARY KEY, goods_id BIGINT, stock INT)`))
+		must.Do(t, s.Exec(t.Context(), `CREATE TABLE tb_goods_stock (id BIGINT PRIMARY KEY, goods_id BIGINT, stock INT)`))
 		if list, err := s.MigrateUp(t.Context()); err == nil || len(list) != 0 {
 			t.Errorf("applied %v (%v), want a failure", list, err)
 		}
@@ -118,8 +117,8 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				own := labtest.Restricted(t, d, c.rights)
-				must(t, all.Exec(t.Context(), `DROP TABLE IF EXISTS goose_db_version`))
-				must(t, all.Exec(t.Context(), fmt.Sprintf(`SET GLOBAL read_only = %d`, c.readOnly)))
+				must.Do(t, all.Exec(t.Context(), `DROP TABLE IF EXISTS goose_db_version`))
+				must.Do(t, all.Exec(t.Context(), fmt.Sprintf(`SET GLOBAL read_only = %d`, c.readOnly)))
 				defer all.Exec(t.Context(), `SET GLOBAL read_only = 0`) //nolint:errcheck // the server ends with the tests
 				s := unmigrated(t, own)
 				_, err := s.MigrateUp(t.Context())
@@ -132,7 +131,7 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 				}
 			})
 		}
-		must(t, all.Exec(t.Context(), `CREATE VIEW goose_db_version AS SELECT 1 AS other`))
+		must.Do(t, all.Exec(t.Context(), `CREATE VIEW goose_db_version AS SELECT 1 AS other`))
 		if list, err := all.Migrations(t.Context()); err == nil {
 			t.Errorf("of a broken table the migrations are %v", list)
 		}

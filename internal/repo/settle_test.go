@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -20,7 +21,7 @@ func settleNow(t *testing.T, s *repo.Store) error {
 	if err := s.SettleAll(t.Context()); err != nil {
 		return err
 	}
-	must(t, s.Age(t.Context()))
+	must.Do(t, s.Age(t.Context()))
 	return s.SettleAll(t.Context())
 }
 
@@ -31,39 +32,35 @@ func bothAudits(t *testing.T, s *repo.Store, goodsID int64) (quick, full stock.A
 	if err == nil {
 		full, err = s.AuditInFull(t.Context(), goodsID)
 	}
-	must(t, err)
+	must.Do(t, err)
 	return quick, full
 }
 
 func unsettled(t *testing.T, s *repo.Store) int64 {
 	t.Helper()
-	n, err := s.Unsettled(t.Context())
-	must(t, err)
-	return n
+	return must.Get(s.Unsettled(t.Context()))(t)
 }
 
 func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		must(t, s.CreateGoods(t.Context(), 2, 7, "another"))
+		must.Do(t, s.CreateGoods(t.Context(), 2, 7, "another"))
 		for i := range 3 {
-			must(t, sell(t.Context(), s, 1, fmt.Sprint("before", i)))
+			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("before", i)))
 		}
-		must(t, settleNow(t, s))
+		must.Do(t, settleNow(t, s))
 		if n := unsettled(t, s); n != 0 {
 			t.Errorf("%d ids are not settled, want none", n)
 		}
-		if _, err := s.Restock(t.Context(), 1, 5, "more"); err != nil {
-			t.Fatal(err)
-		}
-		must(t, sell(t.Context(), s, 1, "after"))
+		must.Get(s.Restock(t.Context(), 1, 5, "more"))(t)
+		must.Do(t, sell(t.Context(), s, 1, "after"))
 		for range 2 { // and again, when that is settled, too
 			quick, full := bothAudits(t, s, 1)
 			if quick != full || !quick.Clean || quick.Initial != 15 || quick.Orders != 4 || quick.Stock != 11 {
 				t.Errorf("the audit is %+v, in full %+v; want 4 of 15 sold", quick, full)
 			}
-			must(t, settleNow(t, s))
+			must.Do(t, settleNow(t, s))
 		}
 		if quick, full := bothAudits(t, s, 2); quick != full || quick.Initial != 7 || quick.Orders != 0 {
 			t.Errorf("the audit of what was never sold is %+v, in full %+v", quick, full)
@@ -75,8 +72,8 @@ func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		must(t, settleNow(t, s))
-		must(t, s.SpoilTotals(t.Context()))
+		must.Do(t, settleNow(t, s))
+		must.Do(t, s.SpoilTotals(t.Context()))
 		if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
 			t.Errorf("with wrong totals the audit is %+v, in full %+v", quick, full)
 		}
@@ -88,7 +85,7 @@ func TestWhatWasJustSeenIsNotSettled(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		for range 3 {
-			must(t, s.SettleAll(t.Context()))
+			must.Do(t, s.SettleAll(t.Context()))
 		}
 		if n := unsettled(t, s); n != 1 {
 			t.Errorf("%d ids are not settled, want the one that was just written", n)
@@ -104,7 +101,7 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 		create(t, s, 1, 10)
 		impatient := impatient(t, d)
 		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: one}); err != nil {
 				return err
 			}
@@ -117,7 +114,7 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
 			return err
 		}))
-		must(t, settleNow(t, impatient))
+		must.Do(t, settleNow(t, impatient))
 		quick, full := bothAudits(t, s, 1)
 		if quick != full || quick.Orders != 2 || !quick.Clean || unsettled(t, s) != 0 {
 			t.Errorf("the audit is %+v, in full %+v; want both sales", quick, full)
@@ -176,21 +173,19 @@ func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		for id, key := range map[int64]string{2: "two", 3: "three", 4: "four"} {
-			must(t, s.CreateGoods(t.Context(), id, 10, key))
+			must.Do(t, s.CreateGoods(t.Context(), id, 10, key))
 		}
-		must(t, sell(t.Context(), s, 1, "before"))
-		must(t, settleNow(t, s))
-		must(t, sell(t.Context(), s, 1, "after"))
+		must.Do(t, sell(t.Context(), s, 1, "before"))
+		must.Do(t, settleNow(t, s))
+		must.Do(t, sell(t.Context(), s, 1, "after"))
 		auditsAll(t, s, stock.Audits{Goods: 4})
-		if err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			two, err := tx.Goods(t.Context(), 2)
 			three, err3 := tx.Goods(t.Context(), 3)
 			return errors.Join(err, err3, tx.SetStock(t.Context(), two, 13), tx.SetStock(t.Context(), three, 6))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 3, Vanished: 4})
-		must(t, s.SpoilTotals(t.Context()))
+		must.Do(t, s.SpoilTotals(t.Context()))
 		// A sale of each item that never was: 1 and 4 show one unit more than is left,
 		// 2 one more than before, and 3 lacks one less.
 		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 1 + 4 + 1, Vanished: 3})
@@ -216,23 +211,17 @@ func moves(t *testing.T, s *repo.Store) []func() (left, held, sold, returned int
 		func() (_, _, _, _ int64) { expireAll(t, s); return 16, -16, 0, 0 },
 		func() (_, _, _, _ int64) {
 			for i := range 2 { // in two steps of the totals, or in one
-				if _, err := s.Return(t.Context(), paid, 1, stock.ReturnKey(fmt.Sprint(i))); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(s.Return(t.Context(), paid, 1, stock.ReturnKey(fmt.Sprint(i))))(t)
 			}
 			return 2, 0, 0, 2
 		},
 		func() (_, _, _, _ int64) { hold(t, s, 1, 5, ""); return -5, 5, 0, 0 },
 		func() (_, _, _, _ int64) {
-			if _, err := s.Return(t.Context(), paid, 2, stock.ReturnKey("rest")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Return(t.Context(), paid, 2, stock.ReturnKey("rest")))(t)
 			return 2, 0, 0, 2
 		},
 		func() (_, _, _, _ int64) {
-			if _, err := s.Fill(t.Context(), 1, "elsewhere", 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Fill(t.Context(), 1, "elsewhere", 0))(t)
 			return 0, 0, 0, 0
 		},
 	}
@@ -240,7 +229,7 @@ func moves(t *testing.T, s *repo.Store) []func() (left, held, sold, returned int
 
 func takeSold(t *testing.T, s *repo.Store, item int64) {
 	t.Helper()
-	must(t, sell(t.Context(), s, item, fmt.Sprint("sold of ", item)))
+	must.Do(t, sell(t.Context(), s, item, fmt.Sprint("sold of ", item)))
 }
 
 // However much of the ledger is settled, every audit has every kind of its rows.
@@ -254,7 +243,7 @@ func TestEveryAuditHasEveryKindOfRow(t *testing.T) {
 			for range 2 { // and again, when it is settled
 				wantSums(t, s, left, held, sold, returned)
 				auditsAll(t, s, stock.Audits{Goods: 1})
-				must(t, settleNow(t, s))
+				must.Do(t, settleNow(t, s))
 			}
 		}
 	})
@@ -265,7 +254,7 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	createItems(t, s, 3) // of ten units
 	for item, units := range map[int64]int64{1: 11, 2: 13} {
-		must(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			row, err := tx.Goods(t.Context(), item)
 			if err != nil {
 				return err
@@ -278,7 +267,7 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 	}
 	for range 2 { // and again, when it is settled
 		auditsAll(t, s, stock.Audits{Goods: 3, Oversold: 1 + 3, Lost: 1 + 3})
-		must(t, settleNow(t, s))
+		must.Do(t, settleNow(t, s))
 	}
 }
 
@@ -286,15 +275,15 @@ func TestTheAuditOfAllGoodsCountsWhatIsOversold(t *testing.T) {
 func TestSettlingGoesOnUntilAllIsSettled(t *testing.T) {
 	const items = 1001
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	must(t, s.StockMany(t.Context(), items))
+	must.Do(t, s.StockMany(t.Context(), items))
 	for _, last := range []int64{120_000, 360_000} {
-		must(t, s.SkipIDs(t.Context(), last))
+		must.Do(t, s.SkipIDs(t.Context(), last))
 		takeSold(t, s, last/120_000)
 		if more, err := s.Settle(t.Context()); err != nil || more {
 			t.Fatalf("what is seen first is settled: %v (%v)", more, err)
 		}
 		if last > 120_000 {
-			must(t, s.SettleAll(t.Context()))
+			must.Do(t, s.SettleAll(t.Context()))
 		} else {
 			for i, want := range []bool{true, true, false} {
 				if more, err := s.Settle(t.Context()); err != nil || more != want {

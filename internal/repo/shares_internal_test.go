@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A crowd that waits for one item leaves connections to others, and those that wait are
@@ -35,7 +37,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 			t.Errorf("one item uses %d connections of 8, want 6", n)
 		}
 		for range 3 { // one after the other
-			must(t, s.take(t.Context(), honest))
+			must.Do(t, s.take(t.Context(), honest))
 			s.free(honest)
 		}
 		close(release)
@@ -49,7 +51,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
-		must(t, s.take(t.Context(), shareUser{9, ""}))
+		must.Do(t, s.take(t.Context(), shareUser{9, ""}))
 		var order []int64
 		for _, id := range []int64{1, 1, 1, 2, 3, 2} { // in this order
 			go func() {
@@ -76,7 +78,7 @@ func TestAPurchaseLeavesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
 		user := shareUser{1, ""}
-		must(t, s.take(t.Context(), user))
+		must.Do(t, s.take(t.Context(), user))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.take(ctx, shareUser{2, ""}); !errors.Is(err, context.DeadlineExceeded) {

@@ -15,22 +15,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // opened is a store on a new SQLite file.
 func opened(t *testing.T, o backend.SQLOptions, with Options) *Store {
 	t.Helper()
 	o.Driver, o.DSN, o.LockWait, o.ConnectTimeout = SQLite, filepath.Join(t.TempDir(), "s.db"), time.Second, time.Second
-	s, err := Open(context.WithoutCancel(t.Context()), o, with)
-	must(t, err)
+	s := must.Get(Open(context.WithoutCancel(t.Context()), o, with))(t)
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	return s
 }
@@ -290,10 +283,8 @@ func TestAServerThatIsTooOldIsNamed(t *testing.T) {
 // What a server cannot return with an insert is read after it: the ids of orders, and what buyers have.
 func TestIDsAreFoundWithoutReturning(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
-	if _, err := s.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, s.CreateLimited(t.Context(), 1, 10, 9, "item"))
+	must.Get(s.MigrateUp(t.Context()))(t)
+	must.Do(t, s.CreateLimited(t.Context(), 1, 10, 9, "item"))
 	s.returns = false
 	batch := []stock.Purchase{
 		{RequestID: "b", Quantity: 1, UserID: "ann"},
@@ -302,16 +293,15 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 		{RequestID: "c", Quantity: 4, UserID: "ann"},
 	}
 	for _, has := range []int64{0, 5} {
-		err := s.InTx(t.Context(), func(tx *Tx) error {
+		must.Do(t, s.InTx(t.Context(), func(tx *Tx) error {
 			limit, err := tx.CountIn(t.Context(), 1, 9, batch)
 			if err != nil || limit.PerUser != 9 || len(limit.Has) != 2 || limit.Has["ann"] != has || limit.Has["bob"] != has/2 {
 				t.Errorf("the buyers have %+v (%v), want %d of 9", limit, err, has)
 			}
 			return err
-		})
-		must(t, err)
+		}))
 	}
-	err := s.InTx(t.Context(), func(tx *Tx) error {
+	must.Do(t, s.InTx(t.Context(), func(tx *Tx) error {
 		orders, err := tx.Append(t.Context(), Sale{GoodsID: 1, Batch: batch})
 		if err != nil {
 			return err
@@ -322,8 +312,7 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 }
 
 // A column of times is read in UTC: one that the driver has written, in any zone, and one of SQLite's own clock.
@@ -347,8 +336,7 @@ func TestATimeIsReadInUTC(t *testing.T) {
 // A member of a group that is put out of it answers a commit with a conflict, also that of the procedure,
 // although the others may have made it. As long as it is in the group, a conflict is one.
 func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
-	s, err := Open(t.Context(), backend.SQLOptions{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db"), MaxOpen: 1}, Options{Replica: "replica-1"})
-	must(t, err)
+	s := must.Get(Open(t.Context(), backend.SQLOptions{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db"), MaxOpen: 1}, Options{Replica: "replica-1"}))(t)
 	defer s.Close() //nolint:errcheck // nothing is lost with it
 	conflict := &mysql.MySQLError{Number: 3101, Message: "rolled back"}
 	s.dialect.conflicted = func(err error) bool { return errors.Is(err, conflict) }
@@ -386,13 +374,12 @@ func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
 func TestTheWordsOfTheProcedureAreAnswers(t *testing.T) {
 	figure := func(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: true} }
 	answer := saleAnswer{outcome: "sold", left: figure(4), perUser: figure(3), allocated: figure(8), version: figure(9)}
-	must(t, json.Unmarshal([]byte(`[["sold", 71], ["limit", 2], ["buyer", 0], ["allocated", 0], ["sold", 72], ["short", 0], ["sold", 73]]`), &answer.verdicts))
+	must.Do(t, json.Unmarshal([]byte(`[["sold", 71], ["limit", 2], ["buyer", 0], ["allocated", 0], ["sold", 72], ["short", 0], ["sold", 73]]`), &answer.verdicts))
 	orders := make([]stock.Order, 7)
 	for i := range orders {
 		orders[i].Quantity = int64(i + 1)
 	}
-	outcomes, err := answer.outcomes(1, orders)
-	must(t, err)
+	outcomes := must.Get(answer.outcomes(1, orders))(t)
 	for i, want := range []stock.Outcome{
 		{Order: stock.Order{ID: "71", Quantity: 1, Remaining: 16}},
 		{Rejected: &stock.UserLimitError{PerUser: 3, Has: 2}},
@@ -418,10 +405,8 @@ func TestTheWordsOfTheProcedureAreAnswers(t *testing.T) {
 // SQLite compares times as text. A reservation that was extended is over in the very moment of its expiry, as another.
 func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
-	if _, err := s.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, s.CreateGoods(t.Context(), 1, 10, "item"))
+	must.Get(s.MigrateUp(t.Context()))(t)
+	must.Do(t, s.CreateGoods(t.Context(), 1, 10, "item"))
 	clock := func(second string) { // that stands still
 		s.dialect.now = `'2030-01-01 00:00:` + second + `'`
 		s.dialect.until = `strftime('%Y-%m-%d %H:%M:%f', ` + s.dialect.now + `, (? / 1e6) || ' seconds')`
@@ -436,7 +421,7 @@ func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
 		_, err := tx.Append(t.Context(), Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "held", Quantity: 1, TTL: time.Second, Number: number}}})
 		return err
 	})
-	must(t, errors.Join(err, extend(t.Context())))
+	must.Do(t, errors.Join(err, extend(t.Context())))
 	clock("02.500")
 	if r, err := s.Reservation(t.Context(), number); err != nil || r.State != stock.Expired {
 		t.Errorf("it is seen as %s (%v)", r.State, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -18,7 +19,7 @@ const me, other = "me", "other"
 // takeOne has a strategy sell a unit from the row.
 func takeOne(t *testing.T, s *repo.Store, strategy string, item int64) {
 	t.Helper()
-	must(t, s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
+	must.Do(t, s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
 		_, enough, err := tx.SubtractIfEnough(t.Context(), item, 1)
 		if err == nil && !enough {
 			err = stock.ErrInsufficientStock
@@ -57,25 +58,22 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 		}
 	}
 	none := func(int64) {}
-	must := func(err error) {
-		must(t, err)
-	}
 	var number string
 	reserve := func(item int64) { number = hold(t, s, item, 1, "") }
 	fill := func(item int64) { // and has a unit in the row that can be sold
 		_, err := mine.Fill(ctx, item, "place", 0)
-		must(err)
+		must.Do(t, err)
 		_, err = s.Restock(ctx, item, 1, fmt.Sprint("after fill ", item))
-		must(err)
+		must.Do(t, err)
 	}
-	closed := func(item int64) { fill(item); _, err := mine.CloseAllocation(ctx, item, "place"); must(err) }
+	closed := func(item int64) { fill(item); _, err := mine.CloseAllocation(ctx, item, "place"); must.Do(t, err) }
 	spread := func(tx *repo.Tx, item int64, _ stock.Goods) error {
 		row, buckets, err := tx.Gather(ctx, item)
-		must(err)
+		must.Do(t, err)
 		return tx.Spread(ctx, row, 2, row.Stock-2, buckets, 1)
 	}
-	buckets := func(item int64) { must(in(spread)(item, stock.Goods{})) }
-	pool := func(item int64) { _, _, err := mine.FillPool(ctx, item, 2); must(err) }
+	buckets := func(item int64) { must.Do(t, in(spread)(item, stock.Goods{})) }
+	pool := func(item int64) { _, _, err := mine.FillPool(ctx, item, 2); must.Do(t, err) }
 	return map[string]write{
 		"SetStock": {sold, none, in(func(tx *repo.Tx, _ int64, row stock.Goods) error { return tx.SetStock(ctx, row, 5) })},
 		"SetStockIfVersion": {sold, none, in(func(tx *repo.Tx, _ int64, row stock.Goods) error {
@@ -92,7 +90,7 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 		})},
 		"SetStockIfClaimed": {sold, none, func(item int64, row stock.Goods) error {
 			claim, err := mine.ClaimFence(ctx, item, 3)
-			must(err)
+			must.Do(t, err)
 			return mine.InTx(ctx, func(tx *repo.Tx) error { return tx.SetStockIfClaimed(ctx, row, 5, claim) })
 		}},
 		"Spread":   {sold, none, in(spread)},
@@ -133,11 +131,11 @@ func TestEveryWriteOfTheRowSaysWhoWroteIt(t *testing.T) {
 	for name, write := range writes(t, s) {
 		for _, writer := range []string{me, other} {
 			item++
-			must(t, s.CreateGoods(t.Context(), item, 20, t.Name()+name+writer))
+			must.Do(t, s.CreateGoods(t.Context(), item, 20, t.Name()+name+writer))
 			write.prepare(item)
 			takeOne(t, s, writer, item)
 			before, err := s.Goods(t.Context(), item)
-			must(t, err)
+			must.Do(t, err)
 			if err := write.do(item, before); err != nil {
 				t.Errorf("%s after a sale by %s: %v", name, writer, err)
 			}
@@ -164,9 +162,7 @@ func TestAWriteComputedFromAReadNoticesWhatCameBetween(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	ctx, mine := t.Context(), s.As(me)
 	restock := func(item int64) {
-		if _, err := s.Restock(ctx, item, 1, fmt.Sprint("between ", item)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Restock(ctx, item, 1, fmt.Sprint("between ", item)))(t)
 	}
 	by := func(strategy string) func(int64) { return func(item int64) { takeOne(t, s, strategy, item) } }
 	item := int64(0)
@@ -204,15 +200,15 @@ func TestAWriteComputedFromAReadNoticesWhatCameBetween(t *testing.T) {
 		}
 		for name, write := range writes {
 			item++
-			must(t, s.CreateGoods(ctx, item, 20, t.Name()+c.name+name))
+			must.Do(t, s.CreateGoods(ctx, item, 20, t.Name()+c.name+name))
 			c.before(item)
 			claim, err := mine.ClaimFence(ctx, item, 1)
-			must(t, err)
+			must.Do(t, err)
 			read, err := s.Goods(ctx, item)
-			must(t, err)
+			must.Do(t, err)
 			c.then(item)
 			was, err := s.Goods(ctx, item)
-			must(t, err)
+			must.Do(t, err)
 			want, wantErr, left := c.computed, error(nil), int64(3)
 			if name == "SetStockIfVersion" {
 				want = c.same
@@ -272,11 +268,8 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 		},
 	} {
 		want[i+1] = int64(i + 1) // others are before and behind it
-		row, err := s.Goods(ctx, int64(i+2))
-		must(t, err)
-		if err := s.InTx(ctx, func(tx *repo.Tx) error { return write(tx, row) }); err != nil {
-			t.Error(err)
-		}
+		row := must.Get(s.Goods(ctx, int64(i+2)))(t)
+		must.Do(t, s.InTx(ctx, func(tx *repo.Tx) error { return write(tx, row) }))
 		for item, left := range want {
 			if row, err := s.Goods(ctx, int64(item+1)); err != nil || row.Stock != left {
 				t.Errorf("after the write of item %d item %d is %+v (%v), want %d", i+2, item+1, row, err, left)
@@ -289,7 +282,7 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 func createItems(t *testing.T, s *repo.Store, n int64) {
 	t.Helper()
 	for item := range n {
-		must(t, s.CreateGoods(t.Context(), item+1, 10, fmt.Sprint("item ", item+1)))
+		must.Do(t, s.CreateGoods(t.Context(), item+1, 10, fmt.Sprint("item ", item+1)))
 	}
 }
 
@@ -335,7 +328,7 @@ func TestUnitsOfSeveralItemsAreSubtractedFromEach(t *testing.T) {
 			}
 			return tx.SubtractEach(t.Context(), []repo.Units{{GoodsID: 3, Units: 10}, {GoodsID: 1, Units: 4}})
 		})
-		must(t, err)
+		must.Do(t, err)
 		for item, left := range []int64{6, 10, 0, 10} {
 			row, err := s.Goods(t.Context(), int64(item+1))
 			written := left < 10
@@ -359,8 +352,7 @@ func TestTheLastClaimMayWrite(t *testing.T) {
 		s := labtest.Open(t, d, "replica")
 		create(t, s, 1, 10)
 		write := func(strategy string, claim repo.Claim) error {
-			read, err := s.Goods(t.Context(), 1)
-			must(t, err)
+			read := must.Get(s.Goods(t.Context(), 1))(t)
 			return s.As(strategy).InTx(t.Context(), func(tx *repo.Tx) error {
 				return tx.SetStockIfClaimed(t.Context(), read, read.Stock-1, claim)
 			})

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -46,10 +47,7 @@ func standsFor(t *testing.T, list []string) int {
 	sum := len(list)
 	for _, line := range list {
 		if found := regexp.MustCompile(` repeated=(\d+)`).FindStringSubmatch(line); found != nil {
-			n, err := strconv.Atoi(found[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(strconv.Atoi(found[1]))(t)
 			sum += n
 		}
 	}

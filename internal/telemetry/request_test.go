@@ -11,16 +11,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
 func TestALogLineIdentifiesItsRequest(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(telemetry.LogHandler(slog.NewTextHandler(&out, nil))).With("a", 1)
-	id, err := trace.TraceIDFromHex("0af7651916cd43dd8448eb211c80319c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(trace.TraceIDFromHex("0af7651916cd43dd8448eb211c80319c"))(t)
 	named := telemetry.WithRequestID(t.Context(), "mine")
 	traced := trace.ContextWithSpanContext(named, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 	log.InfoContext(t.Context(), "unidentified")

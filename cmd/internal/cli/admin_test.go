@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -25,9 +26,7 @@ import (
 func write(t *testing.T, content []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
@@ -37,9 +36,7 @@ func admin(t *testing.T, flags ...string) (client.Client, error) {
 	var a Admin
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	a.AddFlags(set, "http://127.0.0.1:8081")
-	if err := set.Parse(flags); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Parse(flags))
 	return a.Client()
 }
 
@@ -58,25 +55,15 @@ func TestEveryCallOfTheAdminAPIHasTheToken(t *testing.T) {
 	token := write(t, []byte(" secret\n"))
 	authority := write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encrypted.Certificate().Raw}))
 	for _, flags := range [][]string{{"--admin-url=" + plain.URL + "/"}, {"--admin-url=" + encrypted.URL, "--ca-file=" + authority}} {
-		c, err := admin(t, append(flags, "--token-file="+token)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(admin(t, append(flags, "--token-file="+token)...))(t)
 		asked = nil
-		if _, err := c.Goods(t.Context(), 7); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.Restock(t.Context(), 7, 1, ""); err != nil {
-			t.Error(err)
-		}
+		must.Get(c.Goods(t.Context(), 7))(t)
+		must.Get(c.Restock(t.Context(), 7, 1, ""))(t)
 		if want := []string{"GET /goods/7 Bearer secret", "POST /goods/7/restock Bearer secret"}; !slices.Equal(asked, want) {
 			t.Errorf("%v: it is asked for %q, want %q", flags, asked, want)
 		}
 	}
-	c, err := admin(t, "--admin-url="+encrypted.URL, "--token-file="+token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(admin(t, "--admin-url="+encrypted.URL, "--token-file="+token))(t)
 	asked, c.Tries = nil, 1
 	if _, err := c.Goods(t.Context(), 7); err == nil || len(asked) > 0 {
 		t.Errorf("a server of an unknown authority is sent %q (%v)", asked, err)
@@ -92,10 +79,7 @@ func TestARedirectGetsNoToken(t *testing.T) {
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
-	c, err := admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret"))))(t)
 	if _, err := c.Goods(t.Context(), 7); err == nil || !strings.Contains(err.Error(), "302 Found") || asked != "" {
 		t.Errorf("the other host is asked for %q (%v)", asked, err)
 	}
@@ -107,16 +91,10 @@ func TestAServerThatHangsHoldsNoCommandForEver(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer server.Close()
 	defer close(hang)
-	c, err := admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(admin(t, "--admin-url="+server.URL, "--token-file="+write(t, []byte("secret"))))(t)
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
-	defaults, err := config.Load("", flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	defaults := must.Get(config.Load("", flags))(t)
 	if limit := c.HTTP.Timeout; limit <= defaults.Audit.Timeout || limit > 5*time.Minute {
 		t.Errorf("a call takes up to %s", limit)
 	}
@@ -158,15 +136,9 @@ func TestTheTokenGoesToTheAdminAPIAlone(t *testing.T) {
 	}
 	shop := serve("shop", "")
 	owner := serve("owner", shop.URL+"/redirected")
-	c, err := admin(t, "--admin-url="+owner.URL, "--token-file="+write(t, []byte("secret")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(admin(t, "--admin-url="+owner.URL, "--token-file="+write(t, []byte("secret"))))(t)
 	for _, url := range []string{shop.URL + "/healthz", owner.URL + "/goods/1", owner.URL + "/away"} {
-		response, err := c.HTTP.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(c.HTTP.Get(url))(t)
 		response.Body.Close() //nolint:errcheck // nothing of it is read
 	}
 	want := map[string]string{"shop/healthz": "", "owner/goods/1": "Bearer secret", "owner/away": "Bearer secret", "shop/redirected": ""}

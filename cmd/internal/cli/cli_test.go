@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // program is one with a command that does, and fails as do does.
@@ -62,9 +63,7 @@ func TestTheExitStatusTellsWhatFailed(t *testing.T) {
 func TestACommandReadsItsConfiguration(t *testing.T) {
 	file, other := filepath.Join(t.TempDir(), "a.yaml"), filepath.Join(t.TempDir(), "b.yaml")
 	for path, text := range map[string]string{file: "replica: file\nlog:\n  level: warn\n", other: "replica: other\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	t.Setenv(config.PathEnv, file)
 	for args, want := range map[string]string{"serve": "file warn", "serve --replica=flag": "flag warn", "serve --config=" + other: "other info"} {

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/backend/check"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // site is a server of each kind, as it should be, and what a shop is configured with.
@@ -64,16 +65,15 @@ func openSite(t *testing.T) *site {
 func (s *site) addShop(t *testing.T) {
 	t.Helper()
 	s.query(t, "CREATE USER shop@'127.0.0.1' IDENTIFIED BY '"+s.database.Password+"'")
-	rows, err := s.sql.QueryContext(t.Context(), "SHOW TABLES")
-	must(t, err)
+	rows := must.Get(s.sql.QueryContext(t.Context(), "SHOW TABLES"))(t)
 	defer rows.Close() //nolint:errcheck // it is read to its end
 	var tables []string
 	for rows.Next() {
 		var name string
-		must(t, rows.Scan(&name))
+		must.Do(t, rows.Scan(&name))
 		tables = append(tables, name)
 	}
-	must(t, rows.Err())
+	must.Do(t, rows.Err())
 	for _, name := range tables {
 		s.query(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd."+name+" TO shop@'127.0.0.1'")
 	}
@@ -83,9 +83,7 @@ func (s *site) addShop(t *testing.T) {
 func (s *site) query(t *testing.T, statements string) {
 	t.Helper()
 	for statement := range strings.SplitSeq(statements, ";") {
-		if _, err := s.sql.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.sql.ExecContext(context.WithoutCancel(t.Context()), statement))(t)
 	}
 }
 
@@ -94,7 +92,7 @@ func command(t *testing.T, r *servers.Redis, args ...any) {
 	t.Helper()
 	client := r.Open()
 	defer closed(t, client)
-	must(t, client.Do(context.WithoutCancel(t.Context()), args...).Err())
+	must.Do(t, client.Do(context.WithoutCancel(t.Context()), args...).Err())
 }
 
 // isClean fails where a check has left something.
@@ -110,8 +108,7 @@ func (s *site) isClean(t *testing.T) {
 	if there, _, err := conn.Exists("/stockd"); err != nil || there {
 		t.Errorf("ZooKeeper has a node: %v (%v)", there, err)
 	}
-	etcd, err := s.etcd.Open()
-	must(t, err)
+	etcd := must.Get(s.etcd.Open())(t)
 	defer closed(t, etcd)
 	if keys, err := etcd.Get(t.Context(), "", clientv3.WithPrefix()); err != nil || len(keys.Kvs) > 0 {
 		t.Errorf("etcd has %v (%v)", keys, err)
@@ -126,7 +123,7 @@ func (s *site) isClean(t *testing.T) {
 func (s *site) dial(t *testing.T) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{s.zookeeper.Address}, 10*time.Second, zk.WithLogInfo(false))
-	must(t, err)
+	must.Do(t, err)
 	return conn
 }
 
@@ -135,10 +132,8 @@ func (s *site) check(t *testing.T, env ...string) []check.Finding {
 	c := configuration(t, slices.Concat(s.env, env))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	found, err := Check(ctx, c, 3)
-	must(t, err)
-	text, err := json.Marshal(found)
-	must(t, err)
+	found := must.Get(Check(ctx, c, 3))(t)
+	text := must.Get(json.Marshal(found))(t)
 	for key, secret := range c.Secrets() {
 		if value := secret.Reveal(); value != "" && strings.Contains(string(text), value) {
 			t.Errorf("%s is shown in %s", key, text)
@@ -220,7 +215,7 @@ func replicaOfAnother(t *testing.T, s *site) []string {
 func shift(of func(*site) *servers.Clock, by time.Duration) func(*testing.T, *site) []string {
 	return func(t *testing.T, s *site) []string {
 		t.Helper()
-		must(t, of(s).Set(by))
+		must.Do(t, of(s).Set(by))
 		t.Cleanup(func() { _ = of(s).Set(0) })
 		return nil
 	}
@@ -233,13 +228,9 @@ func leaders(s *site) *servers.Clock { return s.zookeeper.Clock }
 func owned(t *testing.T, s *site) []string {
 	t.Helper()
 	conn := s.dial(t)
-	if _, err := conn.Create("/stockd", nil, 0, zk.DigestACL(zk.PermAll, "other", "secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Create("/stockd", nil, 0, zk.DigestACL(zk.PermAll, "other", "secret")))(t)
 	t.Cleanup(func() {
-		if err := conn.Delete("/stockd", -1); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, conn.Delete("/stockd", -1))
 		conn.Close()
 	})
 	return nil
@@ -248,10 +239,8 @@ func owned(t *testing.T, s *site) []string {
 // noSpace is the alarm of an etcd that is full.
 func noSpace(t *testing.T, s *site) []string {
 	t.Helper()
-	client, err := s.etcd.Open()
-	must(t, err)
-	state, err := client.Status(t.Context(), s.etcd.Endpoint)
-	must(t, err)
+	client := must.Get(s.etcd.Open())(t)
+	state := must.Get(client.Status(t.Context(), s.etcd.Endpoint))(t)
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
 		_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(context.WithoutCancel(t.Context()),
 			&etcdserverpb.AlarmRequest{Action: action, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE})
@@ -284,8 +273,7 @@ func other(t *testing.T, s *site) []string {
 func endsIn(left time.Duration) func(*testing.T, *site) []string {
 	return func(t *testing.T, s *site) []string {
 		t.Helper()
-		c, err := s.authority.IssueUntil("admin", time.Now().Add(left))
-		must(t, err)
+		c := must.Get(s.authority.IssueUntil("admin", time.Now().Add(left)))(t)
 		return []string{"STOCKD_ADMIN_TLS_CERT_FILE=" + c.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE=" + c.KeyFile}
 	}
 }
@@ -351,8 +339,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	security := newSecurity(t, newAuthority(t, k), true)
 	r := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
-	d, err := servers.StartSecureDatabase(t.Context(), k, servers.MariaDB, security)
-	must(t, err)
+	d := must.Get(servers.StartSecureDatabase(t.Context(), k, servers.MariaDB, security))(t)
 	s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
 	found := s.check(t)
 	for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {

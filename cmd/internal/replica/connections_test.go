@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // crowd is a listener of so many connections, and then closed.
@@ -103,8 +104,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 // fullListener rejects every connection. ended is closed when its last one has been.
 func fullListener(t *testing.T, wrap func(net.Listener) net.Listener) (l *cappedListener, ended chan error) {
 	t.Helper()
-	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
 	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
@@ -117,8 +117,7 @@ func plain(l net.Listener) net.Listener { return l }
 
 func dial(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-	must(t, err)
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String()))(t)
 	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // it may have ended
 	return conn
 }
@@ -179,13 +178,9 @@ func TestAConnectionBeyondALimitIsAnsweredBusy(t *testing.T) {
 	}
 	all.Wait()
 	conn := dial(t, l)
-	if _, err := io.WriteString(conn, "POST"); err != nil {
-		t.Error(err)
-	}
+	must.Get(io.WriteString(conn, "POST"))(t)
 	time.Sleep(50 * time.Millisecond) // it is accepted
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Close())
 	problemOn(t, "while the listener closes", conn)
 	_ = conn.Close() // it ends the answer
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
@@ -219,9 +214,7 @@ func TestAConnectionWithoutARequestIsReset(t *testing.T) {
 		if !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%s: it ends with %v, want %v", name, err, syscall.ECONNRESET)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Close())
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: it is accepted: %v", name, err)
 		}
@@ -235,8 +228,7 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 	for scheme, wrap := range map[string]func(net.Listener) net.Listener{"http": plain, "https": func(l net.Listener) net.Listener {
 		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own.TLS.Certificates})
 	}} {
-		listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-		must(t, err)
+		listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
 		c := config.Config{HTTP: config.HTTP{ReadTimeout: 10 * time.Second}, Deduct: config.Deduct{Timeout: time.Second}}
 		server := newServer(c, slog.New(slog.DiscardHandler), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "HTTP/1.1 400 Bad Request", http.StatusTeapot)
@@ -283,17 +275,13 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 			}
 		}
 		conn := open()
-		if _, err := io.WriteString(conn, get+host+"Connection: close\r\n\r\n"); err != nil {
-			t.Error(err)
-		}
+		must.Get(io.WriteString(conn, get+host+"Connection: close\r\n\r\n"))(t)
 		if content, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(content), "HTTP/1.1 418") || !strings.HasSuffix(string(content), "\r\n\r\nHTTP/1.1 400 Bad Request\n") {
 			t.Errorf("%s: the answer of a route is %q, %v", scheme, content, err)
 		}
 		if scheme == "https" {
 			conn := dial(t, listener)
-			if _, err := io.WriteString(conn, get+host+"\r\n"); err != nil {
-				t.Error(err)
-			}
+			must.Get(io.WriteString(conn, get+host+"\r\n"))(t)
 			if status, _, _ := problemOn(t, "HTTP where HTTPS is served", conn); status != http.StatusBadRequest {
 				t.Errorf("HTTP where HTTPS is served is answered with %d", status)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -145,7 +146,7 @@ func TestARequestThatDoesNotEndIsCutOff(t *testing.T) {
 		d := newDrainer(config.HTTP{Drain: time.Second}, &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hung })},
 			l, func(error) {})
 		go d.serve() //nolint:errcheck // it ends with the listener
-		must(t, cmdtest.Ask(t, http.MethodGet, "http://shop/").Write(buyer))
+		must.Do(t, cmdtest.Ask(t, http.MethodGet, "http://shop/").Write(buyer))
 		synctest.Wait()
 		began := time.Now()
 		if err := d.drain(t.Context()); err == nil || time.Since(began) != time.Second+lastMoment {

@@ -8,17 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A replica that may open fewer files than it accepts connections says so at the start, with both numbers.
 func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
 	before := new(unix.Rlimit)
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, before))
-	t.Cleanup(func() {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, before); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, before))
+	t.Cleanup(func() { must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, before)) })
 	c := config.Config{Database: config.Database{MaxOpen: 16}, Lock: config.Lock{Connections: 8}, Redis: config.Redis{Addresses: []string{"a:1"}, MaxOpen: 32}, HTTP: config.HTTP{MaxConnections: 100}}
 	const enough = 100 + 1024 + 16 + 8 + 1 + 32 + 64
 	admin := c
@@ -33,7 +30,7 @@ func TestALimitOnOpenFilesThatIsTooLowIsAWarning(t *testing.T) {
 		{admin, enough + 1124, ""},
 		{admin, enough + 1123, "limit=2368 needed=2369 http.max_connections=100"},
 	} {
-		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}))
+		must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.limit, Max: before.Max}))
 		var log strings.Builder
 		warn(t.Context(), row.c, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := strings.Contains(log.String(), "too few open files"); got != (row.want != "") || !strings.Contains(log.String(), row.want) {

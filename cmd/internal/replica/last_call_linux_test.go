@@ -4,20 +4,20 @@ import (
 	"errors"
 	"net"
 	"testing"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Connections that are not accepted yet when a listener closes are accepted, and no later ones.
 func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
-	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
 	const waiting = 3
 	for range waiting {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
-		must(t, err)
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String()))(t)
 		defer conn.Close() //nolint:errcheck // the test is over
 	}
 	for range 2 { // the second time there is nothing to do
-		must(t, listener.Close())
+		must.Do(t, listener.Close())
 	}
 	for range waiting {
 		conn, err := listener.Accept()

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -26,8 +27,7 @@ import (
 // What the store tells of is counted in a replica, and not only where a test asks for it.
 func TestTheStoreIsHeard(t *testing.T) {
 	c := config.Config{Replica: "r", Log: config.Log{Level: "info"}}
-	observed, err := observe(t.Context(), c, io.Discard, nil)
-	must(t, err)
+	observed := must.Get(observe(t.Context(), c, io.Discard, nil))(t)
 	observed.storeOptions(c).Retried("mutex")
 	w := httptest.NewRecorder()
 	observed.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
@@ -65,10 +65,7 @@ func BenchmarkWatched(b *testing.B) {
 			if c.traced {
 				settings.Trace = config.Trace{Endpoint: collector.URL, Sample: c.sample}
 			}
-			observed, err := observe(b.Context(), settings, io.Discard, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			observed := must.Get(observe(b.Context(), settings, io.Discard, nil))(b)
 			defer observed.Close() //nolint:errcheck // what is left is of no use
 			benchmarkPurchases(b, observed, c.metrics)
 		})
@@ -78,27 +75,19 @@ func BenchmarkWatched(b *testing.B) {
 func benchmarkPurchases(b *testing.B, observed observation, counted bool) {
 	b.Helper()
 	gin.SetMode(gin.ReleaseMode)
-	store, err := repo.Open(b.Context(), backend.SQLOptions{
+	store := must.Get(repo.Open(b.Context(), backend.SQLOptions{
 		Driver: repo.SQLite, DSN: filepath.Join(b.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
-	}, repo.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}, repo.Options{}))(b)
 	defer store.Close() //nolint:errcheck // the benchmark is over
 	deps := strategy.Deps{Store: store, Lock: lock.Deps{Clients: &backend.Clients{}}}
 	options := handler.Options{Replica: "r", Choose: true, Reveal: true, MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: observed.tracer()}
 	if counted {
 		deps.Observe, options.Observer = observed.metrics.Strategy, observed.metrics
 	}
-	options.Catalogue, err = service.NewCatalogue(b.Context(), []strategy.Entry{{
+	options.Catalogue = must.Get(service.NewCatalogue(b.Context(), []strategy.Entry{{
 		Name: "instant", New: func(strategy.Deps) strategy.Strategy { return instant{} },
-	}}, deps, time.Minute)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := options.Catalogue.SetDefault(service.Mode{Strategy: "instant"}); err != nil {
-		b.Fatal(err)
-	}
+	}}, deps, time.Minute))(b)
+	must.Do(b, options.Catalogue.SetDefault(service.Mode{Strategy: "instant"}))
 	public := handler.Public(options)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -90,10 +91,8 @@ func redisKeys(t *testing.T, nodes ...*servers.Redis) (all []string) {
 	for _, node := range nodes {
 		client := labtest.RedisClient(node)
 		defer client.Close() //nolint:errcheck // what it was for has been answered
-		keys, err := client.Keys(t.Context(), "*").Result()
-		must(t, err)
-		channels, err := client.PubSubChannels(t.Context(), "*").Result()
-		must(t, err)
+		keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
+		channels := must.Get(client.PubSubChannels(t.Context(), "*").Result())(t)
 		all = slices.Concat(all, keys, channels)
 	}
 	return all
@@ -101,8 +100,7 @@ func redisKeys(t *testing.T, nodes ...*servers.Redis) (all []string) {
 
 func etcdKeys(t *testing.T, client *clientv3.Client) (keys []string) {
 	t.Helper()
-	answer, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	must(t, err)
+	answer := must.Get(client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
 	for _, kv := range answer.Kvs {
 		keys = append(keys, string(kv.Key))
 	}
@@ -113,7 +111,7 @@ func etcdKeys(t *testing.T, client *clientv3.Client) (keys []string) {
 func zooKeeperNodes(t *testing.T, z *servers.ZooKeeper) (paths []string) {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{z.Address}, 10*time.Second, zk.WithLogInfo(false))
-	must(t, err)
+	must.Do(t, err)
 	defer conn.Close()
 	for folders := []string{""}; len(folders) > 0; folders = folders[1:] {
 		names, _, err := conn.Children("/" + folders[0])

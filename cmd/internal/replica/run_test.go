@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -97,11 +98,9 @@ func (r ran) scrape(t *testing.T) string {
 	request := cmdtest.Ask(t, http.MethodGet, r.AdminURL+"/metrics")
 	request.Header.Set("Authorization", "Bearer "+r.Token)
 	request.Close = true
-	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	text, err := io.ReadAll(response.Body)
-	must(t, err)
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text)
 }
 
@@ -109,9 +108,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=abababababababab",
 		"STOCKD_REDIS_ADDRESSES=127.0.0.1:1", "STOCKD_REDLOCK_ADDRESSES=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "STOCKD_REDIS_MAX_OPEN=7")
 	r.Token = "abababababababab"
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
 	sale, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1})
 	if err != nil || sale.Replica != "shop-1" || sale.Remaining != 4 {
 		t.Errorf("it sells %+v, %v", sale, err)
@@ -152,19 +149,15 @@ func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 	if r.AdminURL != "" || !r.log.Contains("admin API off") || r.get(t, r.URL+"/healthz").Status != http.StatusOK {
 		t.Errorf("without a token the admin API is at %q, and the log is\n%s", r.AdminURL, r.log.Text())
 	}
-	authority, err := servers.NewAuthority(t.TempDir())
-	must(t, err)
-	issued, err := authority.Issue("admin")
-	must(t, err)
+	authority := must.Get(servers.NewAuthority(t.TempDir()))(t)
+	issued := must.Get(authority.Issue("admin"))(t)
 	r = runs(t, Options{}, "STOCKD_ADMIN_TLS_CERT_FILE="+issued.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE="+issued.KeyFile)
 	r.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // whose certificate it is, is tested elsewhere
 	defer r.HTTP.CloseIdleConnections()
 	if !strings.HasPrefix(r.AdminURL, "https://") || !strings.HasPrefix(r.URL, "http://") {
 		t.Errorf("the APIs are at %s and %s", r.URL, r.AdminURL)
 	}
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
-		t.Error(err)
-	}
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
 }
 
 // failpoints are those of an experiment.
@@ -197,12 +190,8 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 		},
 		Strategies: func(_ config.Config, d strategy.Deps) strategy.Deps { changed = true; return d },
 	}, "STOCKD_REPLICA=r")
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "naive"}); err != nil {
-		t.Error(err)
-	}
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
+	must.Get(r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "naive"}))(t)
 	if got := r.get(t, r.AdminURL+"/lab/here"); got.Status != http.StatusOK || r.get(t, r.URL+"/lab/here").Status != http.StatusNotFound {
 		t.Errorf("their route is answered with %d, and is not the public's", got.Status)
 	}
@@ -269,8 +258,7 @@ func TestAWrongNameOpensNothing(t *testing.T) {
 
 // A replica that cannot have both of its listeners leaves none behind.
 func TestAFailedStartLeavesNoListener(t *testing.T) {
-	free, err := servers.FreePort()
-	must(t, err)
+	free := must.Get(servers.FreePort())(t)
 	public := servers.Loopback(free)
 	env := append(impatiently(t), "STOCKD_HTTP_LISTEN="+public, "STOCKD_ADMIN_LISTEN="+taken(t), "STOCKD_ADMIN_TOKEN="+token)
 	if err := Run(t.Context(), configuration(t, env), io.Discard, Options{}); err == nil {
@@ -285,8 +273,7 @@ func TestAFailedStartLeavesNoListener(t *testing.T) {
 // taken is the address of a listener of the test's.
 func taken(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
 	return l.Addr().String()
 }
@@ -297,12 +284,9 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	t.Parallel()
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r, other := runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=1s"), runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=0s")
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
-		t.Fatal(err)
-	}
-	held, err := r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second)
-	must(t, err)
-	must(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
+	held := must.Get(r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second))(t)
+	must.Do(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
 	late := runs(t, Options{}, dsn)
 	if _, err := late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}); !errors.Is(err, client.ErrRefused) {
 		t.Errorf("a replica that has just started sells through what is switched off: %v", err)
@@ -332,9 +316,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	t.Parallel()
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r, other := runs(t, Options{}, dsn, "STOCKD_HTTP_DRAIN_DELAY=6s"), runs(t, Options{}, dsn)
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
 	if got := r.get(t, r.URL+"/readyz"); got.Status != http.StatusOK {
 		t.Fatalf("it is not ready: %d %s", got.Status, got.Text)
 	}
@@ -348,7 +330,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	if !strings.Contains(r.scrape(t), "stockd_stopping 1\n") {
 		t.Error("the metrics do not say that it stops")
 	}
-	must(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
+	must.Do(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
 	cmdtest.Await(t, "the switch", 5*time.Second, func() bool {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)
@@ -390,9 +372,7 @@ func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r := runs(t, Options{}, dsn)
-	if _, err := r.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 5, Choice: &client.Choice{Strategy: "mutex"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 5, Choice: &client.Choice{Strategy: "mutex"}}))(t)
 	if other := runs(t, Options{}, dsn, "STOCKD_STRATEGIES_DENY=mutex"); !other.log.Contains("items cannot be sold by this replica") {
 		t.Errorf("the log does not name an item whose strategy is denied:\n%s", other.log.Text())
 	}
@@ -423,7 +403,7 @@ func TestAnAuditThatFailsIsReported(t *testing.T) {
 func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	c := configuration(t, impatiently(t))
 	store, err := OpenStore(t.Context(), c)
-	must(t, err)
+	must.Do(t, err)
 	defer closed(t, store)
 	var out cmdtest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
@@ -467,8 +447,7 @@ func TestExplicitLeasesAreNotRenewed(t *testing.T) {
 			t.Errorf("%s is listed with renews %t, want %t", d.Name, d.Guarantees.Renews, want)
 		}
 	}
-	lease, err := sqllock.InsertLock().New(r.locks).Acquire(t.Context(), "goods/1")
-	must(t, err)
+	lease := must.Get(sqllock.InsertLock().New(r.locks).Acquire(t.Context(), "goods/1"))(t)
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(10 * time.Second):
@@ -476,13 +455,5 @@ func TestExplicitLeasesAreNotRenewed(t *testing.T) {
 	}
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -138,8 +139,7 @@ func (s secured) isChecked(t *testing.T) {
 	if s.section == "database" {
 		return // it has no tables yet
 	}
-	found, err := Check(t.Context(), configuration(t, append(impatiently(t), s.env...)), 1)
-	must(t, err)
+	found := must.Get(Check(t.Context(), configuration(t, append(impatiently(t), s.env...)), 1))(t)
 	for _, f := range found {
 		if f.State == check.Problem && f.What != "database schema" { // of the file that it is given
 			t.Errorf("%+v", f)
@@ -181,8 +181,7 @@ func (r *rejectedSecrets) areAll(t *testing.T) {
 func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
-	d, err := servers.StartSecureDatabase(t.Context(), k, kind, s)
-	must(t, err)
+	d := must.Get(servers.StartSecureDatabase(t.Context(), k, kind, s))(t)
 	return secured{"mysql", "database", d.Env(), []string{"sql-conditional", "sql-named-lock"}, append(
 		tlsMistakes("database", strangers),
 		uncertified("database"),
@@ -200,8 +199,7 @@ func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, 
 	z := cmdtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
 	// The nodes belong to the certificate and to the password: only a client with neither is
 	// rejected.
-	other, err := s.Authority.Issue("stranger")
-	must(t, err)
+	other := must.Get(s.Authority.Issue("stranger"))(t)
 	stranger := func(auth string) []string {
 		return []string{"STOCKD_ZOOKEEPER_AUTH=" + auth, "STOCKD_ZOOKEEPER_TLS_CERT_FILE=" + other.CertFile, "STOCKD_ZOOKEEPER_TLS_KEY_FILE=" + other.KeyFile}
 	}
@@ -214,16 +212,12 @@ func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, 
 
 func newAuthority(t *testing.T, k *servers.Supervisor) *servers.Authority {
 	t.Helper()
-	a, err := servers.NewAuthority(k.Folder())
-	must(t, err)
-	return a
+	return must.Get(servers.NewAuthority(k.Folder()))(t)
 }
 
 func newSecurity(t *testing.T, a *servers.Authority, clientCerts bool) *servers.Security {
 	t.Helper()
-	s, err := servers.NewSecurity(a, clientCerts)
-	must(t, err)
-	return s
+	return must.Get(servers.NewSecurity(a, clientCerts))(t)
 }
 
 // configuration is what a replica of these variables would run with.
@@ -233,10 +227,9 @@ func configuration(t *testing.T, env []string) config.Config {
 	config.AddFlags(flags)
 	for _, entry := range env {
 		name, value, _ := strings.Cut(strings.TrimPrefix(entry, "STOCKD_"), "=")
-		must(t, flags.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value))
+		must.Do(t, flags.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value))
 	}
-	loaded, err := config.Load("", flags)
-	must(t, err)
+	loaded := must.Get(config.Load("", flags))(t)
 	return loaded.Config
 }
 
@@ -259,37 +252,31 @@ func impatiently(t *testing.T) []string {
 func startInnards(t *testing.T, env []string) innards {
 	t.Helper()
 	c := configuration(t, append(impatiently(t), env...))
-	store, err := OpenStore(t.Context(), c)
-	must(t, err)
+	store := must.Get(OpenStore(t.Context(), c))(t)
 	t.Cleanup(func() { closed(t, store) })
 	log := slog.New(slog.DiscardHandler)
-	must(t, bringUpToDate(t.Context(), c, store, log))
-	locks, err := lockDeps(c, observation{})
-	must(t, err)
+	must.Do(t, bringUpToDate(t.Context(), c, store, log))
+	locks := must.Get(lockDeps(c, observation{}))(t)
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
 		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: unitRows, RedisStock: redisStockOptions(c, log, nil), Log: log,
 	}
-	catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
-	must(t, err)
+	catalogue := must.Get(service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout))(t)
 	t.Cleanup(func() { closed(t, catalogue) })
 	return innards{store, catalogue, locks}
 }
 
 func closed(t *testing.T, c io.Closer) {
 	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Close())
 }
 
 // buy sells one unit of a new item.
 func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
 	t.Helper()
-	must(t, p.store.CreateGoods(t.Context(), goods, 10, rand.Text()))
-	s, err := p.catalogue.In(service.Mode{Strategy: name})
-	must(t, err)
+	must.Do(t, p.store.CreateGoods(t.Context(), goods, 10, rand.Text()))
+	s := must.Get(p.catalogue.In(service.Mode{Strategy: name}))(t)
 	return s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
 }
 

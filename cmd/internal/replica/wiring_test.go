@@ -28,6 +28,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -115,7 +116,7 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 		t.Errorf("with short purchases a transaction may take %s, and a connection be silent for %s (%v)", short.TxTimeout, short.Silence, err)
 	}
 	deps, err := lockDeps(c, observed(t, c))
-	must(t, err)
+	must.Do(t, err)
 	defer closed(t, deps)
 	if deps.TTL != 12*time.Second || !deps.Unrenewed || deps.Retry != 13*time.Millisecond || deps.Issue == nil || deps.Prefix != "shop" || deps.Dialect != "mysql" {
 		t.Errorf("the locks are made of %+v", deps)
@@ -151,8 +152,7 @@ func TestALockWaitsInTheDatabaseForASlice(t *testing.T) {
 	c := config.Config{
 		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db"), LockWait: 7 * time.Second}, Lock: config.Lock{Connections: 2},
 	}
-	deps, err := lockDeps(c, observed(t, c))
-	must(t, err)
+	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
 	var waits int64
 	if err := deps.DB.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&waits); err != nil || waits != lockSlice.Milliseconds() {
@@ -162,18 +162,16 @@ func TestALockWaitsInTheDatabaseForASlice(t *testing.T) {
 
 // A session of ZooKeeper, in which its locks live, lasts as long as lock.ttl says.
 func TestASessionLastsForTheTTLOfItsLocks(t *testing.T) {
-	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	server := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer server.Close() //nolint:errcheck // the test is over
 	c := config.Config{Lock: config.Lock{TTL: 11 * time.Second, Wait: 12 * time.Second}, ZooKeeper: config.ZooKeeper{Addresses: []string{server.Addr().String()}}}
 	var clients backend.Clients
-	must(t, addZooKeeper(&clients, c))
+	must.Do(t, addZooKeeper(&clients, c))
 	defer clients.ZooKeeper.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	defer inBackground(ctx, func(ctx context.Context) { _ = clients.Ping(ctx, backend.ZooKeeper) })() // it has no answer
-	conn, err := server.Accept()
-	must(t, err)
+	conn := must.Get(server.Accept())(t)
 	defer conn.Close() //nolint:errcheck // it has been read
 	// The length, the version of the protocol, the last change seen, and the timeout in ms.
 	var hello struct {
@@ -204,8 +202,7 @@ func TestTheConfigurationReachesTheListeners(t *testing.T) {
 // observed is what watches a replica; its log is discarded.
 func observed(t *testing.T, c config.Config) observation {
 	t.Helper()
-	o, err := observe(t.Context(), c, io.Discard, nil)
-	must(t, err)
+	o := must.Get(observe(t.Context(), c, io.Discard, nil))(t)
 	t.Cleanup(o.bounded.Close)
 	return o
 }
@@ -213,9 +210,8 @@ func observed(t *testing.T, c config.Config) observation {
 func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 	const secret = "a secret of thirty-two bytes, or more"
 	keys := filepath.Join(t.TempDir(), "keys.json")
-	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: []byte(secret), Algorithm: "HS256", Use: "sig"}}})
-	must(t, err)
-	must(t, os.WriteFile(keys, content, 0o600))
+	content := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: []byte(secret), Algorithm: "HS256", Use: "sig"}}}))(t)
+	must.Do(t, os.WriteFile(keys, content, 0o600))
 	for name, c := range map[string]config.Config{
 		"secret": {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret(secret), Audience: "shop", Header: "X-Buyer"}},
 		"keys":   {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: config.NewSecret("ignored"), JWKSFile: keys, Audience: "shop"}},
@@ -257,18 +253,15 @@ func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
 // signed is a token of a buyer.
 func signed(t *testing.T, secret, audience string) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil)
-	must(t, err)
-	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil))(t)
+	token := must.Get(jwt.Signed(signer).Claims(jwt.Claims{
 		Subject: "token's", Audience: jwt.Audience{audience}, Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour)),
-	}).Serialize()
-	must(t, err)
+	}).Serialize())(t)
 	return token
 }
 
 func TestAReplicaIsNamed(t *testing.T) {
-	host, err := os.Hostname()
-	must(t, err)
+	host := must.Get(os.Hostname())(t)
 	for given, want := range map[string]string{"": host, "r": "r"} {
 		if got, err := named(given); got != want || err != nil {
 			t.Errorf("%q is named %q (%v), want %q", given, got, err, want)
@@ -282,8 +275,7 @@ func TestTheLogIsAsConfigured(t *testing.T) {
 	for level, want := range map[string]struct{ info, warnings int }{"debug": {1, 5}, "info": {1, 1}, "warn": {0, 1}} {
 		for _, format := range []string{"text", "json"} {
 			var out cmdtest.Buffer
-			o, err := observe(t.Context(), config.Config{Log: config.Log{Level: level, Format: format}}, &out, nil)
-			must(t, err)
+			o := must.Get(observe(t.Context(), config.Config{Log: config.Log{Level: level, Format: format}}, &out, nil))(t)
 			o.log.InfoContext(t.Context(), "once")
 			for range 5 {
 				o.log.WarnContext(t.Context(), "again")
@@ -316,13 +308,11 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db")}, Lock: config.Lock{Connections: 2},
 		Redis: config.Redis{Addresses: []string{"127.0.0.1:1"}, Timeout: 50 * time.Millisecond, MaxOpen: 1},
 	}
-	deps, err := lockDeps(c, observed(t, c))
-	must(t, err)
+	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
 	var out cmdtest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	store, err := OpenStore(t.Context(), c)
-	must(t, err)
+	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer store.Close() //nolint:errcheck // nothing was written
 	stop := pingAll(t.Context(), store, deps.Clients, log)
 	cmdtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })

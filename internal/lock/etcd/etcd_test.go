@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -45,8 +46,7 @@ func etcdOptions(server *servers.Etcd, user string) backend.EtcdOptions {
 
 func etcdReplicaOf(t *testing.T, o backend.EtcdOptions, ttl time.Duration) lock.Locker {
 	t.Helper()
-	client, err := backend.NewEtcd(o)
-	must(t, err)
+	client := must.Get(backend.NewEtcd(o))(t)
 	return etcdReplicaOn(t, client, ttl)
 }
 
@@ -91,12 +91,9 @@ type etcdAdmin struct{ *clientv3.Client }
 
 func newEtcdAdmin(t *testing.T, server *servers.Etcd) etcdAdmin {
 	t.Helper()
-	client, err := backend.NewEtcd(etcdOptions(server, servers.EtcdRoot))
-	must(t, err)
+	client := must.Get(backend.NewEtcd(etcdOptions(server, servers.EtcdRoot)))(t)
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, client.Close())
 	})
 	return etcdAdmin{client}
 }
@@ -112,9 +109,8 @@ type etcdKey struct {
 // keys are those of a name, in the order in which they were created.
 func (a etcdAdmin) keys(t *testing.T, name string) (keys []etcdKey) {
 	t.Helper()
-	found, err := a.Get(t.Context(), etcdPrefixOf(name), clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	must(t, err)
+	found := must.Get(a.Get(t.Context(), etcdPrefixOf(name), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))(t)
 	for _, kv := range found.Kvs {
 		keys = append(keys, etcdKey{string(kv.Key), clientv3.LeaseID(kv.Lease)})
 	}
@@ -146,16 +142,12 @@ func etcdAwaitInLine(t *testing.T, l lock.Locker) {
 
 func (a etcdAdmin) revoke(t *testing.T, lease clientv3.LeaseID) {
 	t.Helper()
-	if _, err := a.Revoke(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Revoke(t.Context(), lease))(t)
 }
 
 func (a etcdAdmin) delete(t *testing.T, key string) {
 	t.Helper()
-	if _, err := a.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Delete(t.Context(), key))(t)
 }
 
 func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
@@ -226,8 +218,7 @@ func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
 	// As a put does that was given up, and whose key was deleted, before it came.
 	name := t.Name() + "/late"
-	_, err := admin.Put(t.Context(), etcdPrefixOf(name)+"late", "", clientv3.WithLease(admin.keys(t, t.Name())[0].lease))
-	must(t, err)
+	must.Get(admin.Put(t.Context(), etcdPrefixOf(name)+"late", "", clientv3.WithLease(admin.keys(t, t.Name())[0].lease)))(t)
 	locktest.Release(t, locktest.HoldWithin(t, other, name, etcdSoon))
 }
 
@@ -339,9 +330,7 @@ func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
 	key := admin.keys(t, t.Name())[0].key
 	locktest.Release(t, lease)
 	admin.await(t, t.Name(), 0, etcdSoon)
-	if _, err := admin.Put(t.Context(), key, "there"); err != nil { // the next Acquire has the same slot
-		t.Fatal(err)
-	}
+	must.Get(admin.Put(t.Context(), key, "there"))(t) // the next Acquire has the same slot
 	lease = locktest.HoldWithin(t, l, t.Name(), etcdSoon)
 	if keys := admin.await(t, t.Name(), 1, etcdSoon); keys[0].key == key {
 		t.Errorf("it holds the name with the key that was there")
@@ -380,7 +369,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 		t.Error("a key is left")
 	}
 	left, err := admin.TimeToLive(t.Context(), key.lease)
-	must(t, err)
+	must.Do(t, err)
 	if left.TTL > 0 {
 		t.Errorf("its session has %d s left", left.TTL)
 	}

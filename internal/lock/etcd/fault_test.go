@@ -25,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -89,17 +90,14 @@ func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
 // watchers is what an etcd says of how many watches it serves.
 func watchers(t *testing.T, endpoint string) int {
 	t.Helper()
-	response, err := http.Get(endpoint + "/metrics")
-	must(t, err)
+	response := must.Get(http.Get(endpoint + "/metrics"))(t)
 	defer response.Body.Close() //nolint:errcheck // it was read
-	metrics, err := io.ReadAll(response.Body)
-	must(t, err)
+	metrics := must.Get(io.ReadAll(response.Body))(t)
 	found := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\d+)$`).FindSubmatch(metrics)
 	if found == nil {
 		t.Fatal("etcd does not tell how many watches it serves")
 	}
-	n, err := strconv.Atoi(string(found[1]))
-	must(t, err)
+	n := must.Get(strconv.Atoi(string(found[1])))(t)
 	return n
 }
 
@@ -155,11 +153,10 @@ func etcdStallingReplica(t *testing.T, server *servers.Etcd) (l lock.Locker, sil
 		}
 		return etcdStalling{stream, silent}, nil
 	}
-	client, err := clientv3.New(clientv3.Config{
+	client := must.Get(clientv3.New(clientv3.Config{
 		Endpoints: []string{server.Endpoint}, Username: servers.EtcdUser, Password: server.Password, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(stall)},
-	})
-	must(t, err)
+	}))(t)
 	return etcdReplicaOn(t, client, etcdTTL), silent
 }
 
@@ -189,9 +186,7 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 	key := admin.keys(t, t.Name())[0].key
 	silent.Store(true)
 	admin.delete(t, key)
-	if _, err := admin.Put(t.Context(), key, "another's"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.Put(t.Context(), key, "another's"))(t)
 	if lease.Context().Err() != nil {
 		t.Fatal("the loss was signalled before the release")
 	}
@@ -225,9 +220,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()))(t)
 	cut.Hang(false)
 	locktest.Release(t, got.Within(t, etcdTTL/2))
 	labtest.AwaitLoss(t, lost, etcdSoon)
@@ -244,7 +237,7 @@ func TestEtcdOutlivesARestart(t *testing.T) {
 	lease := locktest.Hold(t, holder, t.Name())
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
-	must(t, server.Restart(t.Context()))
+	must.Do(t, server.Restart(t.Context()))
 	select {
 	case <-got.Done:
 		t.Fatalf("the restart ended the wait: %v", got.Err)
@@ -275,20 +268,20 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() { waiting <- wait(limit) }()
 	newEtcdAdmin(t, server).await(t, t.Name(), 2, etcdLimit)
-	must(t, server.Pause(t.Context()))
+	must.Do(t, server.Pause(t.Context()))
 	start := time.Now()
 	etcdFails(t, wait(limit))
 	if waited := time.Since(start); waited > limit/2 {
 		t.Errorf("a later request got the error after %s", waited)
 	}
 	etcdFails(t, <-waiting)
-	must(t, server.Resume(t.Context()))
+	must.Do(t, server.Resume(t.Context()))
 	locktest.Release(t, lease)
 }
 
 func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	for _, user := range []string{"", "stockd"} {
 		start := time.Now()
 		l := etcdReplicaOf(t, backend.EtcdOptions{
@@ -308,11 +301,9 @@ func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
 func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 	server := lab.OwnEtcd(t)
 	admin := newEtcdAdmin(t, server)
-	_, err := admin.AuthDisable(t.Context())
-	must(t, err)
+	must.Get(admin.AuthDisable(t.Context()))(t)
 	locktest.Release(t, locktest.Hold(t, etcdReplica(t, server, etcdTTL), "a server without passwords"))
-	_, err = admin.AuthEnable(t.Context())
-	must(t, err)
+	must.Get(admin.AuthEnable(t.Context()))(t)
 	as := func(user, password string) lock.Locker {
 		o := etcdOptions(server, user)
 		o.Password = password
@@ -329,9 +320,7 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		locktest.Release(t, lease)
 		locktest.Release(t, got.Within(t, etcdLimit))
-		if err := server.Restart(t.Context()); err != nil { // it forgets its tokens
-			t.Fatal(err)
-		}
+		must.Do(t, server.Restart(t.Context())) // it forgets its tokens
 		etcdAwaitAnswer(t, l)
 		etcdAwaitAnswer(t, other)
 	}
@@ -347,7 +336,7 @@ func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
 		lease, err = l.Acquire(t.Context(), "a server that comes back")
 		return !errors.Is(err, etcdlock.ErrSilent)
 	})
-	must(t, err)
+	must.Do(t, err)
 	locktest.Release(t, lease)
 }
 
@@ -419,8 +408,8 @@ func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
 	if lease.Context().Err() != nil {
 		t.Fatal("the lease was not renewed, or a later Acquire took its session for expired")
 	}
-	must(t, server.Pause(t.Context()))
+	must.Do(t, server.Pause(t.Context()))
 	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
-	must(t, server.Resume(t.Context()))
+	must.Do(t, server.Resume(t.Context()))
 	locktest.Release(t, locktest.Hold(t, l, t.Name()))
 }

@@ -57,11 +57,3 @@ func (s state) Break(ctx context.Context, name string) error {
 func (s state) find(ctx context.Context, name string) (*clientv3.GetResponse, error) {
 	return s.clients.Etcd.Get(ctx, etcdlock.Line(s.clients, name), clientv3.WithPrefix())
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -10,15 +10,12 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
+	return must.Get(l.Acquire(t.Context(), name))(t)
 }
 
 func TestProcessExcludes(t *testing.T) {
@@ -67,9 +64,7 @@ func TestProcessGivesUpWithItsContext(t *testing.T) {
 			t.Errorf("waited %s, want 1s", waited)
 		}
 		// An Acquire that gave up delays no other.
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		acquire(t, l, "a")
 	})
 }
@@ -90,9 +85,7 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		waiters.Wait()
 		for i, n := range order {
 			if i != n {
@@ -113,10 +106,7 @@ func TestAnUnusedNameCostsNothing(t *testing.T) {
 				t.Errorf("%d names are kept %s, want %d", len(l.names), when, want)
 			}
 		}
-		held, err := l.Acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := must.Get(l.Acquire(t.Context(), "a"))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = l.Acquire(ctx, "a") }()
 		granted := make(chan lock.Lease)
@@ -127,14 +117,10 @@ func TestAnUnusedNameCostsNothing(t *testing.T) {
 		names(1, "while one holds it and two wait")
 		cancel()
 		names(1, "after one has left")
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held.Release(t.Context()))
 		next := <-granted
 		names(1, "while the other one holds it")
-		if err := next.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, next.Release(t.Context()))
 		names(0, "after the last one")
 	})
 }

@@ -82,11 +82,3 @@ func (s state) each(ctx context.Context, name string, do func(node redis.Univers
 	}
 	return nil
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 func message(payload string) *redis.Message { return &redis.Message{Payload: payload} }
@@ -28,9 +30,7 @@ func TestAMessageWakesTheWaiterThatItNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWakeups(nil, "", nil)
-			if err := w.Close(); err != nil { // from now on it subscribes to nothing
-				t.Fatal(err)
-			}
+			must.Do(t, w.Close()) // from now on it subscribes to nothing
 			all := []*sleeper{w.enter("key", "first"), w.enter("key", "second"), w.enter("other", "third")}
 			w.deliver(c.said)
 			var woken []string
@@ -52,9 +52,7 @@ func TestAWakeUpThatIsNotUsedIsTheNextWaiters(t *testing.T) {
 	woken := func(s *sleeper) bool { return len(s.wake) > 0 }
 	for _, said := range []*redis.Message{message("key"), message("key first")} {
 		w := newWakeups(nil, "", nil)
-		if err := w.Close(); err != nil { // it subscribes to nothing
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close()) // it subscribes to nothing
 		first, second, third, other := w.enter("key", "first"), w.enter("key", "second"), w.enter("key", "third"), w.enter("other", "other")
 		w.deliver(said)
 		w.leave("key", first)

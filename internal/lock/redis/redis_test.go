@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -47,8 +48,7 @@ func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locke
 // madeOf makes a lock, which is closed with the test as its client is.
 func madeOf(t *testing.T, name string, d lock.Deps) lock.Locker {
 	t.Helper()
-	entry, err := registry.Find(name)
-	must(t, err)
+	entry := must.Get(registry.Find(name))(t)
 	l, client := entry.New(d), d.Redis
 	t.Cleanup(func() {
 		if closer, ok := l.(interface{ Close() error }); ok {
@@ -108,7 +108,7 @@ func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
 	server := lab.OwnRedis(t)
 	direct := labtest.RedisClient(server)
 	defer direct.Close() //nolint:errcheck // the test is over
-	must(t, direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err())
+	must.Do(t, direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err())
 	for _, name := range []string{"redis-lua", "redsync", "redlock"} {
 		t.Run(name, func(t *testing.T) {
 			onServer := func(address string) lock.Locker {
@@ -121,9 +121,7 @@ func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
 			labtest.HoldAndRelease(t, l, held) // connects, and has Redis know the scripts
 			events := direct.Subscribe(t.Context(), "__keyspace@0__:"+keyOf(held, name))
 			defer events.Close() //nolint:errcheck // the test is over
-			if _, err := events.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(events.Receive(t.Context()))(t)
 			way.Freeze()
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
@@ -193,7 +191,7 @@ func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 	}()
 	time.Sleep(100*time.Millisecond + rand.N(100*time.Millisecond)) // the waiter waits
 	released := time.Now()
-	must(t, lease.Release(t.Context()))
+	must.Do(t, lease.Release(t.Context()))
 	took := (<-granted).Sub(released)
 	<-granted
 	return took
@@ -213,7 +211,7 @@ func TestWithoutMessagesTheWaitIsBoundedAndTheLogSaysSo(t *testing.T) {
 		for rule := range strings.FieldsSeq(rights) {
 			rules = append(rules, rule)
 		}
-		must(t, owner.Do(t.Context(), rules...).Err())
+		must.Do(t, owner.Do(t.Context(), rules...).Err())
 		for _, name := range []string{"redis-reentrant", "redis-fair"} {
 			var lines labtest.Lines
 			replica := func(log *slog.Logger) lock.Locker {
@@ -242,7 +240,7 @@ func TestWithoutMessagesTheWaitIsBoundedAndTheLogSaysSo(t *testing.T) {
 func queued(t *testing.T, client redis.UniversalClient, name, who string, place float64, until time.Time) {
 	t.Helper()
 	for what, score := range map[string]float64{":queue": place, ":alive": float64(until.UnixMilli())} {
-		must(t, client.ZAdd(t.Context(), keyOf(name, "redis-fair")+what, redis.Z{Score: score, Member: who}).Err())
+		must.Do(t, client.ZAdd(t.Context(), keyOf(name, "redis-fair")+what, redis.Z{Score: score, Member: who}).Err())
 	}
 }
 
@@ -255,7 +253,7 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 	const next = "the next"
 	key := keyOf("left", "redis-fair")
 	woken := releases(t, client)
-	must(t, client.HSet(t.Context(), key, "owner", "the dead", "token", 1, "hold:1", 1).Err())
+	must.Do(t, client.HSet(t.Context(), key, "owner", "the dead", "token", 1, "hold:1", 1).Err())
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	left := make(chan error, 1)
@@ -270,9 +268,7 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 		t.Fatal("there is no waiter in the queue")
 	}
 	queued(t, client, "left", next, 1000, time.Now().Add(time.Minute))
-	if err := client.Del(t.Context(), key).Err(); err != nil { // the holder's time is over: it does not wake anyone
-		t.Fatal(err)
-	}
+	must.Do(t, client.Del(t.Context(), key).Err()) // the holder's time is over: it does not wake anyone
 	leave()
 	if err := <-left; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -285,9 +281,7 @@ func releases(t *testing.T, client redis.UniversalClient) *redis.PubSub {
 	t.Helper()
 	heard := client.Subscribe(t.Context(), shop+":redis-fair:free")
 	t.Cleanup(func() { heard.Close() }) //nolint:errcheck // the test is over
-	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(heard.Receive(t.Context()))(t)
 	return heard
 }
 
@@ -314,12 +308,11 @@ func assertWoken(t *testing.T, heard *redis.PubSub, key, who string) {
 // On a cluster every script finds its keys in one slot, or it would be rejected.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
-	bus, err := servers.FreePort() // its own would be among those that clients are given
-	must(t, err)
+	bus := must.Get(servers.FreePort())(t) // its own would be among those that clients are given
 	address := startRedis(t, fmt.Sprintf("cluster-enabled yes\ncluster-port %d", bus))
 	single := redis.NewClient(&redis.Options{Addr: address})
 	defer single.Close() //nolint:errcheck // the test is over
-	must(t, single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
+	must.Do(t, single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
 	for _, e := range onOne() {
 		t.Run(e.Name, func(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
@@ -354,20 +347,16 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	path, err := servers.Find("redis-server")
 	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "redis.conf")
 	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, settings)
-	must(t, os.WriteFile(file, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 	process, err := lab.Supervisor().Run(t.Context(), servers.Command{
 		Path: path, Args: append([]string{file}, args...), Env: os.Environ(), Log: filepath.Join(folder, "log"), Stop: syscall.SIGKILL,
 	})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := process.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, process.Stop(context.WithoutCancel(t.Context()))) })
 	client := redis.NewClient(&redis.Options{Addr: servers.Loopback(port), MaxRetries: -1})
 	defer client.Close() //nolint:errcheck // it was only to ask
 	labtest.AwaitAnswer(t, "redis", 20*time.Second, func() error { return client.Ping(t.Context()).Err() })

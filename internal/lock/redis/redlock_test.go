@@ -16,14 +16,14 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // redlock is the lock, and clients of its masters, of which some are away.
 func redlock(t *testing.T, away ...int) (lock.Entry, *backend.Clients) {
 	t.Helper()
-	entry, err := registry.Find("redlock")
-	must(t, err)
+	entry := must.Get(registry.Find("redlock"))(t)
 	clients := new(backend.Clients)
 	for i, master := range lab.Redlock(t).Nodes {
 		client := clientAt(master, master.Address)
@@ -67,7 +67,7 @@ func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
 		votes, lease, err := votesOf(c.limit)
 		if c.others == lock.VotedFor {
 			want["stockd:{"+url.PathEscape(name)+"}:redlock"] = lock.Placed
-			must(t, err)
+			must.Do(t, err)
 			t.Cleanup(func() { _ = lease.Release(context.Background()) }) // or it ends with its masters
 		} else if !errors.Is(err, context.DeadlineExceeded) || inVain == 0 {
 			t.Errorf("a name that is held is answered with %v after %d tries in vain", err, inVain)
@@ -95,15 +95,14 @@ func TestRedlockAsksAllMastersAtOnce(t *testing.T) {
 
 func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool {
 	t.Helper()
-	entry, err := registry.Find("redlock")
-	must(t, err)
+	entry := must.Get(registry.Find("redlock"))(t)
 	clients := new(backend.Clients)
 	asked := make([]*servers.Trigger, len(masters.Nodes))
 	for i, master := range masters.Nodes {
 		way := labtest.NewProxy(t, master.Address)
 		client := clientAt(master, way.Address)
 		t.Cleanup(func() { _ = client.Close() }) // the test is over
-		must(t, client.Ping(t.Context()).Err())
+		must.Do(t, client.Ping(t.Context()).Err())
 		asked[i] = way.Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.Hold})
 		clients.Redlock = append(clients.Redlock, client)
 	}
@@ -129,9 +128,7 @@ func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool
 	if lease == nil {
 		return false
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lease.Release(t.Context()))
 	return true
 }
 
@@ -171,8 +168,7 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 	entry, clients := redlock(t)
 	deps, name := lock.Deps{Clients: clients, TTL: time.Hour, Retry: time.Millisecond}, "one-asks/"+lock.NewOwner()
 	l := entry.New(deps)
-	lease, err := entry.New(deps).Acquire(t.Context(), name) // it is held in another replica
-	must(t, err)
+	lease := must.Get(entry.New(deps).Acquire(t.Context(), name))(t) // it is held in another replica
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var first, second locktest.Notes
@@ -199,9 +195,7 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 			t.Errorf("a waiter ended with %v", err)
 		}
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lease.Release(t.Context()))
 }
 
 // The token of a lease may take long: it was counted from its votes by then.

@@ -18,6 +18,7 @@ import (
 	redislock "github.com/stockd/stockd/internal/lock/redis"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -42,9 +43,7 @@ func TestLocksOfTwoKindsOrInstallationsDoNotMeet(t *testing.T) {
 				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, noted.All())
 			}
 			defer func() {
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, lease.Release(t.Context()))
 			}()
 		}
 	}
@@ -86,9 +85,7 @@ func TestALeaseIsCountedFromItsRequest(t *testing.T) {
 			if len(noted.All()) != 1 || noted.All()[0].TTL != redisTTL || !noted.All()[0].At.Before(reached) {
 				t.Errorf("it told %+v, want an expiry %s from before %s", noted.All(), redisTTL, reached)
 			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, lease.Release(t.Context()))
 		})
 	}
 }
@@ -122,7 +119,7 @@ func TestARequestThatIsSentAgainHasTheSameAnswer(t *testing.T) {
 						t.Errorf("hold %s: %d fields of the lock, want the owner, the token, and one for each hold", hold, fields)
 					}
 				}
-				must(t, client.PExpire(t.Context(), key, time.Hour).Err())
+				must.Do(t, client.PExpire(t.Context(), key, time.Hour).Err())
 			}
 			if won, _, err := redislock.Ask(t.Context(), l, held, "another", "3"); won || err != nil {
 				t.Errorf("another owner is answered with %v (%v)", won, err)
@@ -176,7 +173,7 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	lease := locktest.Hold(t, l, "alive")
 	queued(t, client, "alive", "the dead", 1, time.Now().Add(-time.Hour))
 	queued(t, client, "alive", "the living", 2, time.Now().Add(time.Hour))
-	must(t, lease.Release(t.Context()))
+	must.Do(t, lease.Release(t.Context()))
 	assertWoken(t, woken, key, "the living")
 	if left := client.ZRange(t.Context(), key+":queue", 0, -1).Val(); !slices.Equal(left, []string{"the living"}) {
 		t.Errorf("the queue is %q", left)
@@ -196,7 +193,7 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	deps.Now = func() time.Time { return now }
 	second, key := madeOf(t, "redis-getset", deps), keyOf("expired", "redis-getset")
 	// By the clock of the machine it has not.
-	must(t, client.Set(t.Context(), key, now.Add(-time.Minute).UnixMilli(), 0).Err())
+	must.Do(t, client.Set(t.Context(), key, now.Add(-time.Minute).UnixMilli(), 0).Err())
 	late := way.Arm(servers.Rule{Sent: "\r\ngetset\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -211,9 +208,7 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	if err := answered.Fails(t); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second client is answered with %v", err)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lease.Release(t.Context()))
 }
 
 // A holder that compares before it deletes finds that its time is over.
@@ -226,7 +221,7 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 		func() error { return client.Set(t.Context(), key, "another", time.Second).Err() },
 	} {
 		lease := locktest.Hold(t, l, "over")
-		must(t, then())
+		must.Do(t, then())
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released with %v, want %v", err, lock.ErrLost)
 		}
@@ -244,14 +239,10 @@ func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 	l := onRedis(t, "redis-fair", client)
 	ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), redisTTL/2)
 	defer cancel()
-	first, err := l.Acquire(ctx, name)
-	must(t, err)
+	first := must.Get(l.Acquire(ctx, name))(t)
 	queued(t, client, name, "another", 1, time.Now().Add(time.Hour))
-	second, err := l.Acquire(ctx, name)
-	must(t, err)
-	if err := errors.Join(second.Release(t.Context()), first.Release(t.Context())); err != nil {
-		t.Error(err)
-	}
+	second := must.Get(l.Acquire(ctx, name))(t)
+	must.Do(t, errors.Join(second.Release(t.Context()), first.Release(t.Context())))
 }
 
 // Tries that found the name taken are counted, by those locks that try again.
@@ -272,9 +263,7 @@ func TestTriesInVainAreCounted(t *testing.T) {
 		if notified := e.Name == "redis-reentrant" || e.Name == "redis-fair"; (tries == 0) != notified {
 			t.Errorf("%s: %d tries in vain are counted", e.Name, tries)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lease.Release(t.Context()))
 	}
 }
 
@@ -289,7 +278,7 @@ func TestTheTimeOfOneRoundTripIsNoEndOfTheWait(t *testing.T) {
 	labtest.HoldAndRelease(t, l, "round-trip")
 	only := client.(*redis.Client).Conn() //nolint:forcetypeassert // it is no cluster
 	defer only.Close()                    //nolint:errcheck // the test is over
-	must(t, only.Ping(t.Context()).Err())
+	must.Do(t, only.Ping(t.Context()).Err())
 	_, err := l.Acquire(t.Context(), "round-trip")
 	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Redis) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a connection the name is not granted because of %v, want the failure of redis", err)
@@ -337,9 +326,7 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 		waiter := onRedis(t, kind, client)
 		handoff(t, holder, waiter, "missed") // from now on it listens, and is not woken because that began
 		release := func(lease lock.Lease) {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, lease.Release(t.Context()))
 		}
 		held := locktest.Hold(t, holder, "missed")
 		once := func() { release(held) }
@@ -347,8 +334,7 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 		var noted locktest.Notes
 		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.Take), 30*time.Second)
 		defer cancel()
-		lease, err := waiter.Acquire(ctx, "missed")
-		must(t, err)
+		lease := must.Get(waiter.Acquire(ctx, "missed"))(t)
 		if n := noted.Count(lock.Woken, lock.ByTimeout) + noted.Count(lock.Woken, lock.ByPubSub); n > 0 {
 			t.Errorf("%s slept %d times beside a free name", kind, n)
 		}
@@ -377,9 +363,7 @@ func TestAGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
 			if ctx.Err() == nil {
 				t.Fatal("the request was not granted the name, and did not end")
 			}
-			if err := locktest.Hold(t, l, name).Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, locktest.Hold(t, l, name).Release(t.Context()))
 		})
 	}
 }
@@ -388,9 +372,7 @@ const day = 24 * time.Hour
 
 func expiryOf(t *testing.T, client redis.UniversalClient, key string) time.Duration {
 	t.Helper()
-	left, err := client.PTTL(t.Context(), key).Result()
-	must(t, err)
-	return left
+	return must.Get(client.PTTL(t.Context(), key).Result())(t)
 }
 
 // A counter of tokens expires, each use renews that, and the next counter is above it.
@@ -413,23 +395,21 @@ func TestACounterOfTokensExpires(t *testing.T) {
 				last = token
 			}
 			hold()
-			must(t, client.PExpire(t.Context(), counter, time.Hour).Err())
+			must.Do(t, client.PExpire(t.Context(), counter, time.Hour).Err())
 			hold()
 			for _, lost := range []func() error{
 				func() error { return client.Del(t.Context(), counter).Err() },
 				func() error { return client.Set(t.Context(), counter, 7, 0).Err() },
 			} {
-				must(t, lost())
+				must.Do(t, lost())
 				hold()
 			}
-			if err := l.(interface { //nolint:forcetypeassert // each of them can
+			must.Do(t, l.(interface { //nolint:forcetypeassert // each of them can
 				Reseed(ctx context.Context, name string) error
-			}).Reseed(t.Context(), "expires-"+name); err != nil {
-				t.Fatal(err)
-			}
+			}).Reseed(t.Context(), "expires-"+name)) //nolint:forcetypeassert // each of them can
 			hold()
 			const large = 1<<53 + 2 // the next one is none of Lua's numbers
-			must(t, client.Set(t.Context(), counter, large, 0).Err())
+			must.Do(t, client.Set(t.Context(), counter, large, 0).Err())
 			if hold(); last != large+1 {
 				t.Errorf("token %d came after %d", last, large)
 			}
@@ -442,15 +422,13 @@ func TestACounterThatIsLiftedExpires(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range scripted() {
 		client := clientAt(server, server.Address)
-		entry, err := registry.Find(name)
-		must(t, err)
+		entry := must.Get(registry.Find(name))(t)
 		asked := 0
 		floor := func(context.Context, string) (uint64, error) { asked++; return 1000, nil }
 		l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond, Floor: floor})
-		err = l.(interface { //nolint:forcetypeassert // each of them can
+		must.Do(t, l.(interface { //nolint:forcetypeassert // each of them can
 			Reseed(ctx context.Context, name string) error
-		}).Reseed(t.Context(), "lifted-"+name)
-		must(t, err)
+		}).Reseed(t.Context(), "lifted-"+name))
 		counter := "stockd:{lifted-" + name + "}:" + name + ":token"
 		if left := expiryOf(t, client, counter); left < 29*day || left > 30*day {
 			t.Errorf("%s: the counter expires in %s, want 30 days", name, left)
@@ -494,7 +472,7 @@ func TestAFairQueueExpires(t *testing.T) {
 // ends the wait, which must not have been granted the name.
 func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind string, notes ...func(lock.Note)) (leave func()) {
 	t.Helper()
-	must(t, client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err())
+	must.Do(t, client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err())
 	ctx, cancel := context.WithCancel(lock.WithNotes(t.Context(), func(n lock.Note) {
 		for _, note := range notes {
 			note(n)

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -24,7 +25,7 @@ func dies(t *testing.T, d *servers.Database, name string) {
 	pool := sqlPool(t, d, 2)
 	l := sqllock.NewInsertLocker(sqlDeps(pool, d), false)
 	locktest.HoldWithin(t, l, name, 5*time.Second)
-	must(t, pool.Close())
+	must.Do(t, pool.Close())
 }
 
 func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
@@ -64,7 +65,7 @@ func TestTheReaperLooksOnceMore(t *testing.T) {
 		l := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 4), d), true)
 		closing(t, l)
 		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
-		must(t, l.Free(t.Context(), "gate"))
+		must.Do(t, l.Free(t.Context(), "gate"))
 		isHeld(t, l, "gate")
 		locktest.Release(t, lease)
 	})
@@ -82,7 +83,7 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 			}
 			_, err := pool.ExecContext(t.Context(), `INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at)
 				VALUES (?, 'o', 'h', 'e', 1, 1, ?)`, fmt.Sprint("n", i), expiry)
-			must(t, err)
+			must.Do(t, err)
 		}
 		var reaping sync.WaitGroup
 		for range reapers {
@@ -117,9 +118,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	closing(t, l)
 	run := func(statement string) {
 		t.Helper()
-		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), statement))(t)
 	}
 	rests := func(want bool, when string) {
 		t.Helper()
@@ -153,9 +152,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	run(`INSERT INTO record_lock VALUES ('held', 'o', 'h', 'e', 1, 1, '2999-01-01 00:00:00.000')`)
 	use()
 	for range 2 {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Close())
 	}
 	run(`INSERT INTO record_lock VALUES ('late', 'o', 'h', 'e', 1, 1, '2001-01-01 00:00:00.000')`)
 	time.Sleep(5 * deps.TTL)
@@ -309,9 +306,8 @@ func TestAnOwnerDoesNotEnterALockThatHasExpired(t *testing.T) {
 func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	d := migrated(t, lab.Database(t, servers.MariaDB))
 	pool := sqlPool(t, d, 2)
-	_, err := pool.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind, version, owner, expires_at)
-		VALUES ('gate', 'version', 7, 'late', '2001-01-01 00:00:00')`)
-	must(t, err)
+	must.Get(pool.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind, version, owner, expires_at)
+		VALUES ('gate', 'version', 7, 'late', '2001-01-01 00:00:00')`))(t)
 	through, way := labtest.Through(t, d)
 	looked := way.Arm(servers.Rule{Sent: "UPDATE distribute_lock", Do: servers.Hold})
 	l := sqlLock(t, through, "sql-version-lock")
@@ -319,9 +315,7 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	defer cancel()
 	answered := locktest.HoldLater(ctx, l, "gate")
 	labtest.AwaitReached(t, looked)
-	if _, err := pool.ExecContext(t.Context(), `UPDATE distribute_lock SET expires_at = '2999-01-01 00:00:00'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.ExecContext(t.Context(), `UPDATE distribute_lock SET expires_at = '2999-01-01 00:00:00'`))(t)
 	again := way.Arm(servers.Rule{Sent: "SELECT version", Do: servers.Hold})
 	looked.Pass()
 	select {

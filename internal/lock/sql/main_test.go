@@ -153,11 +153,3 @@ func (s state) list(ctx context.Context, statement string, args ...any) (all []s
 	}
 	return all, rows.Err()
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -14,19 +14,19 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // others are the other connections to the database.
 func others(t *testing.T, admin *sql.DB) (ids []int64) {
 	t.Helper()
-	rows, err := admin.QueryContext(t.Context(),
-		`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
-	must(t, err)
+	rows := must.Get(admin.QueryContext(t.Context(),
+		`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`))(t)
 	defer rows.Close() //nolint:errcheck // its error is that of Err
 	for rows.Next() {
 		var id int64
-		must(t, rows.Scan(&id))
+		must.Do(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	if err := rows.Err(); err != nil || len(ids) == 0 {
@@ -166,7 +166,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		pool, _, err := backend.OpenPool(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 7 * time.Second, ConnectTimeout: time.Second,
 		})
-		must(t, err)
+		must.Do(t, err)
 		t.Cleanup(func() { pool.Close() }) //nolint:errcheck // it was only read from
 		pool.SetMaxIdleConns(2)
 		patience := func() [2]int {
@@ -220,9 +220,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 	if !labtest.Eventually(5*time.Second, func() bool { return admin.QueryRowContext(t.Context(), holders).Scan(&id) == nil }) {
 		t.Fatal("no transaction holds the row")
 	}
-	if _, err := admin.ExecContext(t.Context(), `KILL ?`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.ExecContext(t.Context(), `KILL ?`, id))(t)
 	next := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	held.Pass()
 	if err := <-answered; !errors.Is(err, stock.ErrBackendUnavailable) {
@@ -244,7 +242,7 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 4, LockWait: time.Minute, ConnectTimeout: time.Second,
 	})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -32,7 +33,7 @@ const (
 func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
 	pool, dialect, err := d.Pool(connections, 5*time.Second)
-	must(t, err)
+	must.Do(t, err)
 	if dialect != d.Driver {
 		t.Fatalf("dialect is %s, want %s", dialect, d.Driver)
 	}
@@ -55,8 +56,7 @@ func sqlLock(t *testing.T, d *servers.Database, name string) lock.Locker {
 
 func sqlLockOn(t *testing.T, pool *sql.DB, d *servers.Database, name string) lock.Locker {
 	t.Helper()
-	entry, err := registry.Find(name)
-	must(t, err)
+	entry := must.Get(registry.Find(name))(t)
 	return closing(t, entry.New(sqlDeps(pool, d)))
 }
 
@@ -65,9 +65,7 @@ func closing(t *testing.T, l lock.Locker) lock.Locker {
 	t.Helper()
 	t.Cleanup(func() {
 		if closer, ok := l.(io.Closer); ok {
-			if err := closer.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, closer.Close())
 		}
 	})
 	return l
@@ -149,7 +147,7 @@ func isHeld(t *testing.T, l lock.Locker, name string) {
 // count reads a number by SQL.
 func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	t.Helper()
-	must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
+	must.Do(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
@@ -373,10 +371,8 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 	through, way := labtest.Through(t, d)
 	deps := sqlDeps(sqlPool(t, through, 4), through)
 	deps.TTL = 3 * sqlTTL
-	entry, err := registry.Find(kind)
-	must(t, err)
-	lease, err := closing(t, entry.New(deps)).Acquire(t.Context(), "dead "+kind)
-	must(t, err)
+	entry := must.Get(registry.Find(kind))(t)
+	lease := must.Get(closing(t, entry.New(deps)).Acquire(t.Context(), "dead "+kind))(t)
 	defer locktest.Release(t, lease)
 	held := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
 	defer held.Pass()
@@ -434,15 +430,12 @@ func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, MaxOpen: 2, LockWait: 20 * time.Millisecond, ConnectTimeout: time.Second,
 	})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = pool.Close() }) // the test is over
 	for _, kind := range []string{"sql-insert-lock", "sql-version-lock"} {
 		lease := locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
-		writer, err := sqlPool(t, d, 1).Conn(t.Context())
-		must(t, err)
-		if _, err := writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
-			t.Fatal(err)
-		}
+		writer := must.Get(sqlPool(t, d, 1).Conn(t.Context()))(t)
+		must.Get(writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`))(t)
 		time.AfterFunc(150*time.Millisecond, func() {
 			_, _ = writer.ExecContext(context.Background(), `COMMIT`)
 			_ = writer.Close()
@@ -539,9 +532,7 @@ func excludeOnAnotherNode(t *testing.T, nodes []*servers.Database) {
 				if lease == nil {
 					continue
 				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, lease.Release(t.Context()))
 			}
 		})
 	}

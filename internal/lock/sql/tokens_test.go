@@ -16,15 +16,14 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 func issue(t *testing.T, tokens *sqllock.Tokens, name string) uint64 {
 	t.Helper()
-	token, err := tokens.Issue(t.Context(), name)
-	must(t, err)
-	return token
+	return must.Get(tokens.Issue(t.Context(), name))(t)
 }
 
 func TestTokensCountEachNameFromOne(t *testing.T) {
@@ -100,7 +99,7 @@ func TestTokensEndWithTheirContext(t *testing.T) {
 		pool := sqlPool(t, d, 2)
 		for range 2 { // nothing is left
 			conn, err := pool.Conn(t.Context())
-			must(t, err)
+			must.Do(t, err)
 			defer conn.Close() //nolint:errcheck // it goes back to the pool
 		}
 		time.AfterFunc(50*time.Millisecond, func() { cancel(hungUp) })
@@ -116,7 +115,7 @@ func all(_ context.Context, names []string) ([]string, error) { return names, ni
 
 func rowsOf(t *testing.T, db *sql.DB, table string) (n int) {
 	t.Helper()
-	must(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
+	must.Do(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
 	return n
 }
 
@@ -206,10 +205,10 @@ func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		const names = 1100 // more than two pages
-		must(t, fillTokens(t, pool, names))
+		must.Do(t, fillTokens(t, pool, names))
 		// Of these, and between them, others have a row of another kind alone.
 		const versions = 700
-		must(t, fillVersions(t, pool, versions))
+		must.Do(t, fillVersions(t, pool, versions))
 		looked := 0
 		swept, err := tokens.Sweep(t.Context(), func(_ context.Context, names []string) (over []string, err error) {
 			looked += len(names)
@@ -279,7 +278,7 @@ func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
 		if token := issue(t, tokens, "new"); token != 61 {
 			t.Errorf("the next token is %d, want 61: one above all that were swept", token)
 		}
-		must(t, pool.Close())
+		must.Do(t, pool.Close())
 		_, err := tokens.Sweep(t.Context(), all)
 		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != d.Driver {
 			t.Errorf("without a database it sweeps with %v", err)
@@ -379,9 +378,7 @@ func TestASweepLosesNoVersionThatIsTakenMeanwhile(t *testing.T) {
 	}()
 	time.Sleep(300 * time.Millisecond) // it has the name, or waits for the sweep
 	held.Pass()
-	if err := <-swept; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-swept)
 	first := <-beside
 	if next := labtest.HoldAndRelease(t, l, "goods/1"); next <= first {
 		t.Errorf("token %d came after %d", next, first)

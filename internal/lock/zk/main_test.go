@@ -71,11 +71,3 @@ func (s state) do(ctx context.Context, call func(*zk.Conn) error) error {
 	}
 	return nil
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

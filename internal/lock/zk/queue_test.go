@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // The node that a waiter is about to watch goes before the watch is set: it must
@@ -51,14 +52,10 @@ type meter struct {
 
 func (m *meter) read(t *testing.T) (n int) {
 	t.Helper()
-	conn, err := net.Dial("tcp", m.address)
-	must(t, err)
+	conn := must.Get(net.Dial("tcp", m.address))(t)
 	defer conn.Close() //nolint:errcheck // the server ends it
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		t.Fatal(err)
-	}
-	said, err := io.ReadAll(conn)
-	must(t, err)
+	must.Get(io.WriteString(conn, "srvr"))(t)
+	said := must.Get(io.ReadAll(conn))(t)
 	_, rest, _ := strings.Cut(string(said), "Received: ")
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		t.Fatalf("%v in %s", err, said)
@@ -233,7 +230,7 @@ func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
 		nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
 		second := locktest.HoldLater(t.Context(), l, name)
 		admin.awaitNodes(t, kind, name, 3, zkWait)
-		must(t, admin.Delete(nodes[1], -1))
+		must.Do(t, admin.Delete(nodes[1], -1))
 		admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
 		if first.IsDone() || second.IsDone() {
 			t.Error("a waiter was let in beside the holder")

@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -63,8 +64,7 @@ func zkClient(t *testing.T, o backend.ZooKeeperOptions) *backend.ZooKeeperClient
 
 func onZK(t *testing.T, kind string, client *backend.ZooKeeperClient) lock.Locker {
 	t.Helper()
-	entry, err := registry.Find(kind)
-	must(t, err)
+	entry := must.Get(registry.Find(kind))(t)
 	return entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
 }
 
@@ -80,7 +80,7 @@ type zkAdmin struct{ *zk.Conn }
 func newZKAdmin(t *testing.T, address string) zkAdmin {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(quiet{}))
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(conn.Close)
 	return zkAdmin{conn}
 }
@@ -239,7 +239,7 @@ func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
 		waiter := locktest.HoldLater(t.Context(), zkAt(t, kind, way.Address), name)
 		place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
 		_, stat, err := admin.Get(place)
-		must(t, err)
+		must.Do(t, err)
 		way.Cut()
 		locktest.Release(t, lease)
 		zkMend(t, way)
@@ -309,7 +309,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 			name := zkName()
 			lease := locktest.Hold(t, zkAt(t, kind, server), name)
 			time.Sleep(age) // with and without a watch on the node
-			must(t, admin.Delete(admin.nodes(t, kind, name)[0], -1))
+			must.Do(t, admin.Delete(admin.nodes(t, kind, name)[0], -1))
 			labtest.AwaitLoss(t, lease, time.Second)
 		}
 	})
@@ -331,7 +331,7 @@ func TestZKDeletionIsLossWhereTheServerWasSlow(t *testing.T) {
 	if err := context.Cause(lease.Context()); err != nil {
 		t.Fatalf("it is lost before the node is deleted: %v", err)
 	}
-	must(t, admin.Delete(path, -1))
+	must.Do(t, admin.Delete(path, -1))
 	labtest.AwaitLoss(t, lease, zkWait)
 }
 
@@ -349,7 +349,7 @@ func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
 	defer held.Pass()
 	lease := locktest.Hold(t, zkAt(t, kind, way.Address), name)
 	labtest.AwaitReached(t, held)
-	must(t, admin.Delete(path, -1))
+	must.Do(t, admin.Delete(path, -1))
 	locktest.Hold(t, other, name)
 	held.Pass()
 	labtest.AwaitLoss(t, lease, time.Second)
@@ -362,9 +362,7 @@ func TestZKEphemeralReleasesAlthoughItsFolderWasChanged(t *testing.T) {
 	admin := newZKAdmin(t, server.Address)
 	name := zkName()
 	lease := locktest.Hold(t, zkAt(t, "zk-ephemeral", server.Address), name)
-	if _, err := admin.Set(zkFolder("zk-ephemeral", name), []byte("hello"), -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.Set(zkFolder("zk-ephemeral", name), []byte("hello"), -1))(t)
 	locktest.Release(t, lease)
 	admin.awaitNodes(t, "zk-ephemeral", name, 0, time.Second)
 }
@@ -418,7 +416,7 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 // zkMend lets a way be used again that was cut.
 func zkMend(t *testing.T, way *servers.Proxy) {
 	t.Helper()
-	must(t, way.Mend())
+	must.Do(t, way.Mend())
 }
 
 // crowd counts holders that come and go.
@@ -482,14 +480,12 @@ func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	cut := labtest.NewProxy(t, server.Address)
 	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{cut.Address}})}
-	must(t, clients.Ping(t.Context(), backend.ZooKeeper))
+	must.Do(t, clients.Ping(t.Context(), backend.ZooKeeper))
 	time.Sleep(1100 * time.Millisecond) // one that breaks again and again is not
 	labtest.Lose(cut, "/stockd", false)
 	_ = clients.Ping(t.Context(), backend.ZooKeeper) // this one is cut
 	start := time.Now()
-	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, clients.Ping(t.Context(), backend.ZooKeeper))
 	if waited := time.Since(start); waited > 900*time.Millisecond {
 		t.Errorf("there was no connection for %s", waited)
 	}
@@ -542,14 +538,14 @@ func TestZKNamesAServerThatFallsSilent(t *testing.T) {
 	server := lab.OwnZooKeeper(t)
 	l := zkAt(t, "zk-sequential", server.Address)
 	locktest.Release(t, locktest.Hold(t, l, zkName()))
-	must(t, server.Pause(t.Context()))
+	must.Do(t, server.Pause(t.Context()))
 	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		_, err := l.Acquire(ctx, zkName())
 		cancel()
 		assertZKFailed(t, err, "no answer")
 	}
-	must(t, server.Resume(t.Context()))
+	must.Do(t, server.Resume(t.Context()))
 	locktest.Release(t, locktest.Hold(t, l, zkName()))
 }
 
@@ -560,7 +556,7 @@ func TestAnErrorThatTheLibraryDoesNotKnowIsAnAnswer(t *testing.T) {
 		const rejected = "-125" // quota exceeded
 		way, prefix, name := labtest.NewProxy(t, server), "quota-"+kind, zkName()
 		entry, err := registry.Find(kind)
-		must(t, err)
+		must.Do(t, err)
 		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
 		l := entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client, Prefix: prefix}, Retry: 5 * time.Millisecond})
 		lease := locktest.Hold(t, l, name) // the folders are there
@@ -599,9 +595,7 @@ func (a zkAdmin) limit(t *testing.T, prefix string, nodes int) {
 		{"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + strconv.Itoa(nodes)},
 		{"/zookeeper_stats", "count=9,bytes=0"},
 	} {
-		if _, err := a.Create(path+node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Create(path+node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll)))(t)
 	}
 }
 

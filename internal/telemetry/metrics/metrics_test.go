@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/background"
@@ -326,10 +327,7 @@ func all(t *testing.T) *metrics.Metrics {
 
 // The table of docs/observation.md has the metrics that are served, with their types and labels.
 func TestTheTableOfMetricsIsTrue(t *testing.T) {
-	content, err := os.ReadFile("../../../docs/observation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../../docs/observation.md"))(t)
 	served := served(t, scrape(t, all(t)))
 	row := regexp.MustCompile("(?m)^\\| `(stockd_\\w+)` \\| (\\w+) \\| ([\\w, ]*) \\|")
 	for _, found := range row.FindAllStringSubmatch(string(content), -1) {

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/telemetry/tracing"
 )
 
@@ -28,11 +29,7 @@ type local struct {
 
 func open(t *testing.T, o tracing.Options) *tracing.Tracing {
 	t.Helper()
-	traces, err := tracing.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return traces
+	return must.Get(tracing.Open(t.Context(), o))(t)
 }
 
 // from is a context with the caller's span.
@@ -86,9 +83,7 @@ func TestSpansAreSentWithTheNameOfTheirReplica(t *testing.T) {
 		traces := open(t, tracing.Options{Endpoint: collector.URL + slash, Sample: 1, Replica: "replica-7", Version: "v1.2.3"})
 		_, span := traces.Tracer().Start(t.Context(), "the request")
 		span.End()
-		if err := traces.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, traces.Close())
 		collector.Close()
 		if len(got) != 1 || !strings.HasPrefix(got[0], "/v1/traces ") {
 			t.Fatalf("the collector got %q", got)
@@ -151,16 +146,12 @@ func TestASpanOfAStatementShowsNoValue(t *testing.T) {
 	traces := open(t, tracing.Options{Local: local{spans, sdk.AlwaysSample()}})
 	pool := traces.OpenDB(database{})
 	defer pool.Close() //nolint:errcheck // it has no connections
-	if _, err := pool.ExecContext(t.Context(), "UPDATE items SET a = 'hidden'"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.ExecContext(t.Context(), "UPDATE items SET a = 'hidden'"))(t)
 	if ended := spans.Ended(); len(ended) != 0 {
 		t.Errorf("without a traced request there is the span %s", ended[0].Name())
 	}
 	ctx, request := traces.Tracer().Start(t.Context(), "request")
-	if _, err := pool.ExecContext(ctx, "UPDATE items SET a = 'hidden' WHERE b = ?", "hidden"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.ExecContext(ctx, "UPDATE items SET a = 'hidden' WHERE b = ?", "hidden"))(t)
 	if _, err := pool.ExecContext(ctx, "DELETE FROM items WHERE a = 'hidden'"); err == nil {
 		t.Fatal("no error")
 	}
