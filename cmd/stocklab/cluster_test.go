@@ -67,9 +67,7 @@ func openShop(t testing.TB, choice servers.Choice) *shop.Shop {
 	t.Helper()
 	choice.Volatile = true
 	s := must.Get(shop.Open(t.Context(), shop.Options{Binary: os.Args[0], Servers: choice}))(t)
-	t.Cleanup(func() {
-		must.Do(t, s.Close(t.Context()))
-	})
+	t.Cleanup(func() { must.Do(t, s.Close(t.Context())) })
 	return s
 }
 
