@@ -34,6 +34,11 @@ type Play struct {
 	Seconds float64          `json:"seconds,omitempty"`
 	// Error is why it could not be made to its end.
 	Error string `json:"error,omitempty"`
+	// Tries, Source, Fix and Reason are those of a result that is reported.
+	Tries  int    `json:"tries,omitempty"`
+	Source string `json:"source,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // PlayPart is a part of it.
@@ -51,6 +56,7 @@ type PlayPart struct {
 	Says   string `json:"says"`
 	// Chinese is what it does, expects and says, as far as there are words for it.
 	Chinese catalogue.PartWords `json:"zh"`
+	Evidence
 }
 
 func (*Play) kind() string { return "play" }
@@ -282,31 +288,33 @@ func (p *performance) finished(folder string, r scenario.PartResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
-	part := &p.play.Parts[i]
-	part.Over, part.Holds, part.Says = true, r.Finding.Holds, r.Finding.Says
-	if r.NotRun != "" {
-		part.NotRun, part.Says = true, r.NotRun
-	}
-	part.Chinese.Says = r.Finding.Chinese()
-	if recording, err := OfPart(folder, p.play.Number, p.play.Name, r); err == nil && r.NotRun == "" {
+	p.play.Parts[i] = partOf(p.play.Name, r)
+	if h, err := history.Read(filepath.Join(folder, r.History)); err == nil && r.NotRun == "" {
+		recording := OfPart(h, p.play.Number, p.play.Name, r)
 		p.session.hub.look(recording.addSeen)
 		p.recordings = append(p.recordings, recording)
 	}
 	p.session.hub.publish(&p.play)
 }
 
-// OfPart is the recording of a part, made from the history in the folder of its run.
-func OfPart(folder string, number int, name string, p scenario.PartResult) (Recording, error) {
-	h, err := history.Read(filepath.Join(folder, p.History))
-	if err != nil {
-		return Recording{}, err
-	}
+// OfPart is the recording of a part, made from its history.
+func OfPart(h *history.History, number int, name string, p scenario.PartResult) Recording {
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
 	r.Narration = catalogue.Narration()
-	r.Part = &PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
-	r.Part.Chinese = catalogue.ChinesePart(name, p.Name)
-	r.Part.Chinese.Says = p.Finding.Chinese()
-	return r, nil
+	part := partOf(name, p)
+	r.Part = &part
+	return r
+}
+
+// partOf is a part that was made, or could not be.
+func partOf(experiment string, p scenario.PartResult) PlayPart {
+	part := PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
+	if p.NotRun != "" {
+		part.NotRun, part.Says = true, p.NotRun
+	}
+	part.Chinese = catalogue.ChinesePart(experiment, p.Name)
+	part.Chinese.Says = p.Finding.Chinese()
+	return part
 }
 
 // answerOf is a request as a meter takes it.

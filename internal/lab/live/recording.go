@@ -203,7 +203,7 @@ func kinds() map[history.Outcome]load.Kind {
 
 // modules are the scripts of the page, each after those that it imports.
 func modules() []string {
-	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "app.js"}
+	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "report.js", "app.js"}
 }
 
 // Save writes recordings as one file that a browser opens without a server: the page itself, with
@@ -213,9 +213,18 @@ func Save(w io.Writer, recordings ...Recording) error {
 	if err != nil {
 		return err
 	}
+	return save(w, block("recordings", data))
+}
+
+// block is data in a file, as the page finds it.
+func block(id, data string) string {
+	return fmt.Sprintf("<script type=\"application/gzip\" id=\"%s\">%s</script>\n", id, data)
+}
+
+func save(w io.Writer, blocks ...string) error {
 	document, err := fs.ReadFile(page, "page/index.html")
 	if err != nil {
-		return fmt.Errorf("save recordings: %w", err)
+		return fmt.Errorf("save page: %w", err)
 	}
 	styles, err := joined("lib/uPlot.css", "style.css")
 	if err != nil {
@@ -231,25 +240,25 @@ func Save(w io.Writer, recordings ...Recording) error {
 	}
 	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'\">\n"+
 		"<style>%s</style>\n", allowed(styles), allowed(library), allowed(script), styles)
-	end := fmt.Sprintf("<script type=\"application/gzip\" id=\"recordings\">%s</script>\n<script>%s</script>\n<script type=\"module\">%s</script>\n</body>", data, library, script)
+	end := fmt.Sprintf("%s<script>%s</script>\n<script type=\"module\">%s</script>\n</body>", strings.Join(blocks, ""), library, script)
 	loaded := regexp.MustCompile(`(?m)^<(?:script|link) [^>]*(?:src|href)="[a-zA-Z/]+\.(?:css|js)"[^>]*>(?:</script>)?\n`)
 	text := loaded.ReplaceAllString(string(document), "")
 	text = strings.Replace(text, "</head>", head+"</head>", 1)
 	text = strings.Replace(text, "</body>", end, 1)
 	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("save recordings: %w", err)
+		return fmt.Errorf("save page: %w", err)
 	}
 	return nil
 }
 
-// packed is recordings as the page unpacks them: JSON, compressed, in base64. Of the JSON of many leases
+// packed is data as the page unpacks it: JSON, compressed, in base64. Of the JSON of many leases
 // some tenth is left.
-func packed(recordings []Recording) (string, error) {
+func packed(data any) (string, error) {
 	var all bytes.Buffer
 	text := base64.NewEncoder(base64.StdEncoding, &all)
 	zipped := gzip.NewWriter(text)
-	if err := errors.Join(json.NewEncoder(zipped).Encode(recordings), zipped.Close(), text.Close()); err != nil {
-		return "", fmt.Errorf("save recordings: %w", err)
+	if err := errors.Join(json.NewEncoder(zipped).Encode(data), zipped.Close(), text.Close()); err != nil {
+		return "", fmt.Errorf("save page: %w", err)
 	}
 	return all.String(), nil
 }

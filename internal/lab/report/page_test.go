@@ -2,64 +2,68 @@ package report_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
-// REPORT says where to keep the page, to be looked at.
-func TestAReportIsMadeOfARun(t *testing.T) {
-	folder, _ := fakeRun(t)
-	content, err := os.ReadFile(filepath.Join(folder, "report.html"))
-	must(t, err)
-	sections := strings.Split(string(content), `<section class="experiment"`)[1:]
-	largest := slices.MaxFunc(sections, func(a, b string) int { return len(a) - len(b) })
-	if size := len(largest); size > 100_000 {
-		t.Errorf("an experiment with 5,000 requests has %d bytes, want 100 kB at most", size)
+// unpacked is data of a saved page.
+func unpacked(t *testing.T, page, id string, to any) {
+	t.Helper()
+	_, after, ok := strings.Cut(page, `id="`+id+`">`)
+	data, _, _ := strings.Cut(after, "<")
+	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(data)))
+	if !ok || err != nil {
+		t.Fatalf("the page has no data %s (%v)", id, err)
 	}
-	if keep := os.Getenv("REPORT"); keep != "" {
-		must(t, os.WriteFile(keep, content, 0o644))
-	}
+	must(t, json.NewDecoder(unzipped).Decode(to))
 }
 
-// Each row is the experiments of a run by their names, and how often the page shows each verdict, also in its list, and each state.
-func TestThePageShowsWhatCameOut(t *testing.T) {
-	failure := scenario.PartResult{Name: "naive", Tries: 3, Finding: checker.Finding{Holds: true, Says: "two were sold"}}
-	remedy := scenario.PartResult{Name: "lock", Remedy: true, Tries: 1, Finding: checker.Finding{Holds: true, Says: "one was sold"}}
-	failed, unrun := remedy, remedy
-	failed.Finding = checker.Finding{Says: "three were sold"}
-	unrun.NotRun, unrun.Tries, unrun.Finding = "needs etcd", 0, checker.Finding{}
-	all := map[string]scenario.Result{
-		"good":  {Name: "good", Verdict: scenario.Reproduced, Reason: "all held", Parts: []scenario.PartResult{failure, remedy}},
-		"bad":   {Name: "bad", Verdict: scenario.NotReproduced, Reason: "lock: three were sold", Parts: []scenario.PartResult{failure, failed}},
-		"unrun": {Name: "unrun", Verdict: scenario.NotRun, Reason: "lock: needs etcd", Parts: []scenario.PartResult{failure, unrun}},
+// It is one file: each experiment with its figures, and the recording of each part that was made and can be read.
+func TestTheReportHasEachExperimentAndItsRecordings(t *testing.T) {
+	folder := t.TempDir()
+	r := fakeReport()
+	makeRun(t, folder, r)
+	must(t, os.WriteFile(filepath.Join(folder, r.Experiments[0].Parts[0].History), []byte("{\n{}\n"), 0o600)) // a broken one
+	r.Interrupted = true
+	must(t, report.Write(folder, r))
+	page := text(t, filepath.Join(folder, report.File))
+	var whole live.Report
+	unpacked(t, page, "run", &whole)
+	if len(whole.Experiments) != len(r.Experiments) || !whole.Interrupted || len(whole.Facts) == 0 {
+		t.Fatalf("%d experiments, interrupted %t, on %v", len(whole.Experiments), whole.Interrupted, whole.Facts)
 	}
-	shown := []string{`verdict good"`, `verdict bad"`, `verdict unrun"`, `state good"`, `state bad"`, `state unrun"`}
-	for names, want := range map[string][]int{
-		"good": {2, 0, 0, 2, 0, 0}, "bad": {0, 2, 0, 1, 1, 0}, "unrun": {0, 0, 2, 1, 0, 1}, "good,bad,unrun": {2, 2, 2, 4, 1, 1},
-	} {
-		r := &scenario.Report{Interrupted: names == "bad"}
-		for name := range strings.SplitSeq(names, ",") {
-			r.Experiments = append(r.Experiments, all[name])
-		}
-		folder := t.TempDir()
-		must(t, report.Write(folder, r))
-		page := text(t, filepath.Join(folder, report.File))
-		for i, class := range shown {
-			if got := strings.Count(page, `<span class="`+class); got != want[i] {
-				t.Errorf("the page of %s has %d of %s, want %d", names, got, class, want[i])
+	for i, e := range whole.Experiments {
+		var recordings []live.Recording
+		unpacked(t, page, "of-"+e.Name, &recordings)
+		want := len(e.Parts)
+		for _, p := range e.Parts {
+			if p.NotRun || p.Trouble != "" {
+				want--
+			} else if len(p.Figures) == 0 {
+				t.Errorf("%s has no figures of %s", e.Name, p.Name)
 			}
 		}
-		if strings.Contains(page, "ended before") != r.Interrupted {
-			t.Errorf("the page of %s says wrongly whether the run was interrupted", names)
+		if e.Verdict != r.Experiments[i].Verdict || len(recordings) != want {
+			t.Errorf("%s is %s, with %d recordings, want %d", e.Name, e.Verdict, len(recordings), want)
 		}
+		one := text(t, filepath.Join(folder, fmt.Sprintf("replay-%02d-%s.html", e.Number, e.Name)))
+		unpacked(t, one, "of-"+e.Name, &recordings)
+	}
+	if trouble := whole.Experiments[0].Parts[0].Trouble; !strings.Contains(trouble, "line 1") {
+		t.Errorf("of a broken history it says %q", trouble)
+	}
+	if whole.Experiments[1].Parts[0].Trouble != "" {
+		t.Error("a whole history is said to be broken")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
@@ -132,7 +133,7 @@ func counted(one, many string) func(float64) string {
 	}
 }
 
-type fact struct{ Name, Value string }
+type fact = live.Fact
 
 type count struct {
 	Verdict scenario.Verdict
@@ -173,14 +174,14 @@ func facts(r *scenario.Report) []fact {
 	m := r.Machine
 	list := make([]fact, 0, 8+len(r.Servers))
 	for _, f := range []fact{
-		{"Started", r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
-		{"Took", Seconds(r.Seconds)},
-		{"Commit", commit(m.Commit)},
-		{"Go", strings.TrimPrefix(m.Go, "go")},
-		{"Processor", fmt.Sprintf("%s, %s", m.CPU, Plural(m.Processors, "processor", "processors"))},
-		{"Memory", m.Memory},
-		{"System", m.OS},
-		{"Load before", m.Load},
+		{Name: "Started", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
+		{Name: "Took", Value: Seconds(r.Seconds)},
+		{Name: "Commit", Value: commit(m.Commit)},
+		{Name: "Go", Value: strings.TrimPrefix(m.Go, "go")},
+		{Name: "Processor", Value: fmt.Sprintf("%s, %s", m.CPU, Plural(m.Processors, "processor", "processors"))},
+		{Name: "Memory", Value: m.Memory},
+		{Name: "System", Value: m.OS},
+		{Name: "Load before", Value: m.Load},
 	} {
 		if f.Value != "" {
 			list = append(list, f)
@@ -188,7 +189,7 @@ func facts(r *scenario.Report) []fact {
 	}
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]
-		list = append(list, fact{called(backend), fmt.Sprintf("%s (%s)", info, info.Started)})
+		list = append(list, fact{Name: called(backend), Value: fmt.Sprintf("%s (%s)", info, info.Started)})
 	}
 	return list
 }
@@ -218,7 +219,7 @@ func figures(numbers map[string]float64) []fact {
 	list := make([]fact, 0, len(numbers))
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		label, value := Figure(name, numbers[name])
-		list = append(list, fact{label, value})
+		list = append(list, fact{Name: label, Value: value})
 	}
 	return list
 }

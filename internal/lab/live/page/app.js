@@ -12,10 +12,11 @@ import { remarkWords, verdictWords } from './verdict.js';
 import { Lab, made } from './lab.js';
 import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
+import { Report, unpacked } from './report.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
-const recorded = $('recordings'); // in a saved file
+const recorded = $('recordings') ?? $('run'); // in a saved file
 const steers = Boolean(token) && !recorded;
 const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {}, missing: {} };
 const mostPoints = 1400, mostLeases = 600;
@@ -50,6 +51,7 @@ let starting = false; // until the stream says that it began
 let refill = false; // after a replay the form has the settings of a recording
 const lab = new Lab(state, t, steers, post);
 const story = new Story();
+const report = new Report(t, showChapter);
 const field = (name) => form.elements.namedItem(name);
 const replicas = () => state.machines.filter((one) => one.kind === 'replica').length;
 
@@ -74,6 +76,7 @@ function fill(s) {
 }
 
 const same = (a, b) => a && b && a.strategy === b.strategy && a.group === b.group && a.fence === b.fence;
+const inPlay = () => Boolean(recorded) || !$('player').hidden;
 const active = () => !['idle', 'ended'].includes(state.sale.phase);
 
 function drawStrategies() {
@@ -137,7 +140,7 @@ function drawButtons() {
     if (input.name === 'fence') continue;
     input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON');
   }
-  greyOut(state, !$('player').hidden);
+  greyOut(state, inPlay());
 }
 
 // drawNumbers shows the last point whose row and ledger were read.
@@ -164,8 +167,8 @@ function drawSale() {
   drawNumbers();
   lab.draw();
   if (sale.error) $('said').textContent = sale.error;
-  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing' || Boolean(state.play && !state.play.parts.some(made));
-  if ($('player').hidden) $('faults').hidden = sale.phase === 'playing';
+  $('replay').hidden = $('save').hidden = inPlay() || !sale.item || sale.phase === 'playing' || Boolean(state.play && !state.play.parts.some(made));
+  if (!inPlay()) $('faults').hidden = sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
@@ -180,7 +183,7 @@ function drawSale() {
     div.append(element('dt', name), element('dd', typeof value === 'number' ? number(value) : value));
     return div;
   }));
-  $('beside').hidden = !compare.ready || Boolean(recorded) || !$('player').hidden;
+  $('beside').hidden = !compare.ready || inPlay();
   $('next').textContent = t(`next.${v.next.why}`);
   $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change
 }
@@ -206,7 +209,7 @@ function drawMarks() {
 // drawBuyers lists the phones of a class.
 function drawBuyers() {
   const list = state.buyers || [];
-  $('class').hidden = !(list.length || state.class) || Boolean(recorded) || !$('player').hidden;
+  $('class').hidden = !(list.length || state.class) || inPlay();
   $('class-at').textContent = t('buyers-at', state.class || `${location.origin}/buy`);
   $('class-code').hidden = !state.class;
   if (state.class && !recorded) {
@@ -231,10 +234,11 @@ function drawAll() {
   words();
   $('language').textContent = t('other');
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
-  $('link').textContent = t(!$('player').hidden ? 'recorded' : $('link').classList.contains('bad') ? 'lostLink' : 'live');
-  $('reader').hidden = steers || !$('player').hidden;
-  $('guest').hidden = !state.guest || !$('player').hidden;
+  $('link').textContent = t(inPlay() ? 'recorded' : $('link').classList.contains('bad') ? 'lostLink' : 'live');
+  $('reader').hidden = steers || inPlay();
+  $('guest').hidden = !state.guest || inPlay();
   player.words();
+  if (report.run) report.draw();
   drawServers();
   drawStrategies();
   drawSale();
@@ -251,11 +255,11 @@ function drawAll() {
 // tell says what has happened so far in the experiment that is made, or was made last.
 let telling = false;
 function tell() {
-  if (telling || !state.play || !$('player').hidden) return;
+  if (telling || !state.play || inPlay()) return;
   telling = true;
   setTimeout(() => {
     telling = false;
-    if (!state.play || !$('player').hidden) return;
+    if (!state.play || inPlay()) return;
     const part = state.play.parts.findLast((p) => p.try > 0)?.name, lock = state.leases.values().next().value?.lock;
     const sells = state.strategies.find((s) => s.name === part) ?? state.strategies.find((s) => s.name === lock);
     if (sells && state.sale.phase === 'playing') showStrategy(sells);
@@ -289,6 +293,14 @@ function showMoment(recording, moment, lasts) {
   machines.draw();
 }
 
+// showChapter shows an experiment of a report; one that was not made has nothing to play.
+function showChapter(play, recordings) {
+  state.play = play;
+  for (const id of ['player', 'times', 'lanes-panel', 'code-panel', 'story', 'faults', 'numbers']) $(id).hidden = recordings.length === 0;
+  trace.close();
+  if (recordings.length > 0) player.open(recordings); else lab.draw();
+}
+
 // replay closes the stream of events; what is missed meanwhile comes as a snapshot.
 let events, again;
 async function replay() {
@@ -310,7 +322,7 @@ function inReplay(on) {
   machines.steers = steers && !on;
   if (on) {
     $('compare').hidden = true;
-    $('play').focus();
+    if (!recorded) $('play').focus();
   }
 }
 
@@ -471,17 +483,11 @@ $('replay').addEventListener('click', replay);
 $('pair').addEventListener('click', () => replay().then(() => player.play()));
 $('back').addEventListener('click', backToNow);
 
-// unpacked are the recordings of a saved file: JSON, compressed, in base64.
-function unpacked(text) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
-}
-
 words();
 if (recorded) {
   $('back').hidden = true;
   inReplay(true);
-  unpacked(recorded.textContent).then((recordings) => player.open(recordings));
+  if (recorded.id === 'run') report.open(); else unpacked('recordings').then((recordings) => player.open(recordings));
 } else {
   lab.load().then((lines) => { story.lines = lines; });
   listen();

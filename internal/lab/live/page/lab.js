@@ -18,7 +18,7 @@ function told(name, text, zh) {
   return element(name, /[。！？]$/.test(zh) ? zh : `${zh}。`);
 }
 
-const titled = (e) => (language() === 'zh' && e.zh.title ? e.zh : e);
+export const titled = (e) => (language() === 'zh' && e.zh.title ? e.zh : e);
 
 // partWords say what is done in a part, and what is expected and found.
 export function partWords(part, t) {
@@ -37,6 +37,22 @@ export function partWords(part, t) {
 export const remark = (part, t) => element('span', t(part.remedy ? 'remedy' : 'failure'), 'tag');
 
 const $ = (id) => document.getElementById(id);
+
+function link(text, to) {
+  const a = element('a', text);
+  a.href = to;
+  return a;
+}
+
+// picture is one that is drawn already, in a box that scrolls where it is too wide.
+function picture(says, svg) {
+  const box = element('div', undefined, 'scroll'), img = element('img', undefined, 'drawn');
+  img.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  img.alt = says;
+  box.tabIndex = 0;
+  box.append(img);
+  return box;
+}
 
 // made tells that a part has a recording.
 export const made = (p) => p.over && !p.not_run;
@@ -79,15 +95,16 @@ export class Lab {
   draw() {
     const { play, sale, guest } = this.state, { t } = this, playing = sale.phase === 'playing';
     $('make').disabled = !this.steers || Boolean(guest) || !['idle', 'ended'].includes(sale.phase);
-    $('played').hidden = !play || !$('player').hidden;
+    $('played').hidden = !play || !(play.reason || $('player').hidden);
     if (!play) return;
     $('play-title').textContent = `${play.number} ${titled(play).title}`;
     $('play-claim').textContent = titled(play).claim;
     $('end-play').hidden = !playing;
-    $('pair').hidden = playing || !play.parts.some((p, i) => p.remedy && made(p) && play.parts.slice(0, i).some((before) => !before.remedy && made(before)));
+    $('pair').hidden = playing || Boolean(play.reason) || !play.parts.some((p, i) => p.remedy && made(p) && play.parts.slice(0, i).some((before) => !before.remedy && made(before)));
     $('end-play').disabled = !this.steers;
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
+    if (play.reason) this.reported(play);
     const at = play.parts.findLastIndex((p) => p.try > 0 && !p.over);
     $('parts').replaceChildren(...play.parts.map((p, i) => this.part(p, playing && i === at)));
   }
@@ -101,6 +118,28 @@ export class Lab {
     head.append(remark(p, t), element('span', state, 'state'));
     li.append(head);
     if (now || p.over) li.append(...partWords(p, t));
+    if (p.trouble) li.append(element('p', t('trouble', p.trouble), 'warn small'));
+    for (const { says, svg } of p.pictures || []) li.append(picture(says, svg));
+    const files = element('p', undefined, 'small');
+    for (const [key, file] of [['evidence', p.history], ['contradiction', p.contradiction]]) if (file) files.append(link(t(key), file), ' ');
+    if (files.hasChildNodes()) li.append(files);
     return li;
+  }
+
+  // reported shows what a report has of an experiment beside its parts.
+  reported(play) {
+    const { t } = this, parts = play.parts.filter((p) => p.figures?.length);
+    $('play-source').textContent = [play.source, play.verdict === 'reproduced' ? '' : play.reason].filter(Boolean).map(sentence).join(' ');
+    $('play-fix').hidden = !play.fix;
+    $('play-fix').lastElementChild.textContent = play.fix ?? '';
+    $('measured').hidden = parts.length === 0;
+    const head = element('tr'), column = (text, scope) => { const th = element('th', text); th.scope = scope; return th; };
+    head.append(element('td'), ...parts.map((p) => column(p.name, 'col')));
+    const names = [...new Set(parts.flatMap((p) => p.figures.map((f) => f.name)))].sort();
+    $('play-figures').replaceChildren(head, ...names.map((name) => {
+      const tr = element('tr');
+      tr.append(column(name, 'row'), ...parts.map((p) => element('td', p.figures.find((f) => f.name === name)?.value ?? '')));
+      return tr;
+    }));
   }
 }

@@ -68,6 +68,7 @@ const en = {
   'bought.failed': (p) => `Not bought: ${p}.`, 'bought.mine': (n) => `You have bought ${n}.`,
   story: 'What happens', lab: 'Experiments', pair: 'Failure and remedy, side by side', make: 'Play this experiment', remedy: 'what helps', failure: 'the failure', expected: 'Expected', found: 'Found', 'not-run': 'Not made', holds: 'as expected', 'holds-not': 'not as expected', making: (n) => (n > 1 ? `now, try ${n}` : 'now'), later: 'to come', stopped: 'stopped',
   'phase.playing': 'an experiment', 'verdict.reproduced': 'Reproduced', 'verdict.not reproduced': 'Not reproduced', 'verdict.not run': 'Not run',
+  came: (n, all) => `${n === all && all > 0 ? `All ${all}` : `${n} of ${all}`} ${all === 1 ? 'experiment' : 'experiments'} came out as the sources claim`, interrupted: 'The run was ended before its last experiment.', machine: 'The machine and the servers', no: 'No.', verdictWord: 'Verdict', took: 'Time', tries: 'Tries', figures: 'Figures', instead: 'What to do instead:', evidence: 'its history', contradiction: 'what no order of the purchases explains', trouble: (why) => `It cannot be played, because its history cannot be read: ${why}`,
   other: '中文', restarted: 'Redis keeps nothing on disk here: after a kill it is empty.',
 };
 
@@ -138,6 +139,7 @@ const zh = {
   'bought.failed': (p) => `没有买到：${p}。`, 'bought.mine': (n) => `你一共买到 ${n} 件。`,
   story: '发生了什么', lab: '实验', pair: '故障与对策并排播放', make: '播放这个实验', remedy: '对策', failure: '故障', expected: '预期', found: '发现', 'not-run': '未进行', holds: '符合预期', 'holds-not': '不符合预期', making: (n) => (n > 1 ? `进行中，第 ${n} 次` : '进行中'), later: '待进行', stopped: '已停止',
   'phase.playing': '实验中', 'verdict.reproduced': '已复现', 'verdict.not reproduced': '未复现', 'verdict.not run': '未进行',
+  came: (n, all) => `${all} 个实验中有 ${n} 个与资料所说一致`, interrupted: '运行在最后一个实验之前就结束了。', machine: '机器与服务器', no: '编号', verdictWord: '结论', took: '用时', tries: '次数', figures: '数据', instead: '应当这样做：', evidence: '它的历史', contradiction: '没有购买次序能解释的部分', trouble: (why) => `无法播放：读不出它的历史：${why}`,
   other: 'English', restarted: '这里的 Redis 不落盘：被杀后是空的。',
 };
 

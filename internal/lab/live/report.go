@@ -1,0 +1,92 @@
+package live
+
+import (
+	"io"
+	"path/filepath"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+)
+
+// Report is a run of the command line as the page shows it.
+type Report struct {
+	// Facts are what it was made on.
+	Facts []Fact `json:"facts"`
+	// Interrupted tells that it was ended before its last experiment.
+	Interrupted bool       `json:"interrupted"`
+	Experiments []*Chapter `json:"experiments"`
+}
+
+// Chapter is an experiment of a report, with the recordings of its parts.
+type Chapter struct {
+	Play
+
+	recordings string // packed
+}
+
+// Fact is a name and a value, for people.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Evidence is what a report has of a part beside its recording.
+type Evidence struct {
+	Figures  []Fact    `json:"figures,omitempty"`
+	Pictures []Picture `json:"pictures,omitempty"`
+	// History and Contradiction are files beside the report.
+	History       string `json:"history,omitempty"`
+	Contradiction string `json:"contradiction,omitempty"`
+	// Trouble is why there is no recording.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Picture is a picture of what a replay does not show: an SVG file, and its words.
+type Picture struct {
+	Says string `json:"says"`
+	SVG  string `json:"svg"`
+}
+
+// ChapterOf is an experiment whose parts have left their histories in the folder of the run. A history that is missing or
+// broken is said on the page and is no error. Show adds what the report has of each part; h is nil where there is none.
+func ChapterOf(folder string, e *scenario.Result, show func(part *Evidence, p scenario.PartResult, h *history.History) error) (*Chapter, error) {
+	c := &Chapter{Play: Play{
+		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name], Verdict: e.Verdict, Seconds: e.Seconds,
+		Tries: e.Tries, Source: e.Source, Fix: e.Fix, Reason: e.Reason,
+	}}
+	var recordings []Recording
+	for _, p := range e.Parts {
+		part := partOf(e.Name, p)
+		part.History, part.Contradiction = p.History, p.Contradiction
+		var h *history.History
+		if p.NotRun == "" && p.History != "" {
+			var err error
+			if h, err = history.Read(filepath.Join(folder, p.History)); err != nil {
+				h, part.Trouble = nil, err.Error()
+			} else {
+				recordings = append(recordings, OfPart(h, e.Number, e.Name, p))
+			}
+		}
+		if err := show(&part.Evidence, p, h); err != nil {
+			return nil, err
+		}
+		c.Parts = append(c.Parts, part)
+	}
+	var err error
+	c.recordings, err = packed(append([]Recording{}, recordings...))
+	return c, err
+}
+
+// Save writes the report as one file that a browser opens without a server.
+func (r Report) Save(w io.Writer) error {
+	data, err := packed(r)
+	if err != nil {
+		return err
+	}
+	blocks := []string{block("run", data)}
+	for _, c := range r.Experiments {
+		blocks = append(blocks, block("of-"+c.Name, c.recordings))
+	}
+	return save(w, blocks...)
+}
