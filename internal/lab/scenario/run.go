@@ -57,6 +57,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	r = &Report{Machine: servers.ThisMachine(), Servers: make(map[string]servers.Info), Start: start}
 	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	defer p.Progress.End()
+	p.Servers.Only = needs(p.Experiments)
 	s, err := shop.Open(ctx, shop.Options{Binary: p.Binary, Servers: p.Servers, Progress: p.Progress.Say})
 	if err != nil {
 		return r, err
@@ -66,6 +67,19 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	r.Experiments, err = On(ctx, s, p)
 	r.Interrupted = ctx.Err() != nil && len(r.Experiments) < len(p.Experiments)
 	return r, err
+}
+
+// needs are the servers that experiments need beside the database, and those that they start themselves.
+func needs(list []Experiment) []string {
+	names := []string{}
+	for _, e := range list {
+		for _, p := range e.Parts {
+			for _, need := range p.Stage.Needs {
+				names = append(names, string(need))
+			}
+		}
+	}
+	return names
 }
 
 // On makes the experiments in a shop that is open, as Run does: the results are those that came to

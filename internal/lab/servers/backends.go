@@ -37,8 +37,12 @@ func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(w
 	waiting := &waiting{progress: progress}
 	var wanted []candidate
 	for _, one := range b.list(k, c) {
-		if one.mode == None {
+		switch {
+		case one.mode == None:
 			b.Missing[one.name] = "left out by --servers"
+			continue
+		case one.optional && c.Only != nil && !slices.Contains(c.Only, one.name):
+			b.Missing[one.name] = "not started: this run does not need it"
 			continue
 		}
 		wanted = append(wanted, one)

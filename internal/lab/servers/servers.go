@@ -88,6 +88,8 @@ type Choice struct {
 	// Redis (the five of Redlock, too), ZooKeeper and Etcd are where they are to
 	// come from instead, or empty.
 	Redis, ZooKeeper, Etcd Mode
+	// Only names what a run needs beside the database, and no other server is started; nil: all are.
+	Only []string
 	// Volatile has a local database leave its commits to the operating system: they
 	// survive its death, and not that of the machine.
 	Volatile bool

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func TestChoices(t *testing.T) {
 			Mode: servers.Local, Database: servers.SQLite, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None,
 		},
 	} {
-		if got, err := servers.ParseChoice(text); err != nil || got != want {
+		if got, err := servers.ParseChoice(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q is read as %+v (%v), want %+v", text, got, err, want)
 		}
 	}
@@ -53,7 +54,7 @@ func TestChoices(t *testing.T) {
 		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=embedded", "local,etcd=", "local,etcd=none=none",
 		"embedded,database=mariadb", "embedded,database=mysql",
 	} {
-		if c, err := servers.ParseChoice(text); err == nil || c != (servers.Choice{}) {
+		if c, err := servers.ParseChoice(text); err == nil || !reflect.DeepEqual(c, servers.Choice{}) {
 			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)
 		}
 	}
