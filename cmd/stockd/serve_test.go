@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -340,5 +342,39 @@ func TestABenchOfWhichNothingCame(t *testing.T) {
 	cancel()
 	if r, err := runLoad(ctx, load.Plan{URL: s.URL, GoodsID: 1, Clients: 1, Requests: 6, Timeout: time.Second}); err != nil || r.Sent != 0 {
 		t.Errorf("where none was sent: %+v, %v", r, err)
+	}
+}
+
+// A replica that may open few files answers what it can, and rejects the rest: no client waits for a file.
+func TestNoRequestWaitsForAFile(t *testing.T) {
+	const buyers, limit = 200, 5 * time.Second
+	r := cmdtest.StartWithFiles(t, "serve", 64)
+	must.Do(t, r.CreateGoods(t.Context(), 1, buyers))
+	var sold, busy, closed atomic.Int64
+	var crowd sync.WaitGroup
+	for range buyers {
+		crowd.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}, Timeout: limit} // each has a connection, and keeps it
+			response, err := client.Post(r.URL+"/deduct?goods_id=1", "", http.NoBody)
+			switch {
+			case os.IsTimeout(err):
+				t.Error("a request was not answered")
+			case err != nil:
+				closed.Add(1)
+			case response.StatusCode == http.StatusOK:
+				sold.Add(1)
+			case response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "":
+				busy.Add(1)
+			default:
+				t.Errorf("it answers %d", response.StatusCode)
+			}
+			if err == nil {
+				t.Cleanup(func() { _ = response.Body.Close() })
+			}
+		})
+	}
+	crowd.Wait()
+	if t.Logf("%d sold, %d busy, %d closed", sold.Load(), busy.Load(), closed.Load()); sold.Load() == 0 {
+		t.Error("it has sold nothing")
 	}
 }

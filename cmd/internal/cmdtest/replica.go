@@ -47,10 +47,22 @@ func StartReplica(t *testing.T, command string, flags ...string) Replica {
 // StartEmpty is StartReplica with further variables, and without an item.
 func StartEmpty(t *testing.T, command string, env []string, flags ...string) Replica {
 	t.Helper()
+	return startEmpty(t, []string{os.Args[0]}, command, env, flags...)
+}
+
+// StartWithFiles is StartEmpty of a replica that may have so many files open.
+func StartWithFiles(t *testing.T, command string, files int) Replica {
+	t.Helper()
+	return startEmpty(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), os.Args[0]}, command, nil)
+}
+
+func startEmpty(t *testing.T, program []string, command string, env []string, flags ...string) Replica {
+	t.Helper()
 	r := Replica{Log: &Buffer{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	flags = append([]string{command, "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	env = append([]string{"STOCKD_DATABASE_DRIVER=sqlite", "STOCKD_DATABASE_DSN=" + r.DSN}, env...)
-	r.Process = exec.Command(os.Args[0], flags...) //nolint:gosec // the test binary itself
+	flags = append(program, flags...)
+	r.Process = exec.Command(flags[0], flags[1:]...) //nolint:gosec // the test binary itself
 	r.Process.Env = slices.Concat(Environment(), env, []string{"STOCKD_ADMIN_TOKEN=" + Token})
 	r.Process.Stderr = r.Log
 	must(t, r.Process.Start())

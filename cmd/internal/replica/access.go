@@ -38,8 +38,9 @@ func warn(ctx context.Context, c config.Config, log *slog.Logger) {
 		log.WarnContext(ctx, "insecure configuration", "key", w.Key, "problem", w.Problem)
 	}
 	if limit, needed, ok := openFiles(c); ok && limit < needed {
+		allowed, _ := withinFiles(c)
 		log.WarnContext(ctx, "too few open files allowed: raise the limit (ulimit -n, LimitNOFILE, nofile) or lower http.max_connections",
-			"limit", limit, "needed", needed, "http.max_connections", c.HTTP.MaxConnections)
+			"limit", limit, "needed", needed, "http.max_connections", c.HTTP.MaxConnections, "connections_allowed", allowed.MaxConnections)
 	}
 	if !c.MayChoose() {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,15 +197,41 @@ func databaseConnections(c config.Config) int { return c.Database.MaxOpen + c.Lo
 // otherFiles is more than the log, the sessions of ZooKeeper and etcd, and what is read again have open.
 const otherFiles = 64
 
+// withinFiles are the limits of a listener, and how many rejected connections it answers at a time, within the limit on
+// open files: a connection that is beyond it would wait for an answer until another one closes.
+func withinFiles(c config.Config) (limits config.HTTP, answered int) {
+	limits, answered = c.HTTP, mostAnswered
+	limit, ok := fileLimit()
+	if !ok {
+		return limits, answered
+	}
+	all := int(min(limit, math.MaxInt32))
+	// Where what else is open leaves little, the listeners have half: not all of it is open at once.
+	each := max(all-filesBesides(c), all/2) / listeners(c)
+	answered = min(answered, max(each-cmp.Or(c.HTTP.MaxConnections, each), each/4))
+	if limits.MaxConnections == 0 || limits.MaxConnections > each-answered {
+		limits.MaxConnections = max(each-answered, 1)
+	}
+	return limits, answered
+}
+
+func listeners(c config.Config) int {
+	if c.Admin.Tokens().Any() {
+		return 2
+	}
+	return 1
+}
+
+// filesBesides are how many it may have open beside the connections of its listeners.
+func filesBesides(c config.Config) int {
+	servers := len(c.Redis.Addresses) + len(c.Redlock.Addresses)
+	return databaseConnections(c) + servers*c.Redis.MaxOpen + otherFiles
+}
+
 // openFiles are how many files this process may have open, and how many a replica with this configuration needs: one for
 // each connection of a listener, served or rejected, and of a pool. Not ok: the limit is not known.
 func openFiles(c config.Config) (limit, needed uint64, ok bool) {
-	listeners := 1
-	if c.Admin.Tokens().Any() {
-		listeners = 2
-	}
-	servers := len(c.Redis.Addresses) + len(c.Redlock.Addresses)
-	n := listeners*(c.HTTP.MaxConnections+mostAnswered) + databaseConnections(c) + servers*c.Redis.MaxOpen + otherFiles
+	n := listeners(c)*(c.HTTP.MaxConnections+mostAnswered) + filesBesides(c)
 	limit, ok = fileLimit()
 	return limit, uint64(max(n, 0)), ok
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -43,14 +44,16 @@ type cappedListener struct {
 	open     func() int64  // how many there are, beside those that are rejected
 	fresh    *rate.Limiter // of new connections; nil sets no limit
 	rejected func(by string)
+	noFile   func(error)   // a connection waits, because no more files may be open
 	answered chan struct{} // has an entry for each rejected connection that is being answered
 	leaving  sync.WaitGroup
 
 	handshake time.Duration // the longest time for that of TLS
 }
 
-func newCappedListener(l net.Listener, c config.HTTP, open func() int64, rejected func(by string)) *cappedListener {
-	capped := &cappedListener{Listener: l, limit: int64(c.MaxConnections), open: open, rejected: rejected, answered: make(chan struct{}, mostAnswered), handshake: c.ReadTimeout}
+// newCappedListener answers so many rejected connections at a time.
+func newCappedListener(l net.Listener, c config.HTTP, answered int, open func() int64, rejected func(by string)) *cappedListener {
+	capped := &cappedListener{Listener: l, limit: int64(c.MaxConnections), open: open, rejected: rejected, noFile: func(error) {}, answered: make(chan struct{}, answered), handshake: c.ReadTimeout}
 	if c.ConnectionRate > 0 {
 		capped.fresh = rate.NewLimiter(rate.Limit(c.ConnectionRate), c.ConnectionRate)
 	}
@@ -64,6 +67,9 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		conn, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			l.leaving.Wait()
+		}
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.noFile(err) // net/http tries again, and would not say so
 		}
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := &crowd{left: 5}
 			var rejected []string
-			l := newCappedListener(inner, c.limits, func() int64 { return c.open }, func(by string) { rejected = append(rejected, by) })
+			l := newCappedListener(inner, c.limits, mostAnswered, func() int64 { return c.open }, func(by string) { rejected = append(rejected, by) })
 			accepted := 0
 			for {
 				_, err := l.Accept()
@@ -105,7 +106,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 func fullListener(t *testing.T, wrap func(net.Listener) net.Listener) (l *cappedListener, ended chan error) {
 	t.Helper()
 	listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
-	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
+	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, mostAnswered, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
 		ended <- err
@@ -233,8 +234,8 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 		server := newServer(c, slog.New(slog.DiscardHandler), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "HTTP/1.1 400 Bad Request", http.StatusTeapot)
 		}))
-		go server.Serve(newCappedListener(wrap(listener), c.HTTP, nil, nil)) //nolint:errcheck // it ends with the test
-		t.Cleanup(func() { server.Close() })                                 //nolint:errcheck // the test is over
+		go server.Serve(newCappedListener(wrap(listener), c.HTTP, mostAnswered, nil, nil)) //nolint:errcheck // it ends with the test
+		t.Cleanup(func() { server.Close() })                                               //nolint:errcheck // the test is over
 		open := func() net.Conn {
 			conn := dial(t, listener)
 			if scheme == "https" {
@@ -287,4 +288,29 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 			}
 		}
 	}
+}
+
+// exhausted is a listener of a process that has all files open that it may.
+type exhausted struct{ net.Listener }
+
+func (exhausted) Accept() (net.Conn, error) {
+	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+}
+
+// net/http tries again in silence.
+func TestConnectionsThatWaitForAFileAreLoggedOnceInAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l := newCappedListener(exhausted{}, config.HTTP{}, mostAnswered, nil, nil)
+		l.noFile = warnOfFiles(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), "public")
+		for range 3 * 60 {
+			if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "too many open files"); n < 10 || n > 18 {
+			t.Errorf("it is logged %d times in 3 minutes", n)
+		}
+	})
 }

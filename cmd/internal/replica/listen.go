@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
@@ -64,7 +65,10 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	server := newServer(c, log, h)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
-	stopped.listener = newCappedListener(listener, c.HTTP, stopped.open.Load, func(by string) { rejected(name, by) })
+	limits, answered := withinFiles(c)
+	capped := newCappedListener(listener, limits, answered, stopped.open.Load, func(by string) { rejected(name, by) })
+	capped.noFile = warnOfFiles(ctx, log, name)
+	stopped.listener = capped
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
 		if err := stopped.serve(); err != nil {
@@ -79,6 +83,14 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		}
 		return nil
 	})
+}
+
+// warnOfFiles logs once in a while that connections wait.
+func warnOfFiles(ctx context.Context, log *slog.Logger, name string) func(error) {
+	sometimes := rate.Sometimes{Interval: 10 * time.Second}
+	return func(err error) {
+		sometimes.Do(func() { log.WarnContext(ctx, "connections wait: no more files may be open", "for", name, "error", err) })
+	}
 }
 
 // answerTime is how long a client may take to receive an answer: even a slow client that goes on reading
