@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // shop answers purchases as a test says; n counts them from 0.
@@ -44,10 +45,7 @@ func run(t *testing.T, p load.Plan) *load.Result {
 	if p.Timeout == 0 {
 		p.Timeout = 5 * time.Second
 	}
-	r, err := load.Run(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(load.Run(t.Context(), p))(t)
 	return r
 }
 
@@ -169,13 +167,8 @@ func TestAnAnswerThatComesTooLateIsUnknown(t *testing.T) {
 }
 
 func TestARequestThatWasNeverSentIsNoUnknown(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, listener.Close())
 	if r := run(t, load.Plan{URL: "http://" + listener.Addr().String(), Clients: 2, Requests: 6}); r.Errors["no-connection"] != 6 || r.Unknown != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -332,9 +325,7 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 		before := time.Now()
 		r, err := load.Run(t.Context(), c.plan)
 		s.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if got.Start.Before(before) || got.End.Before(got.Start) {
 			t.Errorf("%s: from %s to %s", name, got.Start, got.End)
 		}

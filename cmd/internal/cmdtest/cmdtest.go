@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // NeedLocal skips a test that needs a database server and nginx.
@@ -133,7 +134,7 @@ func Own[S interface {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		labtest.Need(t, what, false, missing.How)
 	}
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -155,9 +156,8 @@ func ContainsAll(text string, parts ...string) bool {
 // ReadReport reads what --json wrote.
 func ReadReport(t *testing.T, path string) (r Report) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	must(t, err)
-	must(t, json.Unmarshal(content, &r))
+	content := must.Get(os.ReadFile(path))(t)
+	must.Do(t, json.Unmarshal(content, &r))
 	return r
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Repository is where the repository is, from the folder of a program.
@@ -26,7 +28,7 @@ func EachDocument(t *testing.T, test func(path, text string)) {
 		test(strings.TrimPrefix(path, Repository+"/"), string(content))
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 var (

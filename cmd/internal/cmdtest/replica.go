@@ -20,6 +20,7 @@ import (
 	_ "github.com/glebarez/go-sqlite" // what a replica has left in its database is read
 
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Replica is a process of the program under test that runs a replica on a SQLite of its
@@ -40,7 +41,7 @@ const Token = "the owner's own token"
 func StartReplica(t *testing.T, command string, flags ...string) Replica {
 	t.Helper()
 	r := StartEmpty(t, command, nil, flags...)
-	must(t, r.CreateGoods(t.Context(), 1, 1000))
+	must.Do(t, r.CreateGoods(t.Context(), 1, 1000))
 	return r
 }
 
@@ -65,7 +66,7 @@ func startEmpty(t *testing.T, program []string, command string, env []string, fl
 	r.Process = exec.Command(flags[0], flags[1:]...) //nolint:gosec // the test binary itself
 	r.Process.Env = slices.Concat(Environment(), env, []string{"STOCKD_ADMIN_TOKEN=" + Token})
 	r.Process.Stderr = r.Log
-	must(t, r.Process.Start())
+	must.Do(t, r.Process.Start())
 	t.Cleanup(func() {
 		if r.Process.ProcessState == nil {
 			_ = r.Process.Process.Kill() // it may be gone
@@ -88,7 +89,7 @@ func (r Replica) Host() string { return strings.TrimPrefix(r.URL, "http://") }
 // Terminate asks the replica to stop.
 func (r Replica) Terminate(t *testing.T) {
 	t.Helper()
-	must(t, r.Process.Process.Signal(syscall.SIGTERM))
+	must.Do(t, r.Process.Process.Signal(syscall.SIGTERM))
 }
 
 // Exit waits for the end of the replica, and returns its status.
@@ -101,10 +102,9 @@ func (r Replica) Exit(t *testing.T) int {
 // LocksLeft counts the names that sql-insert-lock has left behind.
 func (r Replica) LocksLeft(t *testing.T) (n int) {
 	t.Helper()
-	db, err := sql.Open("sqlite", r.DSN)
-	must(t, err)
+	db := must.Get(sql.Open("sqlite", r.DSN))(t)
 	defer db.Close() //nolint:errcheck // it was only read
-	must(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM record_lock").Scan(&n))
+	must.Do(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM record_lock").Scan(&n))
 	return n
 }
 
@@ -143,8 +143,7 @@ func Do(r *http.Request) Answer {
 // Ask makes a request without a body.
 func Ask(t *testing.T, method, url string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	must(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, http.NoBody))(t)
 	return r
 }
 
@@ -176,18 +175,7 @@ func (r Replica) Sells(t *testing.T, when string) {
 // Send opens a connection and writes a text to it.
 func (r Replica) Send(t *testing.T, text string) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
-	must(t, err)
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.Host()))(t)
+	must.Get(io.WriteString(conn, text))(t)
 	return conn
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

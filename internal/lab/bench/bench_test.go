@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // counting measures 1, 2, 3, … times a factor.
@@ -46,8 +47,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 			{Name: "tail", Of: "slow", Below: 2.5},
 		},
 	}
-	r, err := suite.Run(t.Context())
-	must(t, err)
+	r := must.Get(suite.Run(t.Context()))(t)
 	if f := r.Subjects[0]; f.Median != 7.5 || f.Min != 3 || f.Max != 12 || f.Aim != "at most 11" || f.Reached {
 		t.Errorf("the subject is %+v, want a median of 7.5 from 3 to 12, above its limit", f)
 	}
@@ -72,7 +72,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 		}
 	}
 	var table bytes.Buffer
-	must(t, r.Table(&table))
+	must.Do(t, r.Table(&table))
 	if !strings.Contains(table.String(), "not reached") {
 		t.Errorf("the table does not say what was not reached:\n%s", table.String())
 	}
@@ -271,13 +271,5 @@ func TestCostsAreComparedInTheSameRound(t *testing.T) {
 	}
 	if r.Subjects[2].Costs != nil {
 		t.Errorf("what has no costs has %v", r.Subjects[2].Costs)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // measured is a result of two strategies by one and two replicas, and of what is no strategy.
@@ -58,7 +59,7 @@ func measured() Result {
 func TestTheTablesOfABenchmark(t *testing.T) {
 	r := measured()
 	var page, text strings.Builder
-	must(t, errors.Join(r.Markdown(&page, "stocklab bench --each 2s"), r.Table(&text)))
+	must.Do(t, errors.Join(r.Markdown(&page, "stocklab bench --each 2s"), r.Table(&text)))
 	for title, rows := range map[string][]string{
 		"Strategies that never oversell": {
 			"64 clients, sales/s | 1 replica | grouped | × | 2 replicas, nginx | grouped | ×",
@@ -251,7 +252,7 @@ func drawn() *Result {
 
 func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 	var chart bytes.Buffer
-	must(t, drawn().Chart(&chart))
+	must.Do(t, drawn().Chart(&chart))
 	var texts []string
 	circles := 0
 	for d := xml.NewDecoder(bytes.NewReader(chart.Bytes())); ; {

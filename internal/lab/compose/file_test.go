@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // root is where docker-compose.yml is.
@@ -61,14 +62,13 @@ type service struct {
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, name))
-	must(t, err)
+	content := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(content)
 }
 
 func readFile(t *testing.T, name string) (f file) {
 	t.Helper()
-	must(t, yaml.Unmarshal([]byte(readText(t, name)), &f))
+	must.Do(t, yaml.Unmarshal([]byte(readText(t, name)), &f))
 	return f
 }
 
@@ -221,8 +221,7 @@ func TestEachServiceHasOnlyTheSecretsThatItReads(t *testing.T) {
 		if name == "secrets" {
 			continue
 		}
-		content, err := yaml.Marshal(s)
-		must(t, err)
+		content := must.Get(yaml.Marshal(s))(t)
 		for _, file := range s.files() { // the scripts that it runs, and its configuration
 			if strings.HasSuffix(file, ".sh") || strings.HasSuffix(file, ".yml") {
 				content = append(content, readText(t, file)...)
@@ -244,8 +243,7 @@ func TestEachServiceHasOnlyTheSecretsThatItReads(t *testing.T) {
 func TestSecretsAreMadeAtTheFirstStart(t *testing.T) {
 	f := read(t)
 	made := f.Services["secrets"]
-	command, err := yaml.Marshal(made.Command)
-	must(t, err)
+	command := must.Get(yaml.Marshal(made.Command))(t)
 	for volume, at := range made.secrets() {
 		if !bytes.Contains(command, []byte(" "+at+"/")) && !bytes.Contains(command, []byte("'"+at+"/")) {
 			t.Errorf("no secret is written into %s", volume)
@@ -385,8 +383,7 @@ func TestARedisKeepsWhatItAnswered(t *testing.T) {
 func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 	s := read(t).Services["stockd"]
 	t.Setenv("STOCKD_HTTP_DRAIN_DELAY", s.Environment["STOCKD_HTTP_DRAIN_DELAY"])
-	c, err := config.Load("", nil)
-	must(t, err)
+	c := must.Get(config.Load("", nil))(t)
 	grace, err := time.ParseDuration(s.StopGrace)
 	if err != nil || grace <= c.HTTP.DrainDelay+c.HTTP.Drain+2*time.Second {
 		t.Errorf("it is killed after %s (%v), and drains for %s and %s", s.StopGrace, err, c.HTTP.DrainDelay, c.HTTP.Drain)
@@ -401,10 +398,8 @@ func TestAReplicaHasTheTimeAndTheMemoryThatItNeeds(t *testing.T) {
 // A session of ZooKeeper ends up to a tick after its time, and a name is free within lock.ttl and a second. The server
 // grants lock.ttl, and no less.
 func TestASessionOfZooKeeperEndsInTime(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "deploy", "compose", "zoo.cfg"))
-	must(t, err)
-	c, err := config.Load("", nil)
-	must(t, err)
+	content := must.Get(os.ReadFile(filepath.Join(root, "deploy", "compose", "zoo.cfg")))(t)
+	c := must.Get(config.Load("", nil))(t)
 	of := func(key string) time.Duration {
 		for line := range strings.Lines(string(content)) {
 			if value, ok := strings.CutPrefix(line, key+"="); ok {
@@ -507,13 +502,5 @@ func TestWhatWatchesFindsWhatItReads(t *testing.T) {
 	}
 	if got := services["stockd"].Environment["STOCKD_TRACE_ENDPOINT"]; got != "${TRACE_ENDPOINT:-}" || !shared("jaeger", "stockd") {
 		t.Errorf("replicas send traces to %s, and Jaeger is on %v", got, services["jaeger"].Networks)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

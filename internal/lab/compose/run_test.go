@@ -20,6 +20,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // project is a compose project of its own, on ports of its own, in a clone that
@@ -58,11 +59,8 @@ func start(t *testing.T) project {
 func (p project) token(t *testing.T) string {
 	t.Helper()
 	archive := tar.NewReader(strings.NewReader(p.compose(t, "cp", "stockd:/run/secrets/admin/token", "-")))
-	if _, err := archive.Next(); err != nil {
-		t.Fatal(err)
-	}
-	token, err := io.ReadAll(archive)
-	must(t, err)
+	must.Get(archive.Next())(t)
+	token := must.Get(io.ReadAll(archive))(t)
 	return strings.TrimSpace(string(token))
 }
 
@@ -118,7 +116,7 @@ const plenty = 1_000_000
 // sell buys until the deed is done and so long after it.
 func (s *sale) sell(t *testing.T, after time.Duration, deed func()) *load.Result {
 	t.Helper()
-	must(t, s.there.CreateGoods(t.Context(), s.goods, plenty))
+	must.Do(t, s.there.CreateGoods(t.Context(), s.goods, plenty))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
@@ -139,7 +137,7 @@ func (s *sale) sell(t *testing.T, after time.Duration, deed func()) *load.Result
 		},
 		Observe: s.observe,
 	})
-	must(t, err)
+	must.Do(t, err)
 	return result
 }
 
@@ -173,8 +171,7 @@ func (s *sale) lost(t *testing.T) (lost []string) {
 // audit wants every accepted sale, and none without an answer that allows it.
 func (s *sale) audit(t *testing.T, r *load.Result) {
 	t.Helper()
-	audit, err := s.there.Audit(t.Context(), s.goods)
-	must(t, err)
+	audit := must.Get(s.there.Audit(t.Context(), s.goods))(t)
 	t.Logf("%s: %d sent, %d sold (%d after the deed), %d unknown, %v; ledger: %d orders, clean: %v",
 		s.strategy, r.Sent, r.Sold, s.after, r.Unknown, r.Errors, audit.Orders, audit.Clean)
 	if lost := s.lost(t); len(lost) > 0 || len(s.sold) == 0 {

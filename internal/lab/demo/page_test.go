@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestThePageHasARowARun(t *testing.T) {
@@ -18,9 +19,7 @@ func TestThePageHasARowARun(t *testing.T) {
 		{Strategy: "sql-conditional", Replicas: 3, Group: true, Stock: 1000, Sold: 1001, Clean: true, Verdict: verdict.Unexpected, Reason: "1 oversold"},
 		{Strategy: "zk-herd", Replicas: 1, Verdict: verdict.NotRun, Reason: "there is no ZooKeeper"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, want := range []string{
 		"| `naive` | 1 | 5,000 | 833 | 4,000 | 4,833 | 0 | 0 | 1,587 | 28.0 | 78.7 | oversold by 4,000, 4,833 updates lost — expected |\n",
 		"| `sql-conditional`, grouped | 3 | 1,001 |", "consistent — not expected |\n",

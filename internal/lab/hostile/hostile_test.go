@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -130,10 +131,7 @@ func TestWhatIsDeniedWouldBeServedByAServerWithoutTheDefence(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer listener.Close() //nolint:errcheck // nothing was written to it
 			go func() {
 				for {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Each row is what the ledger has of two honest purchases and one of the attacker's, and what is wrong.
@@ -85,15 +87,11 @@ func TestTheLogOfAnAttackIsRead(t *testing.T) {
 	const first = `{"level":"INFO","msg":"sold"}` + "\n" + `{"level":"WARN","msg":"slow"}` + "\n" + "panic: here\n"
 	const second = `{"level":"WARN","msg":"slow"}` + "\n" + "WARNING: DATA RACE\n"
 	for path, content := range map[string]string{paths[0]: before, paths[1]: ""} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	from := sizes(append([]string{filepath.Join(t.TempDir(), "none")}, paths...))[1:]
 	for path, content := range map[string]string{paths[0]: before + first, paths[1]: second} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	got, err := readLogs(paths, from)
 	want := Log{Bytes: int64(len(first) + len(second)), Panics: 2, Lines: map[string]int{"WARN slow": 2}}

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 var lab *labtest.Lab
@@ -20,8 +21,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
 func open(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
-	db, err := innodb.Open(d)
-	must(t, err)
+	db := must.Get(innodb.Open(d))(t)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -33,8 +33,7 @@ func open(t *testing.T, d *servers.Database) *sql.DB {
 // judged probes a server and has the source's claims judge what was found.
 func judged(t *testing.T, d *servers.Database, s innodb.Statement) checker.Finding {
 	t.Helper()
-	matrix, err := innodb.Probe(t.Context(), open(t, d), s)
-	must(t, err)
+	matrix := must.Get(innodb.Probe(t.Context(), open(t, d), s))(t)
 	return innodb.AsClaimed(s)(&history.History{Figures: innodb.Figures(matrix)})
 }
 
@@ -91,8 +90,7 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 				innodb.Way{Level: sql.LevelRepeatableRead}, innodb.Insertions{Inserted: rounds, Duplicates: rounds},
 			},
 		} {
-			got, err := innodb.InsertTwice(t.Context(), db, c.way, rounds)
-			must(t, err)
+			got := must.Get(innodb.InsertTwice(t.Context(), db, c.way, rounds))(t)
 			if (got.Deadlocks > 0) != strings.Contains(got.Answer, "1213") {
 				t.Errorf("%s: %d deadlocks, and the server says %q", name, got.Deadlocks, got.Answer)
 			}
@@ -106,9 +104,7 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 func TestAProbeLeavesNothingBehind(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		db := open(t, d)
-		if _, err := innodb.Probe(t.Context(), db, innodb.Found); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(innodb.Probe(t.Context(), db, innodb.Found))(t)
 		var tables int
 		if err := db.QueryRow(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`).Scan(&tables); err != nil || tables != 0 {
 			t.Errorf("%d tables are left (%v)", tables, err)
@@ -174,8 +170,7 @@ func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 			"written":              {innodb.UpdateAndUpdate(), innodb.Insertions{Inserted: rounds, Duplicates: rounds}},
 			"deleted by all":       {innodb.DeleteAndDelete(), innodb.Insertions{Duplicates: 2 * rounds}},
 		} {
-			sum, err := innodb.HandOver(t.Context(), db, c.lock, rounds)
-			must(t, err)
+			sum := must.Get(innodb.HandOver(t.Context(), db, c.lock, rounds))(t)
 			if (sum.Answer == "") != (sum.Deadlocks == 0) {
 				t.Errorf("%s: %d deadlocks, and the answer of the last is %q", name, sum.Deadlocks, sum.Answer)
 			}
@@ -228,12 +223,4 @@ func TestALockThatEndsBeforeTheCommitLosesAnUpdate(t *testing.T) {
 			}
 		}
 	})
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Redis is the lab's Redis, which all tests share. A test whose server is not
@@ -100,7 +101,7 @@ func started[S any](t *testing.T, l *Lab, what string, start starter[S]) S {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		Need(t, what, false, missing.How)
 	}
-	must(t, err)
+	must.Do(t, err)
 	return server
 }
 
@@ -217,8 +218,7 @@ func (l *Lab) onNodes(t *testing.T, cluster *servers.Nodes) (nodes []*servers.Da
 
 func configOf(t *testing.T, d *servers.Database) *mysql.Config {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(d.DSN))(t)
 	return c
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -69,8 +70,7 @@ func Main(m *testing.M, into **Lab) int {
 // StartSupervisor starts a supervisor that ends with the test.
 func StartSupervisor(t testing.TB) *servers.Supervisor {
 	t.Helper()
-	k, err := servers.StartSupervisor()
-	must(t, err)
+	k := must.Get(servers.StartSupervisor())(t)
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -150,8 +150,7 @@ func (l *Lab) start(t *testing.T, kind, options string) *servers.Database {
 			servers.MariaDB: "apt-get install mariadb-server brings it",
 			servers.MySQL:   "a mysqld on PATH that is no MariaDB is used where there is one",
 		}[kind])
-	server, err := servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true, Options: options})
-	must(t, err)
+	server := must.Get(servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true, Options: options}))(t)
 	return server
 }
 
@@ -161,9 +160,7 @@ func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	d := *server
 	name := fmt.Sprintf("test_%d", l.fresh.Add(1))
-	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
 	c.DBName = name
 	d.DSN = c.FormatDSN()
 	return &d
@@ -185,9 +182,7 @@ func Granted(t *testing.T, d *servers.Database) *servers.Database {
 		fmt.Sprintf("GRANT %s ON %s.* TO %s@'127.0.0.1'", backend.SQLRights, c.DBName, c.User),
 		fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s.stockd_sell TO %s@'127.0.0.1'", c.DBName, c.User),
 	} {
-		if _, err := owner.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(owner.ExecContext(t.Context(), statement))(t)
 	}
 	granted := *d
 	granted.DSN = c.FormatDSN()
@@ -201,8 +196,7 @@ func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 	c = configOf(t, d)
 	with := c.Clone()
 	with.Passwd = d.Password
-	connector, err := mysql.NewConnector(with)
-	must(t, err)
+	connector := must.Get(mysql.NewConnector(with))(t)
 	return sql.OpenDB(connector), c
 }
 
@@ -236,7 +230,7 @@ func WaitingWriters(t *testing.T, d *servers.Database) (n int) {
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	err := db.QueryRowContext(t.Context(),
 		`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&n)
-	must(t, err)
+	must.Do(t, err)
 	return n
 }
 
@@ -250,7 +244,7 @@ func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-cha
 	const cached = 150 * time.Millisecond // InnoDB answers the same to those who ask again within 100 ms
 	for range 40 {
 		var n int
-		must(t, db.QueryRowContext(t.Context(), waiting, like).Scan(&n))
+		must.Do(t, db.QueryRowContext(t.Context(), waiting, like).Scan(&n))
 		if n > 0 {
 			return
 		}
@@ -268,9 +262,7 @@ func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-cha
 func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
 	store := OpenReady(t, d, replica)
-	if _, err := store.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.MigrateUp(t.Context()))(t)
 	return store
 }
 
@@ -278,8 +270,7 @@ func Open(t testing.TB, d *servers.Database, replica string) *repo.Store {
 func OpenReady(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
 	const connections = 8
-	store, err := d.Open(t.Context(), replica, connections)
-	must(t, err)
+	store := must.Get(d.Open(t.Context(), replica, connections))(t)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -291,8 +282,7 @@ func OpenReady(t testing.TB, d *servers.Database, replica string) *repo.Store {
 // Through is the same database, reached through a proxy.
 func Through(t *testing.T, d *servers.Database) (*servers.Database, *servers.Proxy) {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(d.DSN))(t)
 	proxy := NewProxy(t, c.Addr)
 	c.Addr = proxy.Address
 	through := *d
@@ -317,8 +307,7 @@ func Need(t *testing.T, what string, there bool, how string) {
 // NewProxy puts a proxy before a target; it is closed with the test.
 func NewProxy(t *testing.T, target string) *servers.Proxy {
 	t.Helper()
-	p, err := servers.NewProxy(target)
-	must(t, err)
+	p := must.Get(servers.NewProxy(target))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -347,7 +336,7 @@ func AwaitReached(t *testing.T, trigger *servers.Trigger) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), reachedWithin)
 	defer cancel()
-	must(t, trigger.Wait(ctx))
+	must.Do(t, trigger.Wait(ctx))
 }
 
 // Repeating sends requests to no server: each gets the same answer, for an hour. What goes on asking
@@ -366,12 +355,4 @@ func (r repeating) RoundTrip(*http.Request) (*http.Response, error) {
 		return nil, errors.New("it is still asked")
 	}
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(r.answer))}, nil
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

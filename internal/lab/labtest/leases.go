@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -21,9 +22,8 @@ func HoldAndRelease(t *testing.T, l lock.Locker, name string) (token uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	must(t, err)
-	must(t, lease.Release(ctx))
+	lease := must.Get(l.Acquire(ctx, name))(t)
+	must.Do(t, lease.Release(ctx))
 	return lease.Token()
 }
 
@@ -84,18 +84,16 @@ func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second,
 	})
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	change := func(statement string, args ...any) {
-		if _, err := pool.ExecContext(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), statement, args...))(t)
 	}
 	settle := func() {
-		must(t, s.SettleAll(t.Context()))
+		must.Do(t, s.SettleAll(t.Context()))
 	}
 	change(`UPDATE tb_stock_ledger SET created_at = ?`, time.Now().UTC().Add(-24*time.Hour))
-	must(t, s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()))
+	must.Do(t, s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()))
 	for range 2 { // what was seen before, and then what there is
 		settle()
 		change(`UPDATE tb_ledger_settled SET seen_at = '2000-01-01 00:00:00'`)

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // The limits of locks in tests: short enough for a test, long enough for a busy
@@ -35,7 +36,7 @@ const (
 func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
 	pool, dialect, err := d.Pool(lockPool, lockTimeout)
-	must(t, err)
+	must.Do(t, err)
 	clients := &backend.Clients{DB: pool, Dialect: dialect}
 	deps := lock.Deps{
 		Clients: clients, TTL: LockTTL, Retry: lockRetry, Releases: lock.NewReleases(),
@@ -101,6 +102,6 @@ func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	client, err := backend.NewEtcd(backend.EtcdOptions{
 		Endpoints: []string{e.Endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: lockTimeout,
 	})
-	must(t, err)
+	must.Do(t, err)
 	return client
 }

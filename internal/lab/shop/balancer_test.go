@@ -14,11 +14,11 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestTheProxyClosesASpareConnectionBeforeAReplicaDoes(t *testing.T) {
-	c, err := config.Load("", nil)
-	must(t, err)
+	c := must.Get(config.Load("", nil))(t)
 	if idleWithin >= c.HTTP.ReadTimeout {
 		t.Errorf("the proxy keeps a connection that it does not use for %s, and a replica for %s", idleWithin, c.HTTP.ReadTimeout)
 	}
@@ -26,20 +26,19 @@ func TestTheProxyClosesASpareConnectionBeforeAReplicaDoes(t *testing.T) {
 
 // While nginx waits for a port that another process has taken, that one answers.
 func TestAnotherListenerIsNotTakenForNginx(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	folder, address := t.TempDir(), listener.Addr().String()
 	const pid = 42
 	if err := nginxListens(t.Context(), folder, address, pid); err == nil {
 		t.Error("without a process id it is taken for ours")
 	}
 	for its, want := range map[string]bool{"7\n": false, "42\n": true} {
-		must(t, os.WriteFile(filepath.Join(folder, "nginx.pid"), []byte(its), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(folder, "nginx.pid"), []byte(its), 0o600))
 		if err := nginxListens(t.Context(), folder, address, pid); (err == nil) != want {
 			t.Errorf("with the process id %q: %v", its, err)
 		}
 	}
-	must(t, listener.Close())
+	must.Do(t, listener.Close())
 	if err := nginxListens(t.Context(), folder, address, pid); err == nil {
 		t.Error("it listens no more, and is taken for ready")
 	}
@@ -86,7 +85,7 @@ func TestTheProxyTakesTurnsAndSendsNothingTwice(t *testing.T) {
 	b, downs := stub(t, "b", false, &asked)
 	breaks, _ := stub(t, "c", true, &asked)
 	c := &Cluster{Replicas: []*Replica{a, b}}
-	must(t, c.startProxy())
+	must.Do(t, c.startProxy())
 	want := func(what string, want map[string]int) {
 		t.Helper()
 		asked.Store(0)
@@ -97,8 +96,8 @@ func TestTheProxyTakesTurnsAndSendsNothingTwice(t *testing.T) {
 	want("two replicas", map[string]int{"a": 2, "b": 2})
 	downs.Close()
 	want("one is down", map[string]int{"a": 4})
-	must(t, c.Leave(t.Context(), b))
-	must(t, c.Join(t.Context(), breaks))
+	must.Do(t, c.Leave(t.Context(), b))
+	must.Do(t, c.Join(t.Context(), breaks))
 	want("one breaks off", map[string]int{"a": 2, "502 Bad Gateway": 2})
 	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -115,7 +114,7 @@ func TestTheProxyPassesOnARequestToEveryReplica(t *testing.T) {
 	a, _ := stub(t, "a", false, &asked)
 	b, downs := stub(t, "b", false, &asked)
 	c := &Cluster{Replicas: []*Replica{a, b}}
-	must(t, c.startProxy())
+	must.Do(t, c.startProxy())
 	downs.Close()
 	var crowd sync.WaitGroup
 	for range clients {
@@ -127,13 +126,5 @@ func TestTheProxyPassesOnARequestToEveryReplica(t *testing.T) {
 	}
 	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // What a replica has of its own wins over what all have, and what the cluster says of it over both. None of it
@@ -68,9 +69,9 @@ func TestNoTwoReplicasHaveTheSameName(t *testing.T) {
 		c.Replicas = append(c.Replicas, c.Another())
 	}
 	last := c.Replicas[1]
-	must(t, c.Leave(t.Context(), last))
+	must.Do(t, c.Leave(t.Context(), last))
 	next := c.Another()
-	must(t, c.Join(t.Context(), next))
+	must.Do(t, c.Join(t.Context(), next))
 	if next.Name != "replica-3" || next.Log() == last.Log() || next.History() == last.History() || next.number != 3 {
 		t.Errorf("after %s comes %s, number %d, with %s and %s", last.Name, next.Name, next.number, next.Log(), next.History())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 var lab *labtest.Lab
@@ -56,8 +57,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 	for _, kind := range []string{sourcelock.InsertOnce, sourcelock.InsertLoop} {
 		l := entry(t, kind).New(deps)
 		ctx, leave := context.WithTimeout(t.Context(), 20*time.Second)
-		lease, err := l.Acquire(ctx, "x")
-		must(t, err)
+		lease := must.Get(l.Acquire(ctx, "x"))(t)
 		leave() // the end of its request
 		if lease.Context().Err() != nil || lease.Token() != 0 {
 			t.Errorf("%s: the lease has ended with its request, or has the token %d", kind, lease.Token())
@@ -65,9 +65,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 		if other, err := l.Acquire(t.Context(), "y"); err != nil || other.Release(t.Context()) != nil {
 			t.Errorf("%s: another name: %v", kind, err)
 		}
-		if _, err := deps.DB.ExecContext(t.Context(), `UPDATE lab_record_lock SET uuid = 'another' WHERE lock_name = 'x'`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(deps.DB.ExecContext(t.Context(), `UPDATE lab_record_lock SET uuid = 'another' WHERE lock_name = 'x'`))(t)
 		locktest.Release(t, lease)
 		var rows int
 		if err := deps.DB.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM lab_record_lock`).Scan(&rows); err != nil || rows != 1 {
@@ -84,7 +82,7 @@ func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 		}
 	}
 	closed := lab.Locks(t, d, backend.MySQL)
-	must(t, closed.DB.Close())
+	must.Do(t, closed.DB.Close())
 	if _, err := entry(t, sourcelock.InsertOnce).New(closed).Acquire(t.Context(), "x"); err == nil || errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("without a database: %v, which is no name that is taken", err)
 	}

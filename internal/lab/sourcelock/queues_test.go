@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // waiting is an Acquire under way that can leave.
@@ -57,8 +58,7 @@ func (w waiting) waits(t *testing.T) {
 func keysOf(t *testing.T, client *clientv3.Client, kind, name string) func() int {
 	t.Helper()
 	return func() int {
-		found, err := client.Get(context.WithoutCancel(t.Context()), "stockd/"+kind+"/"+name+"/", clientv3.WithPrefix())
-		must(t, err)
+		found := must.Get(client.Get(context.WithoutCancel(t.Context()), "stockd/"+kind+"/"+name+"/", clientv3.WithPrefix()))(t)
 		return len(found.Kvs)
 	}
 }
@@ -144,8 +144,7 @@ func nodeCaches(t *testing.T, kind string, n int) (contenders []listener) {
 	server := lab.ZooKeeper(t)
 	for range n {
 		way := labtest.NewProxy(t, server.Address)
-		l, err := sourcelock.NewNodeCache(kind, way.Address, 10*time.Second)
-		must(t, err)
+		l := must.Get(sourcelock.NewNodeCache(kind, way.Address, 10*time.Second))(t)
 		one := listener{l, way}
 		t.Cleanup(func() { one.end(t) })
 		contenders = append(contenders, one)
@@ -183,7 +182,7 @@ func (l listener) listen(t *testing.T, folder, name string, inLine func() int) w
 func nodesIn(t *testing.T, folder string) func() int {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{lab.ZooKeeper(t).Address}, 10*time.Second, zk.WithLogger(quiet{}))
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(conn.Close)
 	return func() int {
 		names, _, err := conn.Children(folder)
@@ -242,12 +241,4 @@ func TestANodeThatWaitedLongEnoughTakesTheName(t *testing.T) {
 	}
 	locktest.Release(t, second)
 	locktest.Release(t, first)
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func quorums() []string {
@@ -38,7 +39,7 @@ func values(t *testing.T, masters []redis.UniversalClient, key string) (all []st
 func block(t *testing.T, masters []redis.UniversalClient, key string) {
 	t.Helper()
 	for _, master := range masters {
-		must(t, master.Set(t.Context(), key, "another's", time.Minute).Err())
+		must.Do(t, master.Set(t.Context(), key, "another's", time.Minute).Err())
 		t.Cleanup(func() { master.Del(context.WithoutCancel(t.Context()), key) })
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -154,9 +155,7 @@ func TestTheTableOfARun(t *testing.T) {
 	full := verdict.Report{On: "SQLite", Processors: 2, Runs: []verdict.Run{good, again, other, idle, last}}
 	table := func(r verdict.Report) string {
 		var b bytes.Buffer
-		if err := r.Table(&b, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Table(&b, false))
 		return b.String()
 	}
 	got := table(full)
