@@ -13,10 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -45,7 +44,7 @@ func labListCommand() *cobra.Command {
 			t := table.NewWriter()
 			t.SetStyle(table.StyleLight)
 			t.AppendHeader(table.Row{"#", "name", "what it shows"})
-			for _, e := range catalogue.All() {
+			for _, e := range experiments.All() {
 				t.AppendRow(table.Row{e.Number, e.Name, e.Title})
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), t.Render())
@@ -91,11 +90,11 @@ func labRunCommand() *cobra.Command {
 	return cmd
 }
 
-func labPlan(names []string, from string) (p scenario.Plan, err error) {
+func labPlan(names []string, from string) (p experiments.Plan, err error) {
 	if p.Servers, err = servers.ParseChoice(from); err != nil {
 		return p, fmt.Errorf("--servers: %w", err)
 	}
-	if p.Experiments, err = catalogue.Pick(names); err != nil {
+	if p.Experiments, err = experiments.Pick(names); err != nil {
 		return p, err
 	}
 	if p.Binary, err = os.Executable(); err != nil {
@@ -106,14 +105,14 @@ func labPlan(names []string, from string) (p scenario.Plan, err error) {
 
 // runLab makes the experiments, and keeps a report in the folder where there is
 // one, also of a run that was interrupted.
-func runLab(ctx context.Context, p scenario.Plan, folder string) (*scenario.Report, error) {
+func runLab(ctx context.Context, p experiments.Plan, folder string) (*experiments.Report, error) {
 	if folder != "" {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return &scenario.Report{}, fmt.Errorf("make the folder of the run: %w", err)
+			return &experiments.Report{}, fmt.Errorf("make the folder of the run: %w", err)
 		}
 	}
 	p.Folder = folder
-	r, err := scenario.Run(ctx, p)
+	r, err := experiments.Run(ctx, p)
 	if folder != "" && len(r.Experiments) > 0 {
 		err = errors.Join(err, report.Write(folder, r))
 	}
@@ -123,7 +122,7 @@ func runLab(ctx context.Context, p scenario.Plan, folder string) (*scenario.Repo
 // errNotReproduced makes the exit status tell what the table says.
 var errNotReproduced = errors.New("not every experiment was reproduced")
 
-func showLab(r *scenario.Report, out io.Writer, write, folder string) error {
+func showLab(r *experiments.Report, out io.Writer, write, folder string) error {
 	if err := report.Table(out, r, cli.IsTerminal(out)); err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func showLab(r *scenario.Report, out io.Writer, write, folder string) error {
 		return err
 	}
 	for _, e := range r.Experiments {
-		if e.Verdict == scenario.NotReproduced {
+		if e.Verdict == experiments.NotReproduced {
 			return errNotReproduced
 		}
 	}
@@ -145,7 +144,7 @@ func showLab(r *scenario.Report, out io.Writer, write, folder string) error {
 
 // hints say what to do next: the one command that shows what to do instead, where
 // one experiment was asked for, and where the report is.
-func hints(r *scenario.Report, out io.Writer, folder string) error {
+func hints(r *experiments.Report, out io.Writer, folder string) error {
 	var lines []string
 	if len(r.Experiments) == 1 && r.Experiments[0].Fix != "" {
 		lines = append(lines, "what to do instead: "+r.Experiments[0].Fix)
@@ -171,7 +170,7 @@ func labReportCommand() *cobra.Command {
 			if err != nil {
 				return cli.UsageError{Err: err}
 			}
-			if err := scenario.Reread(args[0], catalogue.All(), r); err != nil {
+			if err := experiments.Reread(args[0], experiments.All(), r); err != nil {
 				return err
 			}
 			return errors.Join(report.Write(args[0], r), showLab(r, cmd.OutOrStdout(), "", args[0]))
@@ -187,20 +186,20 @@ func labDocsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			code := report.Code{Experiment: catalogue.Code, Strategy: func(name string) string {
+			code := report.Code{Experiment: experiments.Code, Strategy: func(name string) string {
 				path, err := live.SourceOf(name)
 				if err != nil { // a name that only the lab has
 					return ""
 				}
 				return path
 			}}
-			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All(), code, report.Words{
+			return report.Docs(filepath.Join("docs", "lab"), args[0], experiments.All(), code, report.Words{
 				Experiment: func(name string) (title, claim string) {
-					words := catalogue.Chinese()[name]
+					words := experiments.Chinese()[name]
 					return words.Title, words.Claim
 				},
 				Part: func(experiment, part string) (does, expect string) {
-					words := catalogue.ChinesePart(experiment, part)
+					words := experiments.ChinesePart(experiment, part)
 					return words.Does, words.Expect
 				},
 			})
@@ -229,7 +228,7 @@ func oneArg(what string) cobra.PositionalArgs {
 }
 
 // newLabProgress reports experiments on w.
-func newLabProgress(w io.Writer) scenario.Progress {
+func newLabProgress(w io.Writer) experiments.Progress {
 	return labProgress{cli.NewProgress(w, 48), cli.IsTerminal(w)}
 }
 
@@ -241,19 +240,19 @@ type labProgress struct {
 }
 
 // Try reports what is tried; as a line only what is tried again.
-func (p labProgress) Try(e scenario.Experiment, part scenario.Part, try int) {
+func (p labProgress) Try(e experiments.Experiment, part experiments.Part, try int) {
 	words := e.Name + ", " + part.Name
 	switch {
 	case p.terminal && try > 1:
 		p.Update(fmt.Sprintf("%s (%d)", words, try))
 	case p.terminal:
 		p.Update(words)
-	case try > 1 && part.Rounds < 2:
+	case try > 1:
 		p.Say(fmt.Sprintf("%s: try %d", words, try))
 	}
 }
 
 // Done reports the verdict over an experiment.
-func (p labProgress) Done(r scenario.Result) {
+func (p labProgress) Done(r experiments.Result) {
 	p.Finish(fmt.Sprintf("%2d %s: %s", r.Number, r.Name, r.Verdict))
 }

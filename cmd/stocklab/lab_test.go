@@ -15,8 +15,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/must"
 )
 
@@ -25,7 +24,7 @@ func TestLabListHasEveryExperiment(t *testing.T) {
 	if status != cli.OK {
 		t.Fatalf("exit status %d", status)
 	}
-	for _, e := range catalogue.All() {
+	for _, e := range experiments.All() {
 		row := fmt.Sprintf("│ %2d │ %s ", e.Number, e.Name)
 		if !strings.Contains(out, row) {
 			t.Errorf("%q is not in the list:\n%s", row, out)
@@ -35,22 +34,22 @@ func TestLabListHasEveryExperiment(t *testing.T) {
 
 // The exit status is that of what was made: an experiment without its servers is no failure.
 func TestWhatIsShownOfARun(t *testing.T) {
-	one := scenario.Result{Name: "one", Verdict: scenario.Reproduced, Fix: "stocklab demo"}
-	missing, failed := scenario.Result{Verdict: scenario.NotRun, Fix: "never"}, scenario.Result{Verdict: scenario.NotReproduced, Fix: "never"}
+	one := experiments.Result{Name: "one", Verdict: experiments.Reproduced, Fix: "stocklab demo"}
+	missing, failed := experiments.Result{Verdict: experiments.NotRun, Fix: "never"}, experiments.Result{Verdict: experiments.NotReproduced, Fix: "never"}
 	const kept, report, fix = "with --dir FOLDER the histories are kept", "report: run/report.html\n", "what to do instead: stocklab demo\n"
 	for _, c := range []struct {
 		folder  string
-		results []scenario.Result
+		results []experiments.Result
 		want    error
 		says    []string
 	}{
-		{"", []scenario.Result{one}, nil, []string{kept, fix}},
-		{"run", []scenario.Result{one}, nil, []string{report, fix}},
-		{"", []scenario.Result{one, missing}, nil, []string{kept}},
-		{"run", []scenario.Result{failed, one}, errNotReproduced, []string{report}},
+		{"", []experiments.Result{one}, nil, []string{kept, fix}},
+		{"run", []experiments.Result{one}, nil, []string{report, fix}},
+		{"", []experiments.Result{one, missing}, nil, []string{kept}},
+		{"run", []experiments.Result{failed, one}, errNotReproduced, []string{report}},
 	} {
 		var out bytes.Buffer
-		if err := showLab(&scenario.Report{Experiments: c.results}, &out, "", c.folder); !errors.Is(err, c.want) {
+		if err := showLab(&experiments.Report{Experiments: c.results}, &out, "", c.folder); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.results, err, c.want)
 		}
 		for _, words := range []string{kept, report, fix, "never"} {
@@ -61,13 +60,12 @@ func TestWhatIsShownOfARun(t *testing.T) {
 	}
 }
 
-// What is no terminal gets a line of what is tried again, and none of the rounds of a remedy, which all hold.
+// What is no terminal gets a line of what is tried again.
 func TestATryThatIsRepeatedIsReported(t *testing.T) {
 	var out bytes.Buffer
-	p, e := newLabProgress(&out), scenario.Experiment{Name: "one"}
-	p.Try(e, scenario.Part{Name: "failure"}, 1)
-	p.Try(e, scenario.Part{Name: "failure"}, 2)
-	p.Try(e, scenario.Part{Name: "remedy", Rounds: 3}, 2)
+	p, e := newLabProgress(&out), experiments.Experiment{Name: "one"}
+	p.Try(e, experiments.Part{Name: "failure"}, 1)
+	p.Try(e, experiments.Part{Name: "failure"}, 2)
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "one, failure: try 2\n") {
 		t.Errorf("it says %q", got)
 	}
@@ -80,7 +78,7 @@ func TestLabRunWritesWhatItFound(t *testing.T) {
 	if status != cli.OK || !strings.Contains(out, "3 reproduced") {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
-	var written scenario.Report
+	var written experiments.Report
 	if err := json.Unmarshal(read(t, file), &written); err != nil || len(written.Experiments) != 3 {
 		t.Fatalf("%d experiments, want 3 (%v)", len(written.Experiments), err)
 	}
@@ -89,7 +87,7 @@ func TestLabRunWritesWhatItFound(t *testing.T) {
 		name, evidence string
 	}{{9, "reentrancy", "redis-reentrant.reentered"}, {18, "late-watch", "zk-sequential.longest_wait_ms"}} {
 		e := written.Experiments[i]
-		if e.Number != want.number || e.Name != want.name || e.Verdict != scenario.Reproduced || e.Tries != 2 || e.Seconds <= 0 || e.Evidence[want.evidence] <= 0 {
+		if e.Number != want.number || e.Name != want.name || e.Verdict != experiments.Reproduced || e.Tries != 2 || e.Seconds <= 0 || e.Evidence[want.evidence] <= 0 {
 			t.Errorf("experiment %d is %+v", i, e)
 		}
 		if e.Claim == "" || e.Source == "" || e.Reason == "" {
@@ -133,9 +131,9 @@ func isJudgedByItsHistories(t *testing.T, folder string) {
 	if status != cli.Failure || !strings.Contains(out, "2 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
-	var report scenario.Report
+	var report experiments.Report
 	must.Do(t, json.Unmarshal(read(t, filepath.Join(folder, "report.json")), &report))
-	if got := report.Experiments[0]; got.Verdict != scenario.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
+	if got := report.Experiments[0]; got.Verdict != experiments.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
 		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -88,7 +88,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if o.reachedAt != "" {
 		hosts, outside = append([]string{o.reachedAt}, hosts...), o.reachedAt
 	}
-	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: catalogue.All()}
+	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: experiments.All()}
 	if o.listen != "" {
 		options.Class = "http://" + outside + "/buy"
 	}

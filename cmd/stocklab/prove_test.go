@@ -16,9 +16,9 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/hostile"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -310,7 +310,7 @@ func TestProveRandomWalks(t *testing.T) {
 func TestProveEveryExperimentIsReproduced(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	for _, e := range catalogue.All() {
+	for _, e := range experiments.All() {
 		t.Run(e.Name, func(t *testing.T) {
 			status, out, errOut := stocklab("lab", "run", "--servers=local", e.Name)
 			if status != cli.OK || !strings.Contains(out, "1 reproduced") {

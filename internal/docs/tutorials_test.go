@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -19,9 +19,9 @@ func registered() (names []string) {
 	return names
 }
 
-// experiments are the names by which the lab runs them.
-func experiments() (names []string) {
-	for _, e := range catalogue.All() {
+// experimentNames are the names by which the lab runs them.
+func experimentNames() (names []string) {
+	for _, e := range experiments.All() {
 		names = append(names, e.Name)
 	}
 	return names
@@ -51,7 +51,7 @@ func TestTheTutorialsNameWhatExists(t *testing.T) {
 			}
 		}
 		compare(t, path, "strategy", sold, registered())
-		compare(t, path, "experiment", ran, experiments())
+		compare(t, path, "experiment", ran, experimentNames())
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -33,7 +33,7 @@ func (slowGround) prepare(context.Context, int64, Settings) error { return errNo
 // A sale that began meanwhile would be judged as if nothing had been done to the machine.
 func TestNoSaleBeginsWhileSomethingIsDoneToAMachine(t *testing.T) {
 	g := slowGround{begun: make(chan struct{}), end: make(chan struct{})}
-	s := &Session{hub: newHub(), ground: g, follow: &follower{}, sampler: &sampler{}, sale: Sale{Phase: Ended}, experiments: []scenario.Experiment{{Name: "one"}}}
+	s := &Session{hub: newHub(), ground: g, follow: &follower{}, sampler: &sampler{}, sale: Sale{Phase: Ended}, experiments: []experiments.Experiment{{Name: "one"}}}
 	s.hub.look(func(state *State) { state.Strategies = described() })
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	defer s.stop()

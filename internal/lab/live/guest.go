@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/stock"
@@ -133,7 +133,7 @@ func (*guest) quit(context.Context) error { return nil }
 
 func (*guest) close(context.Context) error { return nil }
 
-func (*guest) experiment(context.Context, scenario.Plan) error {
+func (*guest) experiment(context.Context, experiments.Plan) error {
 	return fmt.Errorf("%w: experiments need servers and replicas of their own, and others run these", errConflict)
 }
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/pause"
@@ -34,7 +34,7 @@ type Options struct {
 	// Class is the address at which phones buy, which the page shows; empty: it shows none.
 	Class string
 	// Experiments can be played.
-	Experiments []scenario.Experiment
+	Experiments []experiments.Experiment
 	// Progress is notified of what takes a moment.
 	Progress func(words string)
 }
@@ -48,7 +48,7 @@ type Session struct {
 	class  class
 	at     string // Options.Class
 
-	experiments []scenario.Experiment
+	experiments []experiments.Experiment
 	sampler     *sampler
 
 	ctx  context.Context

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
-	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -121,7 +120,7 @@ func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	if got := offered(); got != "replay save" {
 		t.Errorf("of one that was stopped in its remedy %q are offered, want replay save", got)
 	}
-	play.Parts[1].Over, play.Verdict = true, scenario.Reproduced
+	play.Parts[1].Over, play.Verdict = true, experiments.Reproduced
 	if got := offered(); got != "replay save pair" {
 		t.Errorf("of one that was made %q are offered, want all", got)
 	}
@@ -298,7 +297,7 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
 	script, err := fs.ReadFile(page, "page/story.js")
 	must(t, err)
-	for _, line := range catalogue.Narration() {
+	for _, line := range experiments.Narration() {
 		if line.Moment != "" && !strings.Contains(string(script), "'"+line.Moment+"'") {
 			t.Errorf("the page never finds %q", line.Moment)
 		}

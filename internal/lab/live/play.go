@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -27,11 +26,11 @@ type Play struct {
 	Title  string `json:"title"`
 	Claim  string `json:"claim"`
 	// Chinese is title and claim.
-	Chinese catalogue.Words `json:"zh"`
-	Parts   []PlayPart      `json:"parts"`
+	Chinese experiments.Words `json:"zh"`
+	Parts   []PlayPart        `json:"parts"`
 	// Verdict is empty until the last part is over, or for ever where it was stopped.
-	Verdict scenario.Verdict `json:"verdict,omitempty"`
-	Seconds float64          `json:"seconds,omitempty"`
+	Verdict experiments.Verdict `json:"verdict,omitempty"`
+	Seconds float64             `json:"seconds,omitempty"`
 	// Error is why it could not be made to its end.
 	Error string `json:"error,omitempty"`
 	// Tries, Source, Fix and Reason are those of a result that is reported.
@@ -55,7 +54,7 @@ type PlayPart struct {
 	NotRun bool   `json:"not_run"`
 	Says   string `json:"says"`
 	// Chinese is what it does, expects and says, as far as there are words for it.
-	Chinese catalogue.PartWords `json:"zh"`
+	Chinese experiments.PartWords `json:"zh"`
 	Evidence
 }
 
@@ -73,7 +72,7 @@ func (p *Play) copy() *Play {
 	return &one
 }
 
-// performance is the experiment that is being made: the scenario.Progress of its run.
+// performance is the experiment that is being made: the experiments.Progress of its run.
 type performance struct {
 	session *Session
 	cancel  context.CancelFunc
@@ -90,23 +89,23 @@ type performance struct {
 
 // Programme is what can be played, and what is said of it.
 type Programme struct {
-	Experiments []Play           `json:"experiments"`
-	Narration   []catalogue.Line `json:"narration"`
+	Experiments []Play             `json:"experiments"`
+	Narration   []experiments.Line `json:"narration"`
 }
 
 // Programme lists the experiments.
 func (s *Session) Programme() Programme {
-	p := Programme{Experiments: make([]Play, len(s.experiments)), Narration: catalogue.Narration()}
+	p := Programme{Experiments: make([]Play, len(s.experiments)), Narration: experiments.Narration()}
 	for i, e := range s.experiments {
 		p.Experiments[i] = playOf(e)
 	}
 	return p
 }
 
-func playOf(e scenario.Experiment) Play {
-	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name]}
+func playOf(e experiments.Experiment) Play {
+	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: experiments.Chinese()[e.Name]}
 	for _, part := range e.Parts {
-		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: catalogue.ChinesePart(e.Name, part.Name)})
+		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: experiments.ChinesePart(e.Name, part.Name)})
 	}
 	return p
 }
@@ -114,7 +113,7 @@ func playOf(e scenario.Experiment) Play {
 // Play makes an experiment of the lab, by the code of stocklab lab run, on the servers of the session.
 // It returns when it has begun; Stop ends it.
 func (s *Session) Play(name string) error {
-	i := slices.IndexFunc(s.experiments, func(e scenario.Experiment) bool { return e.Name == name })
+	i := slices.IndexFunc(s.experiments, func(e experiments.Experiment) bool { return e.Name == name })
 	if i < 0 {
 		return fmt.Errorf("%w: %q is not an experiment", errInput, name)
 	}
@@ -134,11 +133,11 @@ func (s *Session) Play(name string) error {
 }
 
 // perform makes the experiment and ends it.
-func (s *Session) perform(ctx context.Context, p *performance, e scenario.Experiment) {
+func (s *Session) perform(ctx context.Context, p *performance, e experiments.Experiment) {
 	defer p.cancel()
-	err := s.ground.experiment(ctx, scenario.Plan{
-		Experiments: []scenario.Experiment{e}, Progress: p, NextItem: s.nextItem,
-		Watch: scenario.Watch{Try: p.watch, Part: p.finished},
+	err := s.ground.experiment(ctx, experiments.Plan{
+		Experiments: []experiments.Experiment{e}, Progress: p, NextItem: s.nextItem,
+		Watch: experiments.Watch{Try: p.watch, Part: p.finished},
 	})
 	p.mu.Lock()
 	if err != nil && ctx.Err() == nil {
@@ -161,7 +160,7 @@ func (s *Session) nextItem() int64 {
 
 // experiment makes experiments. The replicas of a sale would take part of what is measured: they end, and
 // the next sale starts them again.
-func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) {
+func (s *stage) experiment(ctx context.Context, plan experiments.Plan) (err error) {
 	plan.Folder = filepath.Join(s.shop.Supervisor.Folder(), "played")
 	defer func() { err = errors.Join(err, os.RemoveAll(plan.Folder)) }()
 	s.mu.Lock()
@@ -175,7 +174,7 @@ func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) 
 			return err
 		}
 	}
-	_, err = scenario.On(ctx, s.shop, plan)
+	_, err = experiments.On(ctx, s.shop, plan)
 	s.publish() // without the replicas of the experiment
 	return err
 }
@@ -193,26 +192,26 @@ func (s *stage) restore(ctx context.Context, m Machine) error {
 	return s.heal(ctx, m)
 }
 
-// Say is part of scenario.Progress: the state of a part tells it.
+// Say is part of experiments.Progress: the state of a part tells it.
 func (*performance) Say(string) {}
 
-// Begin is part of scenario.Progress.
+// Begin is part of experiments.Progress.
 func (*performance) Begin(int) {}
 
-// End is part of scenario.Progress.
+// End is part of experiments.Progress.
 func (*performance) End() {}
 
 // Try shows that a part is made, the first time or once more.
-func (p *performance) Try(e scenario.Experiment, part scenario.Part, try int) {
+func (p *performance) Try(e experiments.Experiment, part experiments.Part, try int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.part = slices.IndexFunc(e.Parts, func(one scenario.Part) bool { return one.Name == part.Name })
+	p.part = slices.IndexFunc(e.Parts, func(one experiments.Part) bool { return one.Name == part.Name })
 	p.play.Parts[p.part].Try = try
 	p.session.hub.publish(&p.play)
 }
 
 // Done shows the verdict.
-func (p *performance) Done(r scenario.Result) {
+func (p *performance) Done(r experiments.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.play.Verdict, p.play.Seconds = r.Verdict, r.Seconds
@@ -220,7 +219,7 @@ func (p *performance) Done(r scenario.Result) {
 }
 
 // watch draws a try while it is made.
-func (p *performance) watch(a scenario.Attempt) (over func()) {
+func (p *performance) watch(a experiments.Attempt) (over func()) {
 	s := p.session
 	p.mu.Lock()
 	p.item, p.meter, p.machines = a.Item, newMeter(), nil
@@ -284,7 +283,7 @@ func (p *performance) measure(now time.Time) (point Point, ok bool) {
 }
 
 // finished shows what came of a part, and keeps its recording.
-func (p *performance) finished(folder string, r scenario.PartResult) {
+func (p *performance) finished(folder string, r experiments.PartResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
@@ -298,21 +297,21 @@ func (p *performance) finished(folder string, r scenario.PartResult) {
 }
 
 // OfPart is the recording of a part, made from its history.
-func OfPart(h *history.History, number int, name string, p scenario.PartResult) Recording {
+func OfPart(h *history.History, number int, name string, p experiments.PartResult) Recording {
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
-	r.Narration = catalogue.Narration()
+	r.Narration = experiments.Narration()
 	part := partOf(name, p)
 	r.Part = &part
 	return r
 }
 
 // partOf is a part that was made, or could not be.
-func partOf(experiment string, p scenario.PartResult) PlayPart {
+func partOf(experiment string, p experiments.PartResult) PlayPart {
 	part := PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
 	if p.NotRun != "" {
 		part.NotRun, part.Says = true, p.NotRun
 	}
-	part.Chinese = catalogue.ChinesePart(experiment, p.Name)
+	part.Chinese = experiments.ChinesePart(experiment, p.Name)
 	part.Chinese.Says = p.Finding.Chinese()
 	return part
 }

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -32,7 +32,7 @@ type Recording struct {
 	// Part is the part of an experiment that it is of; nil: it is of a sale.
 	Part *PlayPart `json:"part,omitempty"`
 	// Narration is what is said of its moments.
-	Narration []catalogue.Line `json:"narration,omitempty"`
+	Narration []experiments.Line `json:"narration,omitempty"`
 	State
 
 	// Code is that of the strategies that sold, by their names.

@@ -4,9 +4,8 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 )
 
 // Report is a run of the command line as the page shows it.
@@ -50,9 +49,9 @@ type Picture struct {
 
 // ChapterOf is an experiment whose parts have left their histories in the folder of the run. A history that is missing or
 // broken is said on the page and is no error. Show adds what the report has of each part; h is nil where there is none.
-func ChapterOf(folder string, e *scenario.Result, show func(part *Evidence, p scenario.PartResult, h *history.History) error) (*Chapter, error) {
+func ChapterOf(folder string, e *experiments.Result, show func(part *Evidence, p experiments.PartResult, h *history.History) error) (*Chapter, error) {
 	c := &Chapter{Play: Play{
-		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name], Verdict: e.Verdict, Seconds: e.Seconds,
+		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: experiments.Chinese()[e.Name], Verdict: e.Verdict, Seconds: e.Seconds,
 		Tries: e.Tries, Source: e.Source, Fix: e.Fix, Reason: e.Reason,
 	}}
 	var recordings []Recording

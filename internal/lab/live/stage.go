@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/failpoint"
-	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
@@ -557,7 +557,7 @@ type ground interface {
 	// act does something to a machine, and returns when it is done.
 	act(ctx context.Context, name, what string) error
 	// experiment makes experiments of the lab on the servers.
-	experiment(ctx context.Context, plan scenario.Plan) error
+	experiment(ctx context.Context, plan experiments.Plan) error
 	// lenses are the ways to look at the servers, by their names.
 	lenses() map[string]*lens
 	// show says where the sale takes place.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
@@ -39,10 +39,10 @@ type document struct {
 	// Of is what the run was made on, or empty where there is none.
 	Of          []fact
 	Summary     string
-	Experiments []scenario.Result
+	Experiments []experiments.Result
 	// Experiment is what the page is of, Failure and Remedy the first part of either kind, of those
 	// with a picture where there are any, and Others the rest.
-	Experiment      scenario.Result
+	Experiment      experiments.Result
 	Failure, Remedy *shownPart
 	Others          []shownPart
 	// Wrong and Right are the files of the failure's code, and of the remedy's.
@@ -51,7 +51,7 @@ type document struct {
 
 // shownPart is a part with its picture, if it has one, and the strategies that sold in it.
 type shownPart struct {
-	scenario.PartResult
+	experiments.PartResult
 
 	Picture *illustration
 	Code    []source
@@ -69,8 +69,8 @@ type source struct{ Strategy, Path string }
 // Docs writes the index of docs/lab and a page an experiment, with what all says of them and the figures of the run in
 // runFolder, or without figures where that is empty. In Chinese there is a page for ten experiments, with the pictures of
 // the English ones and without the tables. Pages of experiments that are no more are removed.
-func Docs(folder, runFolder string, all []scenario.Experiment, code Code, chinese Words) error {
-	r := &scenario.Report{}
+func Docs(folder, runFolder string, all []experiments.Experiment, code Code, chinese Words) error {
+	r := &experiments.Report{}
 	if runFolder != "" {
 		var err error
 		if r, err = Read(runFolder); err != nil {
@@ -125,7 +125,7 @@ func (d *document) inChinese(folder, runFolder string) error {
 	}
 	for len(d.Experiments) > 0 {
 		ten, name := d.Experiments, chinesePage(d.Experiments[0])
-		if i := slices.IndexFunc(ten, func(e scenario.Result) bool { return chinesePage(e) != name }); i > 0 {
+		if i := slices.IndexFunc(ten, func(e experiments.Result) bool { return chinesePage(e) != name }); i > 0 {
 			ten = ten[:i]
 		}
 		d.Experiments = d.Experiments[len(ten):]
@@ -152,13 +152,13 @@ func (d *document) inChinese(folder, runFolder string) error {
 const perPage = 10
 
 // chinesePage is the file of ten experiments, by the first of their numbers.
-func chinesePage(e scenario.Result) string {
+func chinesePage(e experiments.Result) string {
 	first := (e.Number-1)/perPage*perPage + 1
 	return fmt.Sprintf("%02d-%02d.md", first, first+perPage-1)
 }
 
 // translate puts the Chinese words in the place of the English ones.
-func (w Words) translate(all []scenario.Result) {
+func (w Words) translate(all []experiments.Result) {
 	for i := range all {
 		e := &all[i]
 		title, claim := w.Experiment(e.Name)
@@ -171,14 +171,14 @@ func (w Words) translate(all []scenario.Result) {
 	}
 }
 
-func file(e scenario.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
+func file(e experiments.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
 
 // described are the results of a run with the words that the registry has now.
-func described(all []scenario.Experiment, r *scenario.Report) []scenario.Result {
-	list := make([]scenario.Result, 0, len(all))
+func described(all []experiments.Experiment, r *experiments.Report) []experiments.Result {
+	list := make([]experiments.Result, 0, len(all))
 	for _, e := range all {
-		result := scenario.Result{Verdict: scenario.NotRun}
-		if i := slices.IndexFunc(r.Experiments, func(r scenario.Result) bool { return r.Name == e.Name }); i >= 0 {
+		result := experiments.Result{Verdict: experiments.NotRun}
+		if i := slices.IndexFunc(r.Experiments, func(r experiments.Result) bool { return r.Name == e.Name }); i >= 0 {
 			result = r.Experiments[i]
 		}
 		result.Number, result.Name, result.Title, result.Claim, result.Source, result.Fix = e.Number, e.Name, e.Title, e.Claim, e.Source, e.Fix
@@ -188,11 +188,11 @@ func described(all []scenario.Experiment, r *scenario.Report) []scenario.Result 
 	return list
 }
 
-func describedParts(parts []scenario.Part, results []scenario.PartResult) []scenario.PartResult {
-	list := make([]scenario.PartResult, 0, len(parts))
+func describedParts(parts []experiments.Part, results []experiments.PartResult) []experiments.PartResult {
+	list := make([]experiments.PartResult, 0, len(parts))
 	for _, p := range parts {
-		var result scenario.PartResult
-		if i := slices.IndexFunc(results, func(r scenario.PartResult) bool { return r.Name == p.Name }); i >= 0 {
+		var result experiments.PartResult
+		if i := slices.IndexFunc(results, func(r experiments.PartResult) bool { return r.Name == p.Name }); i >= 0 {
 			result = results[i]
 		}
 		result.Name, result.Does, result.Expect, result.Remedy, result.Pictures = p.Name, p.Does, p.Expect, p.Remedy, p.Pictures
@@ -220,7 +220,7 @@ func removeOurs(folder string) error {
 }
 
 // historiesOf reads what the parts of an experiment have recorded; a part without a record has nil.
-func historiesOf(e scenario.Result, runFolder string) ([]*history.History, error) {
+func historiesOf(e experiments.Result, runFolder string) ([]*history.History, error) {
 	list := make([]*history.History, len(e.Parts))
 	for i, p := range e.Parts {
 		if p.History == "" {
@@ -236,7 +236,7 @@ func historiesOf(e scenario.Result, runFolder string) ([]*history.History, error
 }
 
 // arrange takes the failure and the remedy that are shown first from the parts of an experiment.
-func (d *document) arrange(e scenario.Result, runFolder string) error {
+func (d *document) arrange(e experiments.Result, runFolder string) error {
 	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
 	d.Wrong, d.Right = d.code.Experiment(e.Name)
 	histories, err := historiesOf(e, runFolder)
@@ -281,7 +281,7 @@ func (d *document) Picture() *illustration {
 	return nil
 }
 
-func isDrawn(p scenario.PartResult, h *history.History) bool {
+func isDrawn(p experiments.PartResult, h *history.History) bool {
 	return h != nil && len(p.Pictures) > 0 && len(draw(h, p.Pictures)) > 0
 }
 
@@ -335,11 +335,11 @@ func (d *document) execute(b *strings.Builder, language, name string) error {
 	return nil
 }
 
-func chineseVerdict(v scenario.Verdict) string {
+func chineseVerdict(v experiments.Verdict) string {
 	switch v {
-	case scenario.Reproduced:
+	case experiments.Reproduced:
 		return "已复现"
-	case scenario.NotReproduced:
+	case experiments.NotReproduced:
 		return "未复现"
 	default:
 		return "未运行"
@@ -361,7 +361,7 @@ func Overview(folder, runFolder string) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(r.Experiments, func(e scenario.Result) bool { return e.Name == overview })
+	at := slices.IndexFunc(r.Experiments, func(e experiments.Result) bool { return e.Name == overview })
 	if at < 0 {
 		return fmt.Errorf("%s has no experiment %s", runFolder, overview)
 	}

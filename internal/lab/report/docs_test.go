@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
 // registered are the experiments of a report as the registry would have them.
-func registered(r *scenario.Report) []scenario.Experiment {
-	list := make([]scenario.Experiment, 0, len(r.Experiments))
+func registered(r *experiments.Report) []experiments.Experiment {
+	list := make([]experiments.Experiment, 0, len(r.Experiments))
 	for _, e := range r.Experiments {
-		one := scenario.Experiment{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix}
+		one := experiments.Experiment{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix}
 		for _, p := range e.Parts {
-			one.Parts = append(one.Parts, scenario.Part{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures})
+			one.Parts = append(one.Parts, experiments.Part{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures})
 		}
 		list = append(list, one)
 	}
@@ -24,7 +24,7 @@ func registered(r *scenario.Report) []scenario.Experiment {
 }
 
 // docs writes the pages, with words that a test can tell.
-func docs(t *testing.T, folder, run string, all []scenario.Experiment) {
+func docs(t *testing.T, folder, run string, all []experiments.Experiment) {
 	t.Helper()
 	code := report.Code{
 		Experiment: func(string) (failure, remedy []string) {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -21,7 +21,7 @@ import (
 // made by hand, as large and as bad as real ones.
 type fake struct {
 	folder string
-	report *scenario.Report
+	report *experiments.Report
 }
 
 // shared is made once for all tests, which do not change it.
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // fakeRun is the run that all tests share.
-func fakeRun(t testing.TB) (folder string, r *scenario.Report) {
+func fakeRun(t testing.TB) (folder string, r *experiments.Report) {
 	t.Helper()
 	if shared.folder == "" {
 		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
@@ -48,7 +48,7 @@ func fakeRun(t testing.TB) (folder string, r *scenario.Report) {
 }
 
 // makeRun writes the histories and the report of a run.
-func makeRun(t testing.TB, folder string, r *scenario.Report) {
+func makeRun(t testing.TB, folder string, r *experiments.Report) {
 	t.Helper()
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
@@ -70,15 +70,15 @@ func makeRun(t testing.TB, folder string, r *scenario.Report) {
 func day(d time.Duration) time.Time { return time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC).Add(d) }
 
 const (
-	timeline = scenario.Timeline
-	stocked  = scenario.Stock
-	waits    = scenario.Waits
-	bars     = scenario.Bars
+	timeline = experiments.Timeline
+	stocked  = experiments.Stock
+	waits    = experiments.Waits
+	bars     = experiments.Bars
 )
 
 // fakeReport has ten experiments: one of them did not come out, one could not be run.
-func fakeReport() *scenario.Report {
-	r := &scenario.Report{
+func fakeReport() *experiments.Report {
+	r := &experiments.Report{
 		Machine: servers.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
 		Start:   day(0), Seconds: 432.4,
 		Servers: map[string]servers.Info{
@@ -91,10 +91,10 @@ func fakeReport() *scenario.Report {
 		r.Experiments = append(r.Experiments, fakeResult(e.Number, e.Name, e.Title))
 	}
 	bad := &r.Experiments[8]
-	bad.Verdict, bad.Reason = scenario.NotReproduced, "naive: with 64 clients the retries of a sale were no more than with 2: 1.1 and 1.0."
+	bad.Verdict, bad.Reason = experiments.NotReproduced, "naive: with 64 clients the retries of a sale were no more than with 2: 1.1 and 1.0."
 	bad.Parts[0].Finding.Holds, bad.Parts[0].Tries, bad.Tries = false, 5, 6
 	left := &r.Experiments[7]
-	left.Verdict, left.Reason, left.Seconds, left.Tries = scenario.NotRun, "It needs row locks, and SQLite has none.", 0, 0
+	left.Verdict, left.Reason, left.Seconds, left.Tries = experiments.NotRun, "It needs row locks, and SQLite has none.", 0, 0
 	for j := range left.Parts {
 		left.Parts[j].NotRun, left.Parts[j].Finding, left.Parts[j].Tries = left.Reason, checker.Finding{}, 0
 	}
@@ -102,8 +102,8 @@ func fakeReport() *scenario.Report {
 }
 
 // fakeTitles has an experiment of each kind of history.
-func fakeTitles() []scenario.Result {
-	return []scenario.Result{
+func fakeTitles() []experiments.Result {
+	return []experiments.Result{
 		{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"},
 		{Number: 6, Name: "no-expiry", Title: "A lock without an expiry, and its holder dies"},
 		{Number: 7, Name: "short-expiry", Title: "An expiry shorter than the work"},
@@ -117,14 +117,14 @@ func fakeTitles() []scenario.Result {
 	}
 }
 
-func fakeResult(number int, name, title string) scenario.Result {
-	e := scenario.Result{
-		Number: number, Name: name, Title: title, Verdict: scenario.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
+func fakeResult(number int, name, title string) experiments.Result {
+	e := experiments.Result{
+		Number: number, Name: name, Title: title, Verdict: experiments.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
 		Claim:  "Reading the stock, comparing it and writing it back are three steps: a request that reads between two of them sells what another has sold already.",
 		Source: "Distributed locks in practice, section 2.1, the oversold stock",
 		Reason: "naive: 5,000 requests sold 5,000 of 1,000 units, 4,000 more than there were. with-lock: sold 1,000 of 1,000, and rejected the others.",
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
-		Parts:  []scenario.PartResult{fakeFailure(number), fakeRemedy(number)},
+		Parts:  []experiments.PartResult{fakeFailure(number), fakeRemedy(number)},
 	}
 	if number == 17 {
 		third := fakeRemedy(number)
@@ -134,8 +134,8 @@ func fakeResult(number int, name, title string) scenario.Result {
 	return e
 }
 
-func fakeFailure(number int) scenario.PartResult {
-	p := scenario.PartResult{
+func fakeFailure(number int) experiments.PartResult {
+	p := experiments.PartResult{
 		Name: "naive", Does: "50 buyers send 100 requests each for one unit of 1,000, on three replicas behind nginx.",
 		Expect: "More is sold than there was, and the lock has two holders at once.", Pictures: fakePictures(number), Tries: 1,
 		Finding: checker.Finding{Holds: true, Says: "5,000 sales of 1,000 units: 4,000 oversold; the lock had two holders at once 3 times.", Numbers: map[string]float64{
@@ -149,8 +149,8 @@ func fakeFailure(number int) scenario.PartResult {
 	return p
 }
 
-func fakeRemedy(number int) scenario.PartResult {
-	return scenario.PartResult{
+func fakeRemedy(number int) experiments.PartResult {
+	return experiments.PartResult{
 		Name: "with-lock", Does: "The same, through sql-conditional.", Expect: "Not one unit more is sold than there was.", Remedy: true,
 		Pictures: fakePictures(number), Tries: 1,
 		Finding: checker.Finding{Holds: true, Says: "1,000 sales of 1,000 units, 4,000 rejected; no two held the lock at once.", Numbers: map[string]float64{
@@ -160,23 +160,23 @@ func fakeRemedy(number int) scenario.PartResult {
 	}
 }
 
-func fakePictures(number int) []scenario.Picture {
+func fakePictures(number int) []experiments.Picture {
 	switch {
 	case number <= 5:
-		return []scenario.Picture{stocked, waits, bars}
+		return []experiments.Picture{stocked, waits, bars}
 	case number == 17:
-		return []scenario.Picture{timeline, waits, bars}
+		return []experiments.Picture{timeline, waits, bars}
 	case number == 23:
-		return []scenario.Picture{waits, bars}
+		return []experiments.Picture{waits, bars}
 	case number == 25:
-		return []scenario.Picture{timeline, stocked}
+		return []experiments.Picture{timeline, stocked}
 	default:
-		return []scenario.Picture{timeline, stocked, waits, bars}
+		return []experiments.Picture{timeline, stocked, waits, bars}
 	}
 }
 
 // fakeHistory makes up what happened in a part.
-func fakeHistory(t testing.TB, path string, number int, p *scenario.PartResult) {
+func fakeHistory(t testing.TB, path string, number int, p *experiments.PartResult) {
 	t.Helper()
 	w, err := history.Create(path)
 	must(t, err)

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/live"
-	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // Write writes report.json and report.html into the folder of a run, which has the histories of its parts, and beside
 // them the same page for each experiment alone.
-func Write(folder string, r *scenario.Report) error {
+func Write(folder string, r *experiments.Report) error {
 	if err := verdict.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func write(path string, save func(io.Writer) error) error {
 }
 
 // show adds the figures of a part, and what its replay does not show.
-func show(part *live.Evidence, p scenario.PartResult, h *history.History) error {
+func show(part *live.Evidence, p experiments.PartResult, h *history.History) error {
 	part.Figures = figures(p.Finding.Numbers)
 	if h == nil {
 		return nil
@@ -75,41 +75,41 @@ func show(part *live.Evidence, p scenario.PartResult, h *history.History) error 
 }
 
 // unplayed are the pictures of what a replay does not show: it has leases, and the stock over time.
-func unplayed(h *history.History, asked []scenario.Picture) []scenario.Picture {
-	return slices.DeleteFunc(slices.Clone(asked), func(one scenario.Picture) bool {
-		return one == scenario.Stock && len(h.Samples) > 0 || one == scenario.Timeline && len(h.Leases) > 0
+func unplayed(h *history.History, asked []experiments.Picture) []experiments.Picture {
+	return slices.DeleteFunc(slices.Clone(asked), func(one experiments.Picture) bool {
+		return one == experiments.Stock && len(h.Samples) > 0 || one == experiments.Timeline && len(h.Leases) > 0
 	})
 }
 
 // Read reads the report in the folder of a run again.
-func Read(folder string) (*scenario.Report, error) {
+func Read(folder string) (*experiments.Report, error) {
 	content, err := os.ReadFile(filepath.Join(folder, jsonFile))
 	if err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	var r scenario.Report
+	var r experiments.Report
 	if err := json.Unmarshal(content, &r); err != nil {
 		return nil, fmt.Errorf("read report: %s: %w", filepath.Join(folder, jsonFile), err)
 	}
 	return &r, nil
 }
 
-func draw(h *history.History, asked []scenario.Picture) (list []*Picture) {
+func draw(h *history.History, asked []experiments.Picture) (list []*Picture) {
 	for _, one := range asked {
 		switch one {
-		case scenario.Timeline:
+		case experiments.Timeline:
 			list = append(list, Timelines(h)...)
-		case scenario.Stock:
+		case experiments.Stock:
 			list = append(list, Stock(h))
-		case scenario.Waits:
+		case experiments.Waits:
 			list = append(list, Waits(h))
-		case scenario.Steps:
+		case experiments.Steps:
 			list = append(list, Steps(h))
-		case scenario.Votes:
+		case experiments.Votes:
 			list = append(list, Votes(h))
-		case scenario.Wakes:
+		case experiments.Wakes:
 			list = append(list, Wakes(h))
-		case scenario.Rows:
+		case experiments.Rows:
 			list = append(list, Rows(h))
 		default: // bars are drawn of the experiment
 		}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
 // unpacked is data of a saved page.
@@ -114,7 +114,7 @@ func TestAnOverviewNeedsItsExperiment(t *testing.T) {
 	if err := report.Overview(t.TempDir(), run); err == nil {
 		t.Error("a folder without a run is accepted")
 	}
-	must(t, report.Write(run, &scenario.Report{}))
+	must(t, report.Write(run, &experiments.Report{}))
 	folder := t.TempDir()
 	if err := report.Overview(folder, run); err == nil {
 		t.Error("a run without the experiment is accepted")

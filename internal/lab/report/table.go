@@ -8,7 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // Table writes the report for people; colour is for terminals. Below the table
 // stand the findings of those experiments that did not come out, a line a part.
-func Table(w io.Writer, r *scenario.Report, colour bool) error {
+func Table(w io.Writer, r *experiments.Report, colour bool) error {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
@@ -47,8 +47,8 @@ func Table(w io.Writer, r *scenario.Report, colour bool) error {
 	return err
 }
 
-func reason(r *scenario.Report, e *scenario.Result) string {
-	if len(r.Experiments) == 1 || e.Verdict != scenario.Reproduced || len(e.Reason) <= shortReason {
+func reason(r *experiments.Report, e *experiments.Result) string {
+	if len(r.Experiments) == 1 || e.Verdict != experiments.Reproduced || len(e.Reason) <= shortReason {
 		return e.Reason
 	}
 	short := e.Reason[:shortReason]
@@ -56,9 +56,9 @@ func reason(r *scenario.Report, e *scenario.Result) string {
 }
 
 // findings are those of experiments that were run and did not come out.
-func findings(r *scenario.Report) (lines []string) {
+func findings(r *experiments.Report) (lines []string) {
 	for _, e := range r.Experiments {
-		if e.Verdict != scenario.NotReproduced {
+		if e.Verdict != experiments.NotReproduced {
 			continue
 		}
 		for _, p := range e.Parts {
@@ -68,7 +68,7 @@ func findings(r *scenario.Report) (lines []string) {
 	return lines
 }
 
-func finding(p scenario.PartResult) string {
+func finding(p experiments.PartResult) string {
 	if p.NotRun != "" {
 		return "not run: " + p.NotRun
 	}
@@ -79,7 +79,7 @@ func finding(p scenario.PartResult) string {
 	return said
 }
 
-func summary(r *scenario.Report) string {
+func summary(r *experiments.Report) string {
 	all := counts(r)
 	parts := make([]string, 0, len(all))
 	for _, c := range all {
@@ -92,14 +92,14 @@ func summary(r *scenario.Report) string {
 	return said
 }
 
-func paint(colour bool, v scenario.Verdict, words string) string {
+func paint(colour bool, v experiments.Verdict, words string) string {
 	if !colour {
 		return words
 	}
 	switch v {
-	case scenario.Reproduced:
+	case experiments.Reproduced:
 		return text.FgGreen.Sprint(words)
-	case scenario.NotReproduced:
+	case experiments.NotReproduced:
 		return text.FgRed.Sprint(words)
 	default:
 		return text.FgYellow.Sprint(words)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
-	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
 // Count is a whole number with its thousands apart.
@@ -136,22 +136,22 @@ func counted(one, many string) func(float64) string {
 type fact = live.Fact
 
 type count struct {
-	Verdict scenario.Verdict
+	Verdict experiments.Verdict
 	N       int
 }
 
 // counts are the verdicts, the good one first. Those that nothing came to are
 // left out, but for that one.
-func counts(r *scenario.Report) []count {
+func counts(r *experiments.Report) []count {
 	var list []count
-	for _, v := range []scenario.Verdict{scenario.Reproduced, scenario.NotReproduced, scenario.NotRun} {
+	for _, v := range []experiments.Verdict{experiments.Reproduced, experiments.NotReproduced, experiments.NotRun} {
 		c := count{Verdict: v}
 		for _, e := range r.Experiments {
 			if e.Verdict == v {
 				c.N++
 			}
 		}
-		if c.N > 0 || v == scenario.Reproduced {
+		if c.N > 0 || v == experiments.Reproduced {
 			list = append(list, c)
 		}
 	}
@@ -159,18 +159,18 @@ func counts(r *scenario.Report) []count {
 }
 
 // mark is a verdict as a sign, for readers who see no colours.
-func mark(v scenario.Verdict) string {
+func mark(v experiments.Verdict) string {
 	switch v {
-	case scenario.Reproduced:
+	case experiments.Reproduced:
 		return "✓"
-	case scenario.NotReproduced:
+	case experiments.NotReproduced:
 		return "✗"
 	default:
 		return "–"
 	}
 }
 
-func facts(r *scenario.Report) []fact {
+func facts(r *experiments.Report) []fact {
 	m := r.Machine
 	list := make([]fact, 0, 8+len(r.Servers))
 	for _, f := range []fact{
@@ -224,7 +224,7 @@ func figures(numbers map[string]float64) []fact {
 	return list
 }
 
-func state(p scenario.PartResult) string {
+func state(p experiments.PartResult) string {
 	switch {
 	case p.NotRun != "":
 		return "not run"
@@ -236,7 +236,7 @@ func state(p scenario.PartResult) string {
 }
 
 // kind says whether a part shows the failure or what helps.
-func kind(p scenario.PartResult) string {
+func kind(p experiments.PartResult) string {
 	if p.Remedy {
 		return "remedy"
 	}

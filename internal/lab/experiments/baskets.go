@@ -1,0 +1,199 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func multiLock() Experiment {
+	return Experiment{
+		Number: 34, Name: "multi-lock", Title: "Baskets of two items: locks taken in the order of the basket deadlock, sorted they do not",
+		Claim: "A multi-lock holds several names as one; taken in any order two baskets wait for each other until a limit ends it, " +
+			"and a basket that fails halfway must give back what it has.",
+		Source: chapterOne + ", Redisson: the multi-lock, of which RedLock is made",
+		Fix:    "stocklab lab run multi-lock",
+		Parts: []Part{
+			crossed(asGiven, "each has the item that the other one waits for, until the limit: none is bought",
+				checker.All(checker.AtMost("baskets_bought", 0), checker.Deadlocked(basketLimit/2))),
+			asRemedy(crossed(asOne, "the names are sorted: the second waits for the first, and both are bought",
+				checker.All(checker.AtLeast("baskets_bought", 2), checker.ExclusiveHolders()))),
+			many(asGiven, "baskets time out, and all that want their items wait meanwhile", checker.AtLeast("baskets_timed_out", 1)),
+			asRemedy(many(asOne, "no basket times out", checker.All(checker.AtMost("baskets_timed_out", 0), checker.ExclusiveHolders()))),
+			failing(kept, "the lock of the first item stays with a basket that failed", checker.NeverGrantedTo("next")),
+			asRemedy(failing(asOne, "the first item is given back: the next contender has it", checker.GrantedTo("next"))),
+		},
+	}
+}
+
+// basket is how an order of several items takes their locks.
+type basket string
+
+const (
+	// asGiven takes one lock after the other in the order of the basket, and gives back what
+	// it has where one is not granted.
+	asGiven basket = "as-given"
+	// kept keeps then what it has.
+	kept basket = "kept"
+	// asOne takes them by lock.Multi.
+	asOne basket = "multi-lock"
+)
+
+const (
+	// basketLock is renewed, and served in the order of arrival: no basket times out by bad luck.
+	basketLock = "redis-fair"
+	// basketLimit is for how long a basket asks for its locks, and basketWork for how long it holds them.
+	basketLimit = time.Second
+	basketWork  = 2 * time.Millisecond
+)
+
+// take returns how to give the locks back. Where one is not granted, that is nil or what is left.
+func (b basket) take(ctx context.Context, l lock.Locker, names ...string) (giveBack func(context.Context) error, err error) {
+	if b == asOne {
+		lease, err := lock.NewMulti(l).Acquire(ctx, names...)
+		if err != nil {
+			return nil, err
+		}
+		return lease.Release, nil
+	}
+	var leases []lock.Lease
+	giveBack = func(ctx context.Context) (err error) {
+		for _, lease := range leases {
+			err = errors.Join(err, lease.Release(ctx))
+		}
+		return err
+	}
+	for _, name := range names {
+		lease, err := l.Acquire(ctx, name)
+		switch {
+		case err == nil:
+			leases = append(leases, lease)
+		case b == kept:
+			return giveBack, err
+		default:
+			return nil, errors.Join(err, giveBack(context.WithoutCancel(ctx)))
+		}
+	}
+	return giveBack, nil
+}
+
+// order holds the locks of a basket of two items for a moment, and reports whether it got them in time.
+func (b basket) order(x *Try, l lock.Locker, one, other int) (bought bool) {
+	limited, cancel := context.WithTimeout(x, basketLimit)
+	defer cancel()
+	giveBack, err := b.take(limited, l, x.itemName(one), x.itemName(other))
+	if errors.Is(err, lock.ErrNotAcquired) && x.Err() == nil {
+		return false // that is in the history
+	}
+	x.Must(err)
+	x.sleep(basketWork)
+	x.Must(giveBack(context.WithoutCancel(x)))
+	return true
+}
+
+// meeting is a lock whose first grant waits for that of the other contender, for 300 ms at most.
+type meeting struct {
+	lock.Locker
+
+	own, other chan struct{}
+	once       *sync.Once
+}
+
+// Acquire asks the lock.
+func (m meeting) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	lease, err := m.Locker.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m.once.Do(func() { close(m.own) })
+	select {
+	case <-m.other:
+	case <-time.After(300 * time.Millisecond):
+	}
+	return lease, nil
+}
+
+// crossed has two contenders order the same two items, the one in the one order and the other in the other.
+func crossed(b basket, expect string, seen checker.Check) Part {
+	return Part{
+		Name: string(b), Stage: on(Redis),
+		Does: fmt.Sprintf("two baskets of the same two items, in opposite orders, take their locks (%s, %s) within a second; "+
+			"the first grant of each waits for that of the other, for 300 ms at most", basketLock, b),
+		Expect: expect,
+		Do: func(x *Try) {
+			granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
+			var bought atomic.Int64
+			x.Each(2, func(i int) {
+				locker := x.contend(fmt.Sprintf("basket-%d", i+1), Redis).locker(basketLock)
+				if b.order(x, meeting{locker, granted[i], granted[1-i], new(sync.Once)}, i, 1-i) {
+					bought.Add(1)
+				}
+			})
+			x.Figure("baskets_bought", float64(bought.Load()))
+		},
+		Check: seen, Pictures: []Picture{Timeline},
+	}
+}
+
+// many has contenders order two of four items each, in any order, again and again.
+func many(b basket, expect string, seen checker.Check) Part {
+	return Part{
+		Name: "many-" + string(b), Stage: on(Redis),
+		Does: fmt.Sprintf("eight contenders order two of four items for 2 ms, in any order, again and again for three seconds (%s, %s), each within a second",
+			basketLock, b),
+		Expect: expect,
+		Do: func(x *Try) {
+			crowd := x.crowd(8, basketLock, Redis, false)
+			var bought, late atomic.Int64
+			began := time.Now()
+			x.Each(len(crowd), func(i int) {
+				for time.Since(began) < 3*time.Second {
+					items := rand.Perm(4)
+					if b.order(x, crowd[i], items[0], items[1]) {
+						bought.Add(1)
+					} else {
+						late.Add(1)
+					}
+				}
+			})
+			x.Figure("baskets_per_s", float64(bought.Load())/time.Since(began).Seconds())
+			x.Figure("baskets_timed_out", float64(late.Load()))
+		},
+		Check: checker.All(seen, checker.Reported("baskets_per_s")), Pictures: []Picture{Bars, Waits},
+	}
+}
+
+// failing has a basket fail at its second item, which another contender holds, and then a next contender ask for the
+// first item alone.
+func failing(b basket, expect string, seen checker.Check) Part {
+	return Part{
+		Name: "fails-halfway-" + string(b), Stage: on(Redis),
+		Does: fmt.Sprintf("a basket takes the lock of its first item and finds the second one taken, for a second (%s, %s); "+
+			"then another contender asks for the first item for two seconds", basketLock, b),
+		Expect: expect,
+		Do: func(x *Try) {
+			lockerOf := func(who string) lock.Locker { return x.contend(who, Redis).locker(basketLock) }
+			holder, order, next := lockerOf("holder"), lockerOf("basket"), lockerOf("next")
+			held := x.take(holder, x.itemName(1))
+			defer held.Release(context.WithoutCancel(x)) //nolint:errcheck // that is in the history
+			limited, cancel := context.WithTimeout(x, basketLimit)
+			defer cancel()
+			giveBack, err := b.take(limited, order, x.itemName(0), x.itemName(1))
+			if giveBack != nil {
+				defer giveBack(context.WithoutCancel(x)) //nolint:errcheck // the same
+			}
+			if !errors.Is(err, lock.ErrNotAcquired) {
+				x.Must(fmt.Errorf("the basket was to find its second item taken: %w", errors.Join(err, x.Err())))
+			}
+			x.holdFor(basketWork, next, x.itemName(0), 2*basketLimit)
+		},
+		Check: seen, Pictures: []Picture{Timeline},
+	}
+}

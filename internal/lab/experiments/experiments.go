@@ -1,0 +1,218 @@
+// Package experiments has the experiments of the lab, a file a topic, and runs them. An experiment says what
+// is claimed; each of its parts is one function that is read from top to bottom, as a test is, and a check
+// that judges from the recorded history alone.
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+)
+
+// Experiment is one failure that the sources describe, and its remedies.
+type Experiment struct {
+	// Number is its place in the list, from 1; Name is what the command line
+	// calls it.
+	Number int
+	Name   string
+	// Title is a few words, Claim what the source says, in one sentence,
+	// and Source the document and the section that says it.
+	Title, Claim, Source string
+	// Fix is the command that shows what to do instead, or empty.
+	Fix string
+	// Parts are the failure, and what helps against it. Each must come out as it
+	// is expected.
+	Parts []Part
+}
+
+// Part is one half of an experiment.
+type Part struct {
+	// Name is unique in the experiment and fit for a file name: "naive",
+	// "with-expiry". Does says in one sentence what is done, and Expect what is
+	// then to be seen.
+	Name, Does, Expect string
+	// Remedy tells that this part shows what helps.
+	Remedy bool
+	// Stage is what runs, and Do what is done there. Where something fails, it ends the try as it would end a test: see Must.
+	Stage Stage
+	Do    func(x *Try)
+	// Check says whether what is expected was seen.
+	Check checker.Check
+	// Tries bounds how often a part is made until it holds: a race may come out
+	// well by luck. 0 is 1. Every try counts, and the report shows how many. A remedy is
+	// not tried again.
+	Tries int
+	// Pictures are what the report draws of it.
+	Pictures []Picture
+	// Orders has porcupine look for an order of the purchases that explains the
+	// answers, and draw where there is none.
+	Orders bool
+}
+
+// Stage is what a part needs.
+type Stage struct {
+	// Needs are the backends without which it cannot be made.
+	Needs []Need
+	// Servers starts servers of this part's own, or puts proxies before those that
+	// are there, and returns the STOCKD_… variables that lead the replicas to them.
+	// It keeps in the try what Do needs of them. Nil: there are none.
+	Servers func(x *Try) (env []string)
+	// Replicas are started behind a balancer; 0: none.
+	Replicas int
+	// Nodes of a Galera cluster take the writes of the replicas, each of a replica in turn; 0: the
+	// database of the run does. The cluster is started once for a whole run, where there is Galera.
+	Nodes int
+	// Env are STOCKD_… variables of the replicas.
+	Env []string
+	// Own are more of them for single replicas, by their number from 1.
+	Own map[int][]string
+	// Lab turns on the failpoints of the replicas, and the record of their
+	// leases.
+	Lab bool
+}
+
+// Need is a backend, or a topology of several servers.
+type Need string
+
+// The needs. The first five are started once for a whole run.
+const (
+	MySQL     Need = "mysql" // MySQL or MariaDB: not SQLite
+	Redis     Need = "redis"
+	Redlock   Need = "redlock" // five masters
+	ZooKeeper Need = "zookeeper"
+	Etcd      Need = "etcd"
+)
+
+// Picture names a picture of the report.
+type Picture string
+
+// The pictures.
+const (
+	Timeline Picture = "timeline" // who held the lock on which replica, overlaps in red
+	Stock    Picture = "stock"    // stock and sold over time
+	Waits    Picture = "waits"    // how long requests waited
+	Bars     Picture = "bars"     // the part's numbers beside those of the other parts
+	Steps    Picture = "steps"    // what requests that were under way together did
+	Votes    Picture = "votes"    // what each master of redlock answered
+	Wakes    Picture = "wakes"    // how many waiters each release woke
+	Rows     Picture = "rows"     // which rows and gaps InnoDB locks
+)
+
+// All lists every experiment by its number. A new one is a function of its topic and one
+// line here.
+func All() []Experiment {
+	all := []Experiment{
+		oversell(),
+		processMutex(),
+		mutexPerRequest(),
+		mutexInTransaction(),
+		threeReplicas(),
+		insertLock(),
+		forUpdate(),
+		innodbLocks(),
+		optimistic(),
+		noLock(),
+		twoStrategies(),
+		holderCrashes(),
+		workOutlastsTTL(),
+		reentrancy(),
+		watchdog(),
+		tryLock(),
+		pausedHolder(),
+		fairness(),
+		herd(),
+		lateWatch(),
+		waitersLeave(),
+		ownerCheck(),
+		getSet(),
+		timestampLocks(),
+		lostReply(),
+		getCompareSet(),
+		failover(),
+		masterRestarts(),
+		clockJumps(),
+		splitVote(),
+		redlockQuorum(),
+		spinning(),
+		readWriteLock(),
+		multiLock(),
+		ensembleSize(),
+		holds(),
+		severalNodes(),
+	}
+	slices.SortFunc(all, func(a, b Experiment) int { return a.Number - b.Number })
+	return all
+}
+
+// Pick finds experiments by name or number, in the order of their numbers and
+// each once; "all" are all of them. The error names what is allowed.
+func Pick(names []string) ([]Experiment, error) {
+	all := All()
+	picked := make(map[int]bool)
+	for _, name := range names {
+		if name == "all" {
+			return all, nil
+		}
+		i := slices.IndexFunc(all, func(e Experiment) bool {
+			return e.Name == name || strconv.Itoa(e.Number) == name
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("%q is not an experiment; there are all, %s, or their numbers", name, strings.Join(namesOf(all), ", "))
+		}
+		picked[all[i].Number] = true
+	}
+	return slices.DeleteFunc(all, func(e Experiment) bool { return !picked[e.Number] }), nil
+}
+
+func namesOf(all []Experiment) []string {
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// The documents whose claims are put to the test, by their titles.
+const (
+	chapterOne  = "Distributed locks, chapter one (第一章 分布式锁)"
+	flashSales  = "Distributed locks in a flash sale (秒杀系统下的分布式锁)"
+	twoWays     = "Distributed locks, two implementations (分布式锁实现)"
+	zooKeeping  = "Notes on ZooKeeper and its locks (基于 ZooKeeper 的分布式锁)"
+	basicSearch = "Basic research: the design of distributed locks (分布式锁的设计要点)"
+)
+
+// ttl is how long the locks of these stages last when their holder is silent.
+const ttl = time.Second
+
+// slack is what a busy machine may take for what should be done at once.
+const slack = time.Second
+
+// onRedis is three replicas whose locks are on one Redis and last for ttl.
+func onRedis(env ...string) Stage {
+	return Stage{
+		Needs: []Need{Redis}, Replicas: 3, Lab: true,
+		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms", "STOCKD_REDIS_TIMEOUT=900ms"}, env...),
+	}
+}
+
+// sellOut has 50 clients try so many purchases of so many units.
+func sellOut(strategy string, units int64, purchases int) func(x *Try) {
+	return func(x *Try) {
+		x.stock(units)
+		x.sell(Sale{Strategy: strategy, Clients: 50, Requests: purchases})
+		x.audit()
+	}
+}
+
+// on is a stage without replicas.
+func on(needs ...Need) Stage { return Stage{Needs: needs} }
+
+// asRemedy is a part that shows what helps.
+func asRemedy(p Part) Part {
+	p.Remedy = true
+	return p
+}

@@ -1,0 +1,342 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func failover() Experiment {
+	pair := onRedis("STOCKD_LOCK_TTL=10s", "STOCKD_LOCK_WAIT=8s")
+	pair.Servers = redisPair
+	return Experiment{
+		Number: 13, Name: "failover", Title: "Redis fails over before the key is replicated: two holders; five masters survive the same loss",
+		Claim:  "The lock is taken on the master and the master dies before its replica has the key: the promoted replica grants it again. On five independent masters the loss of one changes nothing.",
+		Source: chapterOne + ", Redlock",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
+		Parts: []Part{{
+			Name: "failover", Stage: pair,
+			Does:   "replica 1 works under redis-lua; the key never reaches Redis's replica, which is promoted when the primary is killed; replica 2 wants the lock",
+			Expect: "two hold the lock at once, and an update is lost",
+			Do: func(x *Try) {
+				x.stock(100)
+				x.freezeReplication()
+				x.whileOneWorks(Sale{Strategy: "redis-lua"}, x.promoteReplica)
+				x.audit()
+			},
+			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
+		}, {
+			Name: "fenced", Remedy: true, Stage: pair,
+			Does:   "replica 3 sells once, and Redis's replica has the counter of tokens; then the same failure with fence=true: the promoted counter is one lower, and both holders get the same token",
+			Expect: "two hold the lock at once with one token; the late write is rejected, and nothing is lost",
+			Do: func(x *Try) {
+				x.stock(100)
+				x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
+				x.Must(x.Pair.AwaitSync(x))
+				x.freezeReplication()
+				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, x.promoteReplica)
+				x.audit()
+			},
+			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
+		}, {
+			Name: "five-masters", Remedy: true, Stage: onMasters(servers.RedlockOptions{}),
+			Does:   "replica 1 works under redlock; one of the five masters that have granted it is killed; replica 2 wants the lock",
+			Expect: "replica 2 waits, and nothing is lost",
+			Do: func(x *Try) {
+				x.stock(100)
+				x.whileOneWorks(Sale{Strategy: "redlock"}, func() { x.killMaster(1) })
+				x.audit()
+			},
+			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
+		}},
+	}
+}
+
+// whileOneWorks has replica 1 buy, and work for two seconds between its read and its write, under the lock. Something
+// happens meanwhile, and then replica 2 buys.
+func (x *Try) whileOneWorks(sale Sale, happens func()) {
+	x.stall(1, 2*time.Second)
+	x.stall(2, 500*time.Millisecond)
+	x.start(func() { x.buy(1, sale) })
+	x.reached(1)
+	happens()
+	x.buy(2, sale)
+	x.wait()
+}
+
+// freezeReplication stops the replication from the primary of the pair.
+func (x *Try) freezeReplication() {
+	x.Pair.Link.Freeze()
+	x.Mark("redis", "writes to the primary no longer reach its replica")
+}
+
+// promoteReplica kills the primary of the pair and puts its replica in its place.
+func (x *Try) promoteReplica() {
+	x.Must(x.Pair.Primary.Kill(x))
+	x.Must(x.Pair.Promote(x))
+	x.Mark("redis", "the primary is killed, its replica is promoted")
+}
+
+// masterTTL is how long a lock on the masters lasts when its holder is silent.
+const masterTTL = 3 * time.Second
+
+// onMasters is three replicas whose locks are on five masters of their own.
+func onMasters(o servers.RedlockOptions) Stage {
+	stage := onRedis("STOCKD_LOCK_TTL="+masterTTL.String(), "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s")
+	stage.Servers = fiveMasters(o)
+	return stage
+}
+
+// threeOfFive has the first replica hold the lock by the votes of masters 1 to 3 alone, and work for two thirds of its
+// time, ignoring cancellation. Something happens to master 3, and the second replica wants the lock.
+func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func(x *Try), does, expect string, seen checker.Check) Part {
+	return Part{
+		Name: name, Stage: onMasters(o),
+		Does:   "replica 1 holds redlock by the votes of masters 1, 2 and 3, and works; " + does + "; replica 2 wants the lock",
+		Expect: expect,
+		Do: func(x *Try) {
+			sale := Sale{Strategy: "redlock", Fence: fence}
+			x.stock(100)
+			for _, master := range []int{4, 5} {
+				x.Links[master-1].Cut()
+			}
+			x.Mark("", "masters [4 5] are out of reach for replica 1")
+			x.stall(1, masterTTL*2/3)
+			x.stall(2, 300*time.Millisecond)
+			x.start(func() { x.buy(1, sale) })
+			x.reached(1)
+			x.start(func() { happens(x) })
+			x.sleep(200 * time.Millisecond)
+			x.buy(2, sale)
+			x.wait()
+			x.audit()
+		},
+		Check: seen, Pictures: []Picture{Votes, Timeline},
+	}
+}
+
+func masterRestarts() Experiment {
+	restarts := func(away time.Duration) func(x *Try) {
+		return func(x *Try) {
+			x.killMaster(3)
+			x.sleep(away)
+			x.startMaster(3)
+		}
+	}
+	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
+	everySecond, always := servers.RedlockOptions{EverySecond: true}, servers.RedlockOptions{Durable: true}
+	killed := func(x *Try) { x.killMaster(3) }
+	return Experiment{
+		Number: 14, Name: "master-restarts", Title: "Redlock: a master restarts without its data, and its vote is given twice",
+		Claim: "Of three masters that granted the lock one restarts empty, or without its last second, and grants it again, so that another contender has three of five; " +
+			"writing every command to disk, or staying away for longer than the TTL, is the remedy.",
+		Source: chapterOne + ", Redlock: recovery after a crash, and delayed restarts",
+		Fix:    "redis-server --appendonly yes --appendfsync always",
+		Parts: []Part{
+			threeOfFive("empty", false, servers.RedlockOptions{}, restarts(0), "master 3 is killed and started again without its data",
+				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+			asRemedy(threeOfFive("on-disk", false, always, restarts(0), "master 3 is killed and started again; it writes every command to its disk first",
+				"replica 2 waits, and nothing is lost", exclusive)),
+			asRemedy(threeOfFive("delayed", false, servers.RedlockOptions{}, restarts(masterTTL), "master 3 is killed and stays away for one TTL",
+				"replica 2 waits until the lock of replica 1 cannot be good any more, and nothing is lost", exclusive)),
+			afterCut("everysec-power-cut", everySecond, cutPower, "syncs once a second, and loses its power in the second of the grant",
+				"the key is not on its disk: the second has three of five, and both hold the lock",
+				checker.All(checker.Together("first", "second"), checker.AtLeast("lost_bytes", 1))),
+			asRemedy(afterCut("everysec-kill", everySecond, killed, "syncs once a second, and only its process is killed",
+				"the kernel has the key, and the second waits", checker.Apart("first", "second"))),
+			asRemedy(afterCut("always-power-cut", always, cutPower, "syncs every command, and loses its power",
+				"the key is on its disk, and the second waits", checker.All(checker.Apart("first", "second"), checker.AtMost("lost_bytes", 0)))),
+		},
+	}
+}
+
+// cutPower ends master 3, and takes from it what was not on its disk.
+func cutPower(x *Try) {
+	lost, err := x.Masters.Nodes[2].CutPower(x)
+	x.Must(err)
+	x.Figure("lost_bytes", float64(lost))
+	x.markMaster(3, "loses its power, and what was not on its disk")
+}
+
+// afterCut has the first contender hold the lock by the votes of masters 1 to 3, and master 3 be started again after
+// its end. The lock is not renewed before that is over.
+func afterCut(name string, o servers.RedlockOptions, end func(x *Try), does, expect string, seen checker.Check) Part {
+	return Part{
+		Name: name, Stage: Stage{Servers: fiveMasters(o)},
+		Does:   "the first contender holds redlock by the votes of masters 1, 2 and 3; master 3 writes to a file, " + does + ", and is started again; the second asks for the lock",
+		Expect: expect,
+		Do: func(x *Try) {
+			first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
+			first.cutOff(4, 5)
+			x.Must(x.Masters.Nodes[2].AwaitOnDisk(x))
+			x.markMaster(3, "has all on its disk")
+			first.acquire()
+			end(x)
+			x.startMaster(3)
+			second.ask(patience, time.Second)
+			x.givenBack(first, second)
+		},
+		Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
+	}
+}
+
+func splitVote() Experiment {
+	voted := func(kind, does, expect string, seen checker.Check) Part {
+		return Part{
+			Name: kind, Stage: on(Redlock),
+			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
+			Expect: expect, Do: func(x *Try) { x.splitVote(kind) },
+			Check: seen, Tries: 5, Pictures: []Picture{Votes, Bars},
+		}
+	}
+	return Experiment{
+		Number: 16, Name: "split-vote", Title: "Redlock: contenders split the vote again and again; a random delay ends it",
+		Claim:  "Contenders that ask at the same time get less than half each, give back, and do the same again after the same pause, so that none gets the lock; a random delay is the remedy.",
+		Source: chapterOne + ", Redlock: split votes",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
+		Parts: []Part{
+			voted(sourcelock.InStep, "a contender that fails tries again after 100 ms", "for four seconds no contender is granted the lock",
+				checker.All(checker.NeverGranted(), checker.WaitedAtLeast(3*time.Second, checker.OfHolders()))),
+			asRemedy(voted("redlock", "a contender that fails tries again after a random pause", "one is granted it soon", checker.AtMost("first_grant_ms", 3000))),
+		},
+	}
+}
+
+// splitVote has three contenders begin at the same time, near to two, two and one of five masters, so that none has a
+// majority, and want one name until one of them has it, or for four seconds.
+func (x *Try) splitVote(kind string) {
+	near := [][]int{{0, 1}, {2, 3}, {4}}
+	lockers := make([]lock.Locker, len(near))
+	for i, masters := range near {
+		lockers[i] = x.voter(i+1, kind, masters)
+	}
+	ctx, cancel := context.WithTimeout(x, 4*time.Second)
+	defer cancel()
+	start := time.Now()
+	var first sync.Once
+	x.Each(len(lockers), func(i int) {
+		lease, err := lockers[i].Acquire(ctx, x.lockName())
+		if errors.Is(err, lock.ErrNotAcquired) {
+			return
+		}
+		x.Must(err)
+		first.Do(func() { x.Figure("first_grant_ms", float64(time.Since(start).Milliseconds())) })
+		cancel() // the others may stop
+		x.release(lease)
+	})
+}
+
+// voter is a contender that is near to some masters and far from the others.
+func (x *Try) voter(number int, kind string, near []int) lock.Locker {
+	const again = 100 * time.Millisecond // between two tries
+	links := x.linksTo(x.Backends.Redlock)
+	for _, link := range links {
+		link.Slow(120 * time.Millisecond)
+	}
+	for _, master := range near {
+		links[master].Slow(0)
+	}
+	c := x.contend(fmt.Sprintf("contender-%d", number))
+	clients := c.useMasters(addresses(links), x.Backends.Redlock.Nodes[0].Password)
+	for _, client := range clients { // or connecting would be part of the race
+		x.Must(client.Ping(x).Err())
+	}
+	if kind == sourcelock.InStep {
+		return c.recorded(kind, sourcelock.NewInStep(clients, again))
+	}
+	c.retry = again
+	return c.locker(kind)
+}
+
+func redlockQuorum() Experiment {
+	found := checker.All(checker.AtMost("keys_left", 0), checker.GrantedTo("second"))
+	return Experiment{
+		Number: 31, Name: "redlock-quorum", Title: "Redlock: votes that came too late, and a vote of which the client does not know",
+		Claim: "A quorum that took longer than the TTL is no grant, because its first votes have expired; " +
+			"and a release goes to all masters, also to those that did not answer, because one may have the key all the same.",
+		Source: chapterOne + ", Redlock: why the time is counted after the grants, and why a release goes to all masters",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
+		Parts: []Part{
+			lateVote(sourcelock.QuorumUntimed, "untimed", "three votes count, of which two have expired: it holds the lock beside the second", checker.Together("first", "second")),
+			asRemedy(lateVote(sourcelock.QuorumInTime, "in-time", "it finds that the votes took longer than the TTL, and waits for the second", checker.Apart("first", "second"))),
+			lateVotes(),
+			lostVote(sourcelock.QuorumAcknowledged, "acknowledged", "the key stays on master 5, and the second has two of five until its limit",
+				checker.All(checker.AtLeast("keys_left", 1), checker.NeverGrantedTo("second"))),
+			asRemedy(lostVote(sourcelock.QuorumInTime, "all-masters", "no key is left, and the second has the lock", found)),
+			asRemedy(lostVote("redlock", "redlock", "no key is left, and the second has the lock", found)),
+		},
+	}
+}
+
+// lateVote has the answer of the third master come when the first two votes, and its own, have expired, and the
+// second contender has the lock.
+func lateVote(kind, name, expect string, seen checker.Check) Part {
+	return Part{
+		Name: name, Stage: on(Redlock),
+		Does:   "the first contender asks five masters one after the other (" + kind + "); the answer of master 3 is held up for longer than the TTL, and the second takes the lock meanwhile",
+		Expect: expect,
+		Do: func(x *Try) {
+			first, second := x.firstAndSecond(kind, Redlock, sessionLease)
+			first.proxy = first.links[2]
+			first.askHeldUp(servers.Rule{Sent: setNX, Do: servers.HoldReply})
+			second.acquire()
+			first.goOn()
+			first.awaitAnswer(asks)
+			x.givenBack(second, first)
+		},
+		Check: seen, Pictures: []Picture{Votes, Timeline},
+	}
+}
+
+// lateVotes is the same for a lock that asks all masters at once: three of them answer late.
+func lateVotes() Part {
+	return Part{
+		Name: "at-once", Remedy: true, Stage: on(Redlock),
+		Does:   "the first contender asks through redlock; the answers of masters 3, 4 and 5 are held up for longer than the TTL; the second takes the lock, and the first asks again",
+		Expect: "redlock asks all masters at once, each for a third of the TTL at most: the three count as down, and the first is not granted the lock before the second has given it back",
+		Do: func(x *Try) {
+			first, second := x.firstAndSecond("redlock", Redlock, sessionLease)
+			first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
+			first.acquire()
+			second.acquire()
+			first.ask(patience, asks)
+			x.givenBack(second, first)
+		},
+		Check: checker.Apart("first", "second"), Pictures: []Picture{Votes, Timeline},
+	}
+}
+
+// lostVote has two masters be out of reach, and the answer of the last one be lost. The second asks for less than the
+// TTL of the key that is left.
+func lostVote(kind, name, expect string, seen checker.Check) Part {
+	return Part{
+		Name: "lost-reply-" + name, Stage: on(Redlock),
+		Does:   "masters 1 and 2 are out of reach; the first contender asks (" + kind + "), master 5 sets its key and its answer is lost; the first gives up or gives back, and the second asks for one second",
+		Expect: expect,
+		Do: func(x *Try) {
+			first, second := x.firstAndSecond(kind, Redlock, 10*time.Second)
+			first.cutOff(1, 2)
+			second.cutOff(1, 2)
+			first.armAt(servers.Rule{Sent: setNX, Do: servers.LoseReply}, 5)
+			first.ask(asks, patience)
+			first.giveBack()
+			left := 0
+			for _, master := range x.masters().Nodes {
+				client := master.Open()
+				x.Later(client.Close)
+				left += len(x.keysOf(client, kind))
+			}
+			x.Figure("keys_left", float64(left))
+			second.ask(time.Second, patience)
+			second.giveBack()
+		},
+		Check: seen, Pictures: []Picture{Votes, Timeline},
+	}
+}

@@ -1,0 +1,436 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// made runs one experiment that needs nothing.
+func made(t *testing.T, parts ...Part) (Result, error) {
+	t.Helper()
+	backends := &servers.Backends{Database: &servers.Database{}, Missing: map[string]string{"zookeeper": "needs ZooKeeper: not found"}}
+	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: backends}}}
+	return r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: parts})
+}
+
+type silent struct{}
+
+func (silent) Say(string)                {}
+func (silent) Begin(int)                 {}
+func (silent) Try(Experiment, Part, int) {}
+func (silent) Done(Result)               {}
+func (silent) End()                      {}
+
+// measured writes a figure, which grows with each try.
+func measured() func(x *Try) {
+	value := 0.0
+	return func(x *Try) {
+		value++
+		x.Figure("measured", value)
+	}
+}
+
+// reaches holds from a figure of at least.
+func reaches(least float64) checker.Check {
+	return func(h *history.History) checker.Finding {
+		value := h.Figures["measured"]
+		return checker.Finding{Holds: value >= least, Says: "it says", Numbers: map[string]float64{"measured": value}}
+	}
+}
+
+func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
+	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(1)})
+	must(t, err)
+	if r.Verdict != Reproduced || r.Tries != 1 || r.Evidence["one.measured"] != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAFailureByChanceIsTriedUntilItIsSeenAndEveryTryCounts(t *testing.T) {
+	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(3), Tries: 5})
+	if err != nil || r.Verdict != Reproduced || r.Tries != 3 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestTriesAreBounded(t *testing.T) {
+	var items []int64
+	measure := measured()
+	sells := func(x *Try) {
+		items = append(items, x.Item)
+		measure(x)
+	}
+	r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(10), Tries: 4})
+	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if !slices.Equal(items, []int64{1, 2, 3, 4}) {
+		t.Errorf("the tries sold the items %v, want one each", items)
+	}
+}
+
+// The picture of a contradiction is of the try whose history the result has.
+func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
+	try := 0
+	sells := func(x *Try) {
+		try++
+		x.Add(history.Line{Audit: &history.Audit{Audit: stock.Audit{GoodsID: 1, Initial: 10}}})
+		for i := range 2 { // in the first try both sales find ten units
+			at := x.Start.Add(time.Duration(i) * time.Second)
+			x.Add(history.Line{Request: &history.Request{
+				Start: at, End: at.Add(time.Millisecond), GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: int64(9 - i*(try-1)),
+			}})
+		}
+		x.Figure("measured", float64(try))
+	}
+	for tries, drawn := range map[int]bool{1: true, 2: false} {
+		try = 0
+		r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(2), Tries: tries, Orders: true})
+		if err != nil || (r.Parts[0].Contradiction != "") != drawn {
+			t.Errorf("after %d tries the contradiction is %q (%v)", tries, r.Parts[0].Contradiction, err)
+		}
+	}
+}
+
+func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
+	r, err := made(t, Part{Name: "one", Remedy: true, Do: measured(), Check: reaches(2), Tries: 5})
+	if err != nil || r.Verdict != NotReproduced || r.Tries != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestBothHalvesMustHold(t *testing.T) {
+	holds := Part{Name: "failure", Do: measured(), Check: reaches(1)}
+	fails := Part{Name: "remedy", Remedy: true, Do: measured(), Check: reaches(2)}
+	r, err := made(t, holds, fails)
+	if err != nil || r.Verdict != NotReproduced || len(r.Parts) != 2 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// A part that was not made proves nothing, and one that did not hold weighs more than it.
+func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
+	held := PartResult{Name: "held", Tries: 2, Finding: checker.Finding{Holds: true, Says: "so it is", Numbers: map[string]float64{"units": 1}}}
+	failed := PartResult{Name: "failed", Tries: 3, Finding: checker.Finding{Says: "so it is not", Numbers: map[string]float64{"units": 2}}}
+	missing := PartResult{Name: "missing", NotRun: "needs etcd"}
+	for _, c := range []struct {
+		parts   []PartResult
+		verdict Verdict
+		reason  string
+		tries   int
+	}{
+		{nil, NotRun, "", 0},
+		{[]PartResult{held}, Reproduced, "held: so it is", 2},
+		{[]PartResult{held, held}, Reproduced, "held: so it is; held: so it is", 4},
+		{[]PartResult{held, missing}, NotRun, "missing: needs etcd", 2},
+		{[]PartResult{missing, held}, NotRun, "missing: needs etcd", 2},
+		{[]PartResult{missing}, NotRun, "missing: needs etcd", 0},
+		{[]PartResult{held, failed}, NotReproduced, "failed: so it is not", 5},
+		{[]PartResult{failed, missing, held}, NotReproduced, "failed: so it is not", 5},
+	} {
+		r := Result{Parts: c.parts, Tries: 9, Verdict: Reproduced, Evidence: map[string]float64{"of an earlier judgement": 1}}
+		r.judge()
+		want := make(map[string]float64)
+		for _, p := range c.parts {
+			for name, value := range p.Finding.Numbers {
+				want[p.Name+"."+name] = value
+			}
+		}
+		if r.Verdict != c.verdict || r.Reason != c.reason || r.Tries != c.tries || !maps.Equal(r.Evidence, want) {
+			t.Errorf("%+v: %s, %q, %d tries, %v; want %s, %q, %d tries, %v", c.parts, r.Verdict, r.Reason, r.Tries, r.Evidence, c.verdict, c.reason, c.tries, want)
+		}
+	}
+}
+
+// The result says what was claimed, done and expected, in the words of the experiment.
+func TestAResultDescribesItsExperiment(t *testing.T) {
+	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
+	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Pictures: []Picture{Bars}, Do: measured(), Check: reaches(1)}
+	before := time.Now()
+	got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "name", Title: "title", Claim: "claim", Source: "source", Fix: "fix", Parts: []Part{part}})
+	if err != nil || got.Number != 7 || got.Name != "name" || got.Title != "title" || got.Claim != "claim" || got.Source != "source" || got.Fix != "fix" {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if p := got.Parts[0]; p.Name != "one" || p.Does != "does" || p.Expect != "expect" || !p.Remedy || !slices.Equal(p.Pictures, part.Pictures) ||
+		p.History != "07-name/one-1.jsonl" || p.Start.Before(before) || p.End.Before(p.Start) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What the purchases contradict is drawn beside the history, where the part has orders.
+func TestAnswersThatNoOrderExplainsAreDrawn(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
+	contradicts := func(x *Try) {
+		for client := range 2 {
+			sale := history.Request{Start: at(client), End: at(client + 5), Client: client, GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: 9}
+			x.Add(history.Line{Request: &sale})
+		}
+		x.Add(history.Line{Audit: &history.Audit{At: at(9), Audit: stock.NewAudit(1, 9, 10, 2, 2)}})
+	}
+	for orders, want := range map[bool]string{true: "07-made-up/one-1-order.html", false: ""} {
+		plan := Plan{Folder: t.TempDir(), Progress: silent{}}
+		r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
+		got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Orders: orders, Do: contradicts, Check: reaches(0)}}})
+		if err != nil || got.Parts[0].Contradiction != want {
+			t.Errorf("with orders %t: %q (%v), want %q", orders, got.Parts[0].Contradiction, err, want)
+		}
+		if _, err := os.Stat(filepath.Join(plan.Folder, "07-made-up", "one-1-order.html")); (err == nil) != orders {
+			t.Errorf("with orders %t there is: %v", orders, err)
+		}
+	}
+}
+
+// Replicas serve the next try only where its stage asks for just the same.
+func TestReplicasServeTheSameStage(t *testing.T) {
+	stage := Stage{Replicas: 2, Nodes: 1, Lab: true, Env: []string{"A=1"}}
+	if !stage.same(Stage{Replicas: 2, Nodes: 1, Lab: true, Env: []string{"A=1"}, Needs: []Need{Redis}}) {
+		t.Error("the same stage is another one")
+	}
+	for name, change := range map[string]func(*Stage){
+		"replicas": func(s *Stage) { s.Replicas = 3 }, "nodes": func(s *Stage) { s.Nodes = 3 }, "the lab": func(s *Stage) { s.Lab = false },
+		"a variable": func(s *Stage) { s.Env = []string{"A=2"} }, "a replica's own": func(s *Stage) { s.Own = map[int][]string{1: {"A=1"}} },
+	} {
+		other := stage
+		if change(&other); stage.same(other) || other.same(stage) {
+			t.Errorf("%s: another stage is the same", name)
+		}
+	}
+}
+
+func TestWhatIsMissingIsNotRunAndSaysWhy(t *testing.T) {
+	r, err := made(t, Part{Name: "one", Stage: Stage{Needs: []Need{ZooKeeper}}, Do: measured(), Check: reaches(1)})
+	if err != nil || r.Verdict != NotRun || r.Reason != "one: needs ZooKeeper: not found" || r.Tries != 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
+	lacking := func(x *Try) []string {
+		x.Must(&servers.MissingError{What: "a clock", How: "a shop has them"})
+		return nil
+	}
+	r, err := made(t, Part{Name: "one", Stage: Stage{Servers: lacking}, Do: measured(), Check: reaches(1)})
+	if err != nil || r.Verdict != NotRun || r.Reason != "one: needs a clock; a shop has them" {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestSQLiteIsNoMySQL(t *testing.T) {
+	th := &provisioner{shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}}
+	if th.lacks(Stage{Needs: []Need{MySQL}}) == "" {
+		t.Error("SQLite passes for MySQL")
+	}
+	th.shop.Servers.Database.Started = servers.Local
+	if reason := th.lacks(Stage{Needs: []Need{MySQL}}); reason != "" {
+		t.Error(reason)
+	}
+	th.shop.Servers.Missing = map[string]string{"etcd": "needs etcd"}
+	if reason := th.lacks(Stage{Needs: []Need{MySQL, Etcd}}); reason != "needs etcd" {
+		t.Errorf("beside MySQL etcd is missing for %q", reason)
+	}
+}
+
+func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
+	broken := errors.New("the server is gone")
+	r, err := made(t, Part{
+		Name: "one", Check: reaches(0), Tries: 3,
+		Do: func(x *Try) {
+			x.Must(broken)
+			t.Error("what follows a failure is done")
+		},
+	})
+	if !errors.Is(err, broken) || r.Verdict != NotRun || r.Tries != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// One of several that go on at the same time ends the others, and the first failure is that of the try.
+func TestTheFirstFailureEndsWhatGoesOnBesideIt(t *testing.T) {
+	broken, ended := errors.New("broken"), false
+	_, err := made(t, Part{Name: "one", Check: reaches(0), Do: func(x *Try) {
+		x.Together(func() { x.Must(broken) }, func() {
+			<-x.Done()
+			ended = true
+			x.Must(errors.New("because of that"))
+		})
+		t.Error("what follows is done")
+	}})
+	if !errors.Is(err, broken) || strings.Contains(err.Error(), "because") || !ended {
+		t.Errorf("it ends with %v, and the other has ended: %t", err, ended)
+	}
+}
+
+func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
+	ended := 0
+	_, err := made(t, Part{Name: "one", Check: reaches(0), Do: func(x *Try) {
+		x.Later(func() error { ended++; return nil })
+		x.Must(errors.New("no"))
+	}})
+	if err == nil || ended != 1 {
+		t.Errorf("%v, ended %d times", err, ended)
+	}
+}
+
+func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
+	folder := t.TempDir()
+	plan := Plan{Folder: folder, Progress: silent{}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
+	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
+	result, err := r.experiment(t.Context(), e)
+	must(t, err)
+	unknown := Result{Name: "unknown", Verdict: Reproduced}
+	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
+	report := &Report{Experiments: []Result{unknown, result}}
+	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")
+	must(t, os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600))
+	must(t, Reread(folder, []Experiment{e}, report))
+	if got := report.Experiments[1]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 || got.Parts[2].Finding.Holds {
+		t.Errorf("%+v", got)
+	}
+	if got := report.Experiments[0]; got.Verdict != Reproduced {
+		t.Errorf("one that is not known is judged: %+v", got)
+	}
+	must(t, os.Remove(file))
+	if err := Reread(folder, []Experiment{e}, report); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without its history: %v", err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	servers.SuperviseIfAsked()
+	os.Exit(m.Run())
+}
+
+// diary has what is made known of a run, in its order.
+type diary struct {
+	entries []string
+	done    func() // is called after each experiment
+}
+
+func (d *diary) notef(format string, args ...any) {
+	d.entries = append(d.entries, fmt.Sprintf(format, args...))
+}
+
+func (*diary) Say(string)              {}
+func (d *diary) Begin(experiments int) { d.notef("begin %d", experiments) }
+func (d *diary) Try(e Experiment, p Part, try int) {
+	d.notef("try %d of %s, %s", try, e.Name, p.Name)
+}
+func (d *diary) End() { d.notef("end") }
+func (d *diary) Done(r Result) {
+	d.notef("%s is %s", r.Name, r.Verdict)
+	if d.done != nil {
+		d.done()
+	}
+}
+
+// step notes that it is made, and measures.
+func (d *diary) step(err error) func(x *Try) {
+	measure := measured()
+	return func(x *Try) { d.notef("step"); x.Must(err); measure(x) }
+}
+
+func (d *diary) watch() Watch {
+	return Watch{
+		Try: func(a Attempt) (over func()) {
+			d.notef("watch item %d in %s", a.Item, filepath.Base(a.Files[0]))
+			return func() { d.notef("over") }
+		},
+		Part: func(_ string, p PartResult) { d.notef("%s is over, and holds: %t", p.Name, p.Finding.Holds) },
+	}
+}
+
+func TestARunIsFollowedAsItHappens(t *testing.T) {
+	d, item, broken := new(diary), int64(40), errors.New("the server is gone")
+	plan := Plan{
+		Folder: t.TempDir(), Progress: d, Watch: d.watch(), NextItem: func() int64 { item++; return item },
+		Experiments: []Experiment{
+			{Number: 1, Name: "breaks", Parts: []Part{{Name: "one", Do: d.step(broken), Check: reaches(0)}}},
+			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2), Tries: 2}}},
+		},
+	}
+	results, err := On(t.Context(), &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}, plan)
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "experiment 1, breaks: one: ") || len(results) != 2 || results[0].Parts[0].NotRun == "" {
+		t.Errorf("there are %+v: %v", results, err)
+	}
+	if want := []string{
+		"begin 2",
+		"try 1 of breaks, one", "watch item 41 in one-1.jsonl", "step", "over", "one is over, and holds: false", "breaks is not run",
+		"try 1 of holds, two", "watch item 42 in two-1.jsonl", "step", "over",
+		"try 2 of holds, two", "watch item 43 in two-2.jsonl", "step", "over", "two is over, and holds: true", "holds is reproduced",
+	}; !slices.Equal(d.entries, want) {
+		t.Errorf("it is followed as %q, want %q", d.entries, want)
+	}
+}
+
+// A run that is ended has the experiments that were made before, and no other part.
+func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
+	ends := errors.New("ended by hand")
+	for name, c := range map[string]struct {
+		last        string // what is noted when it is ended
+		results     int
+		interrupted bool
+	}{
+		"in a part":        {"step", 1, true},
+		"between two":      {"second is reproduced", 2, true},
+		"after the last":   {"third is reproduced", 3, false},
+		"it was not ended": {"", 3, false},
+	} {
+		d := new(diary)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		d.done = func() {
+			if d.entries[len(d.entries)-1] == c.last {
+				cancel(ends)
+			}
+		}
+		part := Part{Name: "part", Do: measured(), Check: reaches(0)}
+		second := part
+		second.Do = func(*Try) {
+			if d.notef("step"); c.last == "step" {
+				cancel(ends)
+			}
+		}
+		r, err := Run(ctx, Plan{
+			Servers: servers.Choice{Mode: servers.Embedded, Redis: servers.None}, Progress: d, Folder: t.TempDir(),
+			Experiments: []Experiment{
+				{Number: 1, Name: "first", Parts: []Part{part}},
+				{Number: 2, Name: "second", Parts: []Part{second, {Name: "next", Do: part.Do, Check: reaches(0)}}},
+				{Number: 3, Name: "third", Parts: []Part{part}},
+			},
+		})
+		if len(r.Experiments) != c.results || r.Interrupted != c.interrupted || errors.Is(err, ends) != c.interrupted || err != nil && !c.interrupted {
+			t.Errorf("%s: %d experiments, interrupted %t: %v", name, len(r.Experiments), r.Interrupted, err)
+		}
+		if more := slices.Contains(d.entries, "try 1 of second, next"); more != (c.last != "step") {
+			t.Errorf("%s: %q", name, d.entries)
+		}
+		if ends := slices.Index(d.entries, "end"); ends != len(d.entries)-1 {
+			t.Errorf("%s: the end is not the last of %q", name, d.entries)
+		}
+		cancel(nil)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,181 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// proxied puts a proxy before a server.
+func (x *Try) proxied(target string) *servers.Proxy {
+	p, err := servers.NewProxy(target)
+	x.Must(err)
+	x.Later(func() error { p.Close(); return nil })
+	return p
+}
+
+// throughRedis puts a proxy between the replicas of a stage and their Redis.
+func throughRedis(x *Try) (env []string) {
+	x.Proxy = x.proxied(x.Backends.Redis.Address)
+	return []string{"STOCKD_REDIS_ADDRESSES=" + x.Proxy.Address}
+}
+
+var errNotMet = fmt.Errorf("it was not met within %s", reachedWithin)
+
+// met waits until a request has met a rule at a proxy.
+func (x *Try) met(rule *servers.Trigger) { x.Must(x.tryMet(rule)) }
+
+func (x *Try) tryMet(rule *servers.Trigger) error {
+	ctx, cancel := context.WithTimeoutCause(x, reachedWithin, errNotMet)
+	defer cancel()
+	if err := rule.Wait(ctx); err != nil {
+		return err
+	}
+	x.Mark("proxy", fmt.Sprintf("%s: %s", rule.Do, visible(rule.Sent)))
+	return nil
+}
+
+// held is met for a part that may come out without it: its figure is 0 where no request has met the rule in time.
+func (x *Try) held(rule *servers.Trigger) {
+	err := x.tryMet(rule)
+	if !errors.Is(err, errNotMet) {
+		x.Must(err)
+	}
+	x.Figure("requests_held", oneIf(err == nil))
+}
+
+// pass lets go what a proxy holds.
+func (x *Try) pass(who string, held *servers.Trigger) {
+	held.Pass()
+	x.Mark(who, "let go: "+visible(held.Sent))
+}
+
+func visible(sent string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 127 {
+			return -1
+		}
+		return r
+	}, sent)
+}
+
+// fiveMasters gives a stage five masters of its own. The first replica of the service reaches them through links
+// of its own, which can be cut.
+func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
+	return func(x *Try) (env []string) {
+		var err error
+		x.Masters, err = servers.StartRedlockWith(x, x.Supervisor, o)
+		x.Must(err)
+		x.closeLater(x.Masters)
+		x.Links = x.linksTo(x.Masters)
+		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses(x.Links), ",")}}
+		return x.Masters.Env()
+	}
+}
+
+// closer is a server, or several.
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// closeLater closes servers at the end of the try.
+func (x *Try) closeLater(started closer) {
+	x.Later(func() error { return started.Close(context.WithoutCancel(x)) })
+}
+
+// masters are those of the stage, or else those of the run.
+func (x *Try) masters() *servers.Redlock {
+	if x.Masters != nil {
+		return x.Masters
+	}
+	return x.Backends.Redlock
+}
+
+func (x *Try) linksTo(masters *servers.Redlock) []*servers.Proxy {
+	list := make([]*servers.Proxy, len(masters.Nodes))
+	for i, node := range masters.Nodes {
+		list[i] = x.proxied(node.Address)
+	}
+	return list
+}
+
+func addresses(links []*servers.Proxy) []string {
+	list := make([]string, len(links))
+	for i, link := range links {
+		list[i] = link.Address
+	}
+	return list
+}
+
+// Masters are numbered from 1.
+
+func (x *Try) killMaster(master int) {
+	x.Must(x.Masters.Nodes[master-1].Kill(x))
+	x.markMaster(master, "is killed")
+}
+
+// startMaster starts a master again, with what it has on its disk.
+func (x *Try) startMaster(master int) {
+	x.Must(x.Masters.Nodes[master-1].Restart(x))
+	x.markMaster(master, "is started again")
+}
+
+// moveClock has the clock of a master jump to so much ahead of the right time, or behind it where ahead is negative.
+func (x *Try) moveClock(master int, ahead time.Duration) {
+	x.Must(x.Masters.Nodes[master-1].Clock.Set(ahead))
+	x.markMaster(master, where(ahead))
+}
+
+func (x *Try) markMaster(master int, what string) { x.Mark(fmt.Sprintf("master %d", master), what) }
+
+func where(ahead time.Duration) string {
+	if ahead < 0 {
+		return "its clock is " + (-ahead).String() + " behind"
+	}
+	return "its clock is " + ahead.String() + " ahead"
+}
+
+// redisPair gives a stage a Redis of its own that has a replica.
+func redisPair(x *Try) (env []string) {
+	var err error
+	x.Pair, err = servers.StartRedisPair(x, x.Supervisor)
+	x.Must(err)
+	x.closeLater(x.Pair)
+	return x.Pair.Env()
+}
+
+// redis connects to the Redis of the run until the end of the try.
+func (x *Try) redis() *redis.Client {
+	client, err := x.Backends.Redis.Client()
+	x.Must(err)
+	x.Later(client.Close)
+	return client
+}
+
+// zooKeeper is that of the stage, or else that of the run.
+func (x *Try) zooKeeper() *servers.ZooKeeper {
+	if x.ZooKeeper != nil {
+		return x.ZooKeeper
+	}
+	return x.Backends.ZooKeeper
+}
+
+// answerWithin bounds one question to a ZooKeeper.
+const answerWithin = 5 * time.Second
+
+// askZooKeeper sends ZooKeeper one of its four-letter words.
+func (x *Try) askZooKeeper(word string) string {
+	ctx, cancel := context.WithTimeout(x, answerWithin)
+	defer cancel()
+	said, err := x.zooKeeper().Ask(ctx, word)
+	if err != nil {
+		x.Must(fmt.Errorf("ask ZooKeeper to %s: %w", word, err))
+	}
+	return said
+}
