@@ -2,8 +2,6 @@ package handler
 
 import (
 	"cmp"
-	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,9 +39,8 @@ func (s sale) order(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	basket := service.Basket{Lines: f.lines("lines")}
+	basket := service.Basket{Lines: f.lines("lines"), Asked: f.asked()}
 	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
-	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
@@ -52,25 +49,18 @@ func (s sale) order(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	basket.RequestID = stock.BuyerKey(cmp.Or(key, rand.Text()), basket.UserID)
-	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
+	basket.RequestID = stock.BuyerKey(cmp.Or(key, service.NewKey()), basket.UserID)
+	ctx, cancel := s.shop.Within(c.Request.Context())
 	defer cancel()
-	s.users = &once{rate: s.users} // for the lines
-	lines := 0
-	sold, err := s.options.Reservations.Sell(ctx, basket, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		lines++
-		return s.buy(ctx, goodsID, p, asked)
-	})
+	sold, err := s.shop.BuyBasket(ctx, &basket)
 	if err != nil {
 		s.reject(c, basket.RequestID, err)
-		if lines > 1 {
+		if basket.HasHeld() {
 			c.Set(shedKey, false) // it has held lines, and given them back: that is not free
 		}
 		return
 	}
-	if sold.Replayed {
-		c.Header("Idempotency-Replayed", "true")
-	}
+	replayed(c, sold.Replayed)
 	c.JSON(http.StatusCreated, basketBody(sold))
 }
 

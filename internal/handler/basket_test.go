@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -253,7 +254,7 @@ func TestAPurchaseHasATimeLimit(t *testing.T) {
 // The rate of a buyer counts baskets, and not their lines.
 func TestABasketCountsOnceForTheRateOfItsBuyer(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 5, 3: 5}).with(t, func(o *handler.Options) {
-		o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2}
+		o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 2}
 	})
 	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
 		got := a.order(t, "", `{"lines": "1,2,3", "user_id": "ann"}`)
@@ -268,7 +269,7 @@ func TestABasketCountsOnceForTheRateOfItsBuyer(t *testing.T) {
 // counts.
 func TestABasketThatIsNotSoldCountsForTheRateOfItsBuyer(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 1}).with(t, func(o *handler.Options) {
-		o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 1}
+		o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 1}
 	})
 	for i, want := range []string{"insufficient-stock", "rate-limited", "rate-limited"} {
 		if got := a.order(t, "", `{"lines": "1,2:2", "user_id": "ann"}`, "Idempotency-Key", "k"); got.problem() != want {
@@ -283,8 +284,8 @@ func TestABasketThatIsNotSoldCountsForTheRateOfItsBuyer(t *testing.T) {
 func TestABasketThatIsShedCountsWhereItHasHeldLines(t *testing.T) {
 	const most = 45 // more than serveFlooded sends at once
 	for name, limit := range map[string]func(*handler.Limits){
-		"its buyer":   func(l *handler.Limits) { l.User = handler.Rate{PerSecond: onceOnly, Burst: 1} },
-		"its address": func(l *handler.Limits) { l.Address = handler.Rate{PerSecond: onceOnly, Burst: most} },
+		"its buyer":   func(l *handler.Limits) { l.User = rate.Rate{PerSecond: onceOnly, Burst: 1} },
+		"its address": func(l *handler.Limits) { l.Address = rate.Rate{PerSecond: onceOnly, Burst: most} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _, release := serveFlooded(t, 3, func(o *handler.Options) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/rate"
 )
 
 const buyersSecret = "a secret of thirty-two bytes and more"
@@ -208,7 +209,7 @@ func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 
 // Leaving the name out does not get round the rate of users.
 func TestARateOfUsersNeedsAUser(t *testing.T) {
-	once := handler.Rate{PerSecond: onceOnly, Burst: 1}
+	once := rate.Rate{PerSecond: onceOnly, Burst: 1}
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = once })
 	if got := a.buy(t, "goods_id=1"); got.status != http.StatusBadRequest || got.field() != "user_id" {
 		t.Errorf("without a user a purchase is answered with %d %s", got.status, got.text)
@@ -230,7 +231,7 @@ func TestARateOfUsersNeedsAUser(t *testing.T) {
 
 // One buyer has one name, however it is written.
 func TestAUserIsWrittenInOneWay(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 2} })
 	post := func(user string) answer {
 		return send(t, request(t, http.MethodPost, a.public.URL+"/deduct", jsonType, `{"goods_id": 1, "user_id": `+user+`}`))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -20,13 +21,7 @@ import (
 // sale serves purchases, and the strategies that make them.
 type sale struct {
 	options Options
-	slots   *slots
-	users   rate
-}
-
-// rate is how often buyers may buy: see limiter.
-type rate interface {
-	take(buyer string, now time.Time) (wait time.Duration)
+	shop    *service.Shop
 }
 
 // sold is the answer to an accepted purchase. Pointers and the replica are set only where
@@ -48,112 +43,61 @@ type sold struct {
 
 // deduct serves POST /deduct.
 func (s sale) deduct(c *gin.Context) {
-	s.serve(c, func(f *form, p *stock.Purchase) { p.Durable = f.durability() }, s.accept, "durable")
+	s.serve(c, func(f *form, p *stock.Purchase) { p.Durable = f.durability() }, func(_ context.Context, o stock.Outcome) error {
+		c.JSON(http.StatusOK, s.answerTo(o))
+		return nil
+	}, "durable")
 }
 
-// serve serves a purchase. read reads the fields of its kind, and accept answers where it was
-// sold, now or earlier.
-func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept acceptance, fields ...string) {
+// serve serves a purchase. read reads the fields of its kind, and accept answers where it was sold, now or earlier.
+func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept func(context.Context, stock.Outcome) error, fields ...string) {
+	r, err := s.request(c, read, fields...)
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	ctx, cancel := s.shop.Within(c.Request.Context())
+	defer cancel()
+	outcome, err := s.shop.Buy(ctx, r)
+	if err == nil {
+		replayed(c, outcome.Replayed)
+		err = accept(ctx, outcome)
+	}
+	if err != nil {
+		s.reject(c, r.RequestID, err)
+	}
+}
+
+// request reads a purchase of one item, and identifies its buyer.
+func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields ...string) (r service.Request, err error) {
 	f, err := readForm(c.Request, append(fields, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms")...)
 	if err != nil {
-		answer(c, err)
-		return
+		return r, err
 	}
-	goodsID := f.whole("goods_id", 1, math.MaxInt64)
+	r.GoodsID = f.whole("goods_id", 1, math.MaxInt64)
 	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
-	purchase := stock.Purchase{
-		Keyed:    key != "",
-		Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
-		MaxWait:  time.Duration(f.wholeOr("wait_ms", 0, 1, mostWait.Milliseconds())) * time.Millisecond,
-	}
-	read(f, &purchase)
-	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
+	r.Keyed, r.Quantity = key != "", f.wholeOr("quantity", 1, 1, stock.MaxQuantity)
+	r.MaxWait = time.Duration(f.wholeOr("wait_ms", 0, 1, mostWait.Milliseconds())) * time.Millisecond
+	read(f, &r.Purchase)
+	r.Asked = f.asked()
 	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+		return r, err
 	}
-	if purchase.UserID, err = s.options.purchaser(c.Request, userID, stock.Line{GoodsID: goodsID}); err != nil {
-		answer(c, err)
-		return
-	}
-	if purchase.Keyed {
-		purchase.RequestID = stock.BuyerKey(key, purchase.UserID)
-	}
-	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
-	defer cancel()
-	outcome, err := s.buy(ctx, goodsID, purchase, asked)
-	if err == nil {
-		if outcome.Replayed {
-			c.Header("Idempotency-Replayed", "true")
-		}
-		err = accept(ctx, c, outcome)
-	}
-	if err != nil {
-		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
-	}
+	r.UserID, err = s.options.purchaser(c.Request, userID, stock.Line{GoodsID: r.GoodsID})
+	r.RequestID = stock.BuyerKey(cmp.Or(key, service.NewKey()), r.UserID)
+	return r, err
 }
 
-// buy answers a purchase with the order that the ledger has under its key, or sells.
-func (s sale) buy(ctx context.Context, goodsID int64, p stock.Purchase, asked stock.Choice) (stock.Outcome, error) {
-	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, p)
-	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, p, func() (seller, error) { return s.seller(goodsID, p, asked) })
-	}
-	return outcome, err
+// asked is the mode that a purchase asks for.
+func (f *form) asked() stock.Choice {
+	return stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 }
 
-// acceptance answers a purchase that was sold now or earlier, or returns why it cannot.
-type acceptance func(context.Context, *gin.Context, stock.Outcome) error
-
-// sell sells, or rejects with the reason as its error. A rejected purchase may repeat one that
-// is pending in the ledger: then it gets the answer of that one.
-func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func() (seller, error)) (stock.Outcome, error) {
-	chosen, taken, rejected := s.admit(goodsID, p, by)
-	if rejected == nil {
-		defer taken.release()
-		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen.Seller, goodsID, p)
-		if err == nil && !outcome.Replayed {
-			outcome, err = chosen.Deduct(ctx, goodsID, p)
-		}
-		if err == nil {
-			err = outcome.Rejected
-		}
-		if !errors.Is(err, stock.ErrUserLimit) {
-			return outcome, err
-		}
-		rejected = err
+// replayed marks an answer that was given before.
+func replayed(c *gin.Context, again bool) {
+	if again {
+		c.Header("Idempotency-Replayed", "true")
 	}
-	pending, err := s.options.Catalogue.ReplayPending(ctx, goodsID, p)
-	if err == nil && !pending.Replayed {
-		err = rejected
-	}
-	return pending, err
-}
-
-// admit finds the seller and takes a slot, after the whole request was read, so that slow
-// clients occupy none. A shed purchase does not count for the rate of its user, so that its
-// retry is not throttled.
-func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) (chosen seller, taken slot, err error) {
-	if chosen, err = by(); err != nil {
-		return seller{}, slot{}, err
-	}
-	taken, full := s.slots.take(goodsID, chosen.asked())
-	if full != "" {
-		s.options.observer().Shed(full)
-		return seller{}, slot{}, &shedError{full, goodsID}
-	}
-	if wait := s.users.take(p.UserID, time.Now()); wait > 0 {
-		taken.release()
-		s.options.observer().RateLimited(byUser)
-		return seller{}, slot{}, tooOften("this buyer buys", wait)
-	}
-	return chosen, taken, nil
-}
-
-// accept answers a purchase that is an order at once.
-func (s sale) accept(_ context.Context, c *gin.Context, outcome stock.Outcome) error {
-	c.JSON(http.StatusOK, s.answerTo(outcome))
-	return nil
 }
 
 func (s sale) answerTo(o stock.Outcome) sold {
@@ -172,16 +116,21 @@ func (s sale) answerTo(o stock.Outcome) sold {
 	return body
 }
 
-func (s sale) reject(c *gin.Context, id string, err error) {
+// reject answers a purchase that was not sold. requestID finds out about an unknown outcome.
+func (s sale) reject(c *gin.Context, requestID string, err error) {
 	p := s.problemOf(err)
 	if line, ok := errors.AsType[*stock.LineError](err); ok {
 		p.GoodsID = line.GoodsID
 	}
-	if _, ok := errors.AsType[*shedError](err); ok {
+	if shed, ok := errors.AsType[*service.ShedError](err); ok {
+		s.options.observer().Shed(shed.Full)
 		c.Set(shedKey, true)
 	}
+	if _, ok := errors.AsType[*rate.Error](err); ok {
+		s.options.observer().RateLimited(byUser)
+	}
 	if errors.Is(err, stock.ErrUnknownOutcome) {
-		p.RequestID = stock.KeyOf(id)
+		p.RequestID = stock.KeyOf(requestID)
 		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
 	logFailure(c, s.options.Log, p, err)
@@ -195,74 +144,8 @@ func milliseconds(d time.Duration) float64 {
 // mostStrategy is the longest name of a strategy, in characters.
 const mostStrategy = 64
 
-// errChoiceRejected rejects a purchase that asks for a mode other than its item's.
-var errChoiceRejected = errors.New("requests may not choose")
-
-// seller serves a purchase.
-type seller struct {
-	*service.Seller
-
-	own bool // in the item's own mode
-}
-
-// asked is the service if the purchase asked for another mode than its item's, else nil.
-func (s seller) asked() *service.Seller {
-	if s.own {
-		return nil
-	}
-	return s.Seller
-}
-
-// seller finds the service of a purchase: the one it asks for, its item's, or the default. The
-// item's maximum is checked before anything is locked or counted, and after the ledger was
-// searched for the purchase, so that sales from before the maximum was lowered are replayed.
-func (s sale) seller(goodsID int64, purchase stock.Purchase, asked stock.Choice) (seller, error) {
-	if most := s.options.Catalogue.MaxQuantity(goodsID); purchase.Quantity > most {
-		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, purchase.Quantity)})
-	}
-	mode, own := s.options.Catalogue.Mode(goodsID, asked)
-	if !s.options.Choose && mode != own {
-		return seller{}, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
-			errChoiceRejected, goodsID, own, goodsID)
-	}
-	found, err := s.options.Catalogue.In(mode)
-	if err == nil {
-		return seller{found, mode == own}, waitable(found, purchase.MaxWait)
-	}
-	if errors.Is(err, service.ErrNotFenceable) {
-		return seller{}, invalid(notFenceable(mode.Strategy))
-	}
-	p := problemOf(err)
-	p.Strategies = s.options.Catalogue.Names()
-	why := "is unknown"
-	if errors.Is(err, service.ErrStrategyRejected) {
-		why = "is not available here"
-	}
-	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
-	return seller{}, p
-}
-
 // mostWait is far above any lock.wait.
 const mostWait = time.Hour
-
-// waitable rejects a wait that a purchase cannot have.
-func waitable(by *service.Seller, wait time.Duration) error {
-	switch most := by.LockWait(); {
-	case wait == 0 || wait <= most:
-		return nil
-	case by.Group:
-		return invalid(fieldError{"wait_ms", "cannot be given with group=true: grouped purchases wait for their lock together"})
-	case most == 0:
-		return invalid(fieldError{"wait_ms", "cannot be given: " + by.Strategy + " has no lock that a purchase waits for"})
-	default:
-		return invalid(fieldError{"wait_ms", fmt.Sprintf("must be a whole number from 1 to %d, which is lock.wait, not %d", most.Milliseconds(), wait.Milliseconds())})
-	}
-}
-
-func notFenceable(strategy string) fieldError {
-	return fieldError{"fence", "cannot be true: " + strategy + " has no lock whose token the store could check; " +
-		"GET /strategies tells which are fenceable"}
-}
 
 // needsBuyer reports that purchases must not be anonymous. A rate limit of buyers requires
 // that: otherwise a client evades it by leaving its name out.
@@ -328,10 +211,34 @@ func (s sale) problemOf(err error) problem {
 	if errors.Is(err, stock.ErrUserUnknown) {
 		return s.options.unnamed("is missing; this item has a limit per buyer")
 	}
+	if field, ok := errors.AsType[*service.FieldError](err); ok {
+		return invalid(fieldError{field.Field, field.Reason})
+	}
+	if often, ok := errors.AsType[*rate.Error](err); ok {
+		return tooOften("this buyer buys", often.Wait)
+	}
 	p := problemOf(err)
+	if mode, ok := errors.AsType[*service.ModeError](err); ok {
+		return s.wrongMode(p, mode)
+	}
 	if p.Has != nil && s.options.Buyers == nil && !s.options.Reveal {
 		p.Has, p.Detail = nil, fmt.Sprintf("%v: one buyer may have %d", stock.ErrUserLimit, p.PerUser)
 	}
+	return p
+}
+
+// wrongMode names the field for which a strategy cannot sell.
+func (s sale) wrongMode(p problem, mode *service.ModeError) problem {
+	why := "is unknown"
+	switch {
+	case errors.Is(mode, service.ErrNotFenceable):
+		return invalid(fieldError{"fence", "cannot be true: " + mode.Strategy + " has no lock whose token the store could check; " +
+			"GET /strategies tells which are fenceable"})
+	case errors.Is(mode, service.ErrStrategyRejected):
+		why = "is not available here"
+	}
+	p.Strategies = s.options.Catalogue.Names()
+	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
 	return p
 }
 

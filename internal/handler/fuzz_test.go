@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -32,10 +33,7 @@ func attacked(f *testing.F) handler.Options {
 	f.Helper()
 	store := labtest.Open(f, &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(f.TempDir(), "stockd.db")}, "replica-1")
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
-	catalogue, err := service.NewCatalogue(f.Context(), entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
-	if err != nil {
-		f.Fatal(err)
-	}
+	catalogue := service.NewCatalogue(f.Context(), entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
 	f.Cleanup(func() { _ = catalogue.Close() }) // the test is over
 	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
 		f.Fatal(err)
@@ -44,7 +42,7 @@ func attacked(f *testing.F) handler.Options {
 		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
-		Limits: handler.Limits{User: handler.Rate{PerSecond: 1e6, Burst: 1e6}, Address: handler.Rate{PerSecond: 1e6, Burst: 1e6}},
+		Limits: handler.Limits{User: rate.Rate{PerSecond: 1e6, Burst: 1e6}, Address: rate.Rate{PerSecond: 1e6, Burst: 1e6}},
 	}
 	created := serveOnce(handler.Admin(o, admintoken.Single(token)), http.MethodPost, "/goods", "", "goods_id=1&stock=1000000000000", http.Header{
 		"Authorization": {"Bearer " + token}, "Content-Type": {"application/x-www-form-urlencoded"},

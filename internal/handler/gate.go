@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/rate"
 )
 
 // Tokens are the bearer tokens of the admin API. They must be compared in constant time.
@@ -55,7 +57,7 @@ const wrongTokens = 10
 // gate admits only requests with a known token.
 type gate struct {
 	tokens   Tokens
-	wrong    *limiter // by address
+	wrong    *rate.Limiter // by address
 	observer Observer
 	log      *slog.Logger
 }
@@ -63,7 +65,7 @@ type gate struct {
 func newGate(tokens Tokens, o Options) *gate {
 	return &gate{
 		tokens: tokens, observer: o.observer(), log: o.Log,
-		wrong: newLimiter(Rate{PerSecond: wrongTokens / time.Minute.Seconds(), Burst: wrongTokens}),
+		wrong: rate.New(rate.Rate{PerSecond: wrongTokens / time.Minute.Seconds(), Burst: wrongTokens}),
 	}
 }
 
@@ -76,9 +78,9 @@ func (g *gate) admit(c *gin.Context) {
 		return
 	}
 	address, now := network(c.ClientIP()), time.Now()
-	wait := g.wrong.wait(address, now)
+	wait := g.wrong.Wait(address, now)
 	if given && wait == 0 {
-		wait = g.wrong.take(address, now) // others of the address may have taken the last
+		wait = g.wrong.Take(address, now) // others of the address may have taken the last
 		g.log.WarnContext(c.Request.Context(), "wrong admin token", append(about(c), "audit", true)...)
 	}
 	if wait > 0 {

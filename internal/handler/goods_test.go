@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/rate"
 )
 
 func TestABuyerIsLimitedPerItem(t *testing.T) {
@@ -229,7 +230,7 @@ func TestAMaximumIsSetBesideAStrategyThatIsOff(t *testing.T) {
 }
 
 func TestAPurchaseOfTooMuchUsesNoRate(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: 0.001, Burst: 1} })
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: 0.001, Burst: 1} })
 	a.options.Catalogue.SetMaxQuantity(3)
 	for range 5 {
 		a.assertTooMany(t, "goods_id=1&quantity=4&user_id=u", "3")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -74,10 +75,10 @@ type Options struct {
 
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
-	s := sale{options: o, slots: newSlots(o.MaxDeductions), users: newLimiter(o.Limits.User)}
+	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User})}
 	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
-	limited := e.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.observer()))
+	limited := e.Group("/", limitAddresses(rate.New(o.Limits.Address), o.observer()))
 	buyers := limited.Group("/", neverStored)
 	buyers.POST("/deduct", s.deduct)
 	buyers.POST("/reservations", s.reserve)

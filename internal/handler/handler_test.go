@@ -89,12 +89,11 @@ func serveRedisStock(t *testing.T, d *servers.Database, locks lock.Deps, entries
 	t.Helper()
 	o.Prefix = "test-" + crand.Text()
 	store := labtest.Open(t, d, "replica-1")
-	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
+	catalogue := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
 		Group:      strategy.Group{Batch: 5, Units: 1000, Queue: queue},
 		RedisStock: o,
 	}, 5*time.Second)
-	must(t, err)
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
 			t.Log(err) // a server that the test has ended does not answer

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -104,7 +105,7 @@ func TestAPurchaseThatPanicsReleasesItsSlot(t *testing.T) {
 
 func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 	a, release := serveBlocked(t, func(o *handler.Options) {
-		o.MaxDeductions, o.Limits.User = 1, handler.Rate{PerSecond: onceOnly, Burst: 1}
+		o.MaxDeductions, o.Limits.User = 1, rate.Rate{PerSecond: onceOnly, Burst: 1}
 	})
 	defer release()
 	for i := range 3 {
@@ -127,7 +128,7 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
 	const burst = 45 // more than serveBlocked sends at once
 	a, release := serveBlocked(t, func(o *handler.Options) {
-		o.MaxDeductions, o.Limits.Address = 1, handler.Rate{PerSecond: onceOnly, Burst: burst}
+		o.MaxDeductions, o.Limits.Address = 1, rate.Rate{PerSecond: onceOnly, Burst: burst}
 	})
 	defer release()
 	for i := range burst {
@@ -170,8 +171,8 @@ func observed() (o *noted)                    { return &noted{counts: make(map[s
 
 func TestEachRejectionIsNotifiedOnceByItsLimit(t *testing.T) {
 	for want, limits := range map[string]handler.Limits{
-		"limited by user":    {User: handler.Rate{PerSecond: onceOnly, Burst: 1}},
-		"limited by address": {Address: handler.Rate{PerSecond: onceOnly, Burst: 1}},
+		"limited by user":    {User: rate.Rate{PerSecond: onceOnly, Burst: 1}},
+		"limited by address": {Address: rate.Rate{PerSecond: onceOnly, Burst: 1}},
 	} {
 		n := observed()
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits = limits; o.Observer = n })
@@ -200,7 +201,7 @@ func TestAShedPurchaseIsNotifiedByWhatIsFull(t *testing.T) {
 }
 
 func TestARateByUser(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 2} })
 	for i, c := range []struct {
 		path string
 		want int
@@ -227,7 +228,7 @@ func TestARateByUser(t *testing.T) {
 
 // No client becomes another one by a header.
 func TestAForgedAddressIsNotBelieved(t *testing.T) {
-	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
+	limited := func(o *handler.Options) { o.Limits.Address = rate.Rate{PerSecond: onceOnly, Burst: 1} }
 	for _, c := range []struct {
 		name   string
 		proxy  string

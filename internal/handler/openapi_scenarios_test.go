@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -170,7 +171,7 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"token-bound":         {options: verified(buyer.Buyer{ID: "u-17", GoodsID: 404404})},
 		"misdirected-request": {listener: adminAPI, request: func(r *http.Request) { r.Host = "rebound.example" }},
 		"rate-limited": {listener: publicAPI, before: 10, options: func(o *handler.Options) {
-			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
+			o.Limits.Address = rate.Rate{PerSecond: onceOnly, Burst: 1}
 		}, request: func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") }},
 		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: withBody},
 		"unsupported-media-type": {request: func(r *http.Request) {

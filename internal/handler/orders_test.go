@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -186,7 +187,7 @@ func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
 		}
 	}
 
-	limited := a.with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 1} })
+	limited := a.with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 1} })
 	limited.replayed(t, "it is counted", buy+"naive", "known", first)
 	if got := limited.buy(t, buy+"sql-conditional"); got.status != http.StatusOK {
 		t.Errorf("a replay counted for the rate: %d %s", got.status, got.text)

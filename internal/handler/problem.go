@@ -96,7 +96,7 @@ func problems() []struct {
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for another request"},
 		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "Unknown strategy"},
 		{service.ErrStrategyRejected, http.StatusForbidden, "strategy-refused", "The strategy is not available here"},
-		{errChoiceRejected, http.StatusForbidden, "choice-refused", "The strategy cannot be chosen by requests"},
+		{service.ErrChoiceRejected, http.StatusForbidden, "choice-refused", "The strategy cannot be chosen by requests"},
 		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "The outcome is unknown"},
 		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock wrote first"},
 		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},

@@ -63,8 +63,7 @@ func (s sale) reserve(c *gin.Context) {
 		if f.given("ttl") {
 			asked = p.TTL
 		}
-		p.Durable = stock.InSQL // it can be confirmed from then on
-	}, func(ctx context.Context, c *gin.Context, o stock.Outcome) error {
+	}, func(ctx context.Context, o stock.Outcome) error {
 		return s.acceptReservation(ctx, c, asked, o)
 	}, "ttl")
 }
@@ -182,9 +181,7 @@ func (o reservations) step(c *gin.Context, take func(ctx context.Context, number
 		}
 	}
 	r, again, err := take(c.Request.Context(), c.Param("id"))
-	if again {
-		c.Header("Idempotency-Replayed", "true")
-	}
+	replayed(c, again)
 	return o.body(r), err
 }
 
@@ -208,8 +205,6 @@ func (o orders) giveBack(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	back, again, err := o.options.Reservations.Return(c.Request.Context(), c.Param("id"), units, key)
-	if again {
-		c.Header("Idempotency-Replayed", "true")
-	}
+	replayed(c, again)
 	return returnedBody{back.ID, back.GoodsID, back.Quantity, timestamp(back.CreatedAt)}, err
 }

@@ -21,10 +21,17 @@ import (
 type Basket struct {
 	// Lines name each item once.
 	Lines []stock.Line
-	// RequestID is as that of a purchase. Without one the basket cannot be repeated.
+	// RequestID is as that of a purchase.
 	RequestID string
 	UserID    string
+	// Asked is the mode that its lines ask for.
+	Asked stock.Choice
+	// held reports that lines of it were held: the rate of its buyer has counted it.
+	held bool
 }
+
+// HasHeld reports that lines of the basket were held, also where they were given back.
+func (b *Basket) HasHeld() bool { return b.held }
 
 // SoldBasket is a basket that was sold, now or earlier.
 type SoldBasket struct {
@@ -45,6 +52,15 @@ const BasketTries = 21
 // tried before.
 func BasketNumber(requestID string, tried int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(requestID+" basket "+strconv.Itoa(tried))).String()
+}
+
+// BuyBasket sells a basket, each line as Buy does: see Reservations.Sell.
+func (s *Shop) BuyBasket(ctx context.Context, b *Basket) (SoldBasket, error) {
+	return s.reservations.Sell(ctx, *b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.Buy(ctx, Request{GoodsID: goodsID, Purchase: p, Asked: b.Asked, counted: b.held})
+		b.held = b.held || err == nil && !outcome.Replayed
+		return outcome, err
+	})
 }
 
 // Sell sells a basket: each line is held through the strategy of its item, in the order of the

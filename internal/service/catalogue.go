@@ -30,7 +30,7 @@ type Catalogue struct {
 	clients  *backend.Clients
 	offers   []*offer
 	byName   map[string]*offer
-	outbox   strategy.Outbox // nil where no strategy has one
+	redis    Ahead // nil where redis-stock cannot sell here
 	recalls  *recaller
 	switches *switches
 	requests *queue.Shared[string, stock.Order] // of the ledger, by their ids
@@ -42,6 +42,18 @@ type Catalogue struct {
 	// maxQuantity is that of items that have none.
 	maxQuantity int64
 	log         *slog.Logger
+}
+
+// Ahead is redis-stock, which accepts orders ahead of the ledger: a *redisstock.Stock.
+type Ahead interface {
+	Pending(ctx context.Context, goodsID int64) (units int64, err error)
+	Await(ctx context.Context, order stock.Order) error
+	FindRequest(ctx context.Context, requestID string) (order stock.Order, ok bool, err error)
+	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
+	Drift(ctx context.Context, goodsID int64) (redisstock.Drift, error)
+	Lag(ctx context.Context) (redisstock.Lag, error)
+	Restocked(ctx context.Context, goodsID, units int64) error
+	LimitChanged(ctx context.Context, goodsID int64) error
 }
 
 // offer is a strategy of the registry, with a Seller for each mode that it can have.
@@ -57,15 +69,11 @@ type offer struct {
 	unconfigured               error // an *UnconfiguredError, or nil
 }
 
-// ErrSecondOutbox reports that two strategies answer before the ledger has the order: the
-// audit, a replay and the lag could look at one of them only.
-var ErrSecondOutbox = errors.New("a second strategy accepts orders ahead of the ledger")
-
 // NewCatalogue makes the strategies. Each deduction ends within timeout. The versions of
 // servers are read where an entry names a minimum: a strategy whose server is too old is
 // rejected with an UnconfiguredError, and one whose server does not answer now is not
-// checked. ErrSecondOutbox: the entries have more than one Outbox.
-func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) (*Catalogue, error) {
+// checked.
+func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
@@ -88,15 +96,11 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
 		c.offers = append(c.offers, o)
 		c.byName[entry.Name] = o
-		outbox, ok := o.strategy.(strategy.Outbox)
-		if ok && c.outbox != nil {
-			return nil, errors.Join(fmt.Errorf("%w: %s", ErrSecondOutbox, entry.Name), c.Close())
-		}
-		if ok {
-			c.outbox = outbox
+		if redis, ok := o.strategy.(Ahead); ok {
+			c.redis = redis
 		}
 	}
-	return c, nil
+	return c
 }
 
 func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
@@ -105,7 +109,7 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 	}
 	bounds := deps.Group
 	bounds.Timeout, bounds.Log, bounds.Observer = c.timeout, deps.Log, o.observer
-	if _, ok := o.strategy.(strategy.Outbox); !ok { // its outcomes are not the row's
+	if _, ok := o.strategy.(Ahead); !ok { // its outcomes are not the row's
 		bounds.Settled = func(ctx context.Context, goodsID int64) error {
 			_, err := deps.Store.GoodsSettled(ctx, goodsID)
 			return err
@@ -126,9 +130,9 @@ func (c *Catalogue) addSellers(o *offer, m Mode, alone, grouped strategy.Deduct,
 	if o.entry.Together {
 		alone = batcher.Deduct
 	}
-	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: alone}
+	o.sellers[m] = &Seller{m, o, alone}
 	m.Group = true
-	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: batcher.Deduct}
+	o.sellers[m] = &Seller{m, o, batcher.Deduct}
 }
 
 func (o *offer) fenceable() bool {
@@ -136,36 +140,25 @@ func (o *offer) fenceable() bool {
 	return ok
 }
 
-// Restocked notifies the strategies that keep a copy of the stock that units were added to
-// the row of an item: each of them, also where one fails.
+// Within bounds a purchase, from the search for its key to its answer.
+func (c *Catalogue) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// Restocked notifies redis-stock, which keeps a copy of the stock, that units were added to the row of an item.
 func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
-	return c.notify("restock", func(s strategy.Strategy) error {
-		if r, ok := s.(strategy.Restocker); ok {
-			return r.Restocked(ctx, goodsID, units)
-		}
+	if c.redis == nil {
 		return nil
-	})
-}
-
-// LimitChanged notifies the strategies that check the limit of one buyer outside of the
-// database that it was changed: each of them, also where one fails.
-func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
-	return c.notify("limit", func(s strategy.Strategy) error {
-		if l, ok := s.(strategy.Limiter); ok {
-			return l.LimitChanged(ctx, goodsID)
-		}
-		return nil
-	})
-}
-
-func (c *Catalogue) notify(of string, each func(strategy.Strategy) error) error {
-	var errs []error
-	for _, o := range c.offers {
-		if err := each(o.strategy); err != nil {
-			errs = append(errs, fmt.Errorf("notify %s of a %s: %w", o.entry.Name, of, err))
-		}
 	}
-	return errors.Join(errs...)
+	return c.redis.Restocked(ctx, goodsID, units)
+}
+
+// LimitChanged notifies redis-stock, which checks the limit of one buyer in Redis, that it was changed.
+func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
+	if c.redis == nil {
+		return nil
+	}
+	return c.redis.LimitChanged(ctx, goodsID)
 }
 
 // Waiting is how many grouped purchases wait in the queues of each strategy.
@@ -184,10 +177,10 @@ var ErrNoOutbox = errors.New("no strategy accepts orders ahead of the ledger")
 
 // Lag is how far the ledger is behind what was accepted.
 func (c *Catalogue) Lag(ctx context.Context) (redisstock.Lag, error) {
-	if c.outbox == nil {
+	if c.redis == nil {
 		return redisstock.Lag{}, ErrNoOutbox
 	}
-	return c.outbox.Lag(ctx)
+	return c.redis.Lag(ctx)
 }
 
 // Close waits for batches that are being written, and closes the strategies that

@@ -22,9 +22,9 @@ import (
 // outbox is a strategy that accepts orders ahead of the ledger. Its last pending order
 // reaches the ledger when it is looked at.
 type outbox struct {
-	strategy.Outbox // nil: the tests call no other method of it
-	settle          func()
-	closed          atomic.Int64
+	service.Ahead // nil: the tests call no other method of it
+	settle        func()
+	closed        atomic.Int64
 }
 
 func (o *outbox) Close() error {
@@ -42,20 +42,20 @@ func (*outbox) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome
 }
 
 // openEntries opens a replica that has these strategies, and SQLite alone.
-func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service.Catalogue, error) {
+func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service.Catalogue) {
 	t.Helper()
 	return openEntriesOn(t, lab.Database(t, servers.SQLite), entries...)
 }
 
 // openEntriesOn has the database given.
-func openEntriesOn(t *testing.T, d *servers.Database, entries ...strategy.Entry) (*repo.Store, *service.Catalogue, error) {
+func openEntriesOn(t *testing.T, d *servers.Database, entries ...strategy.Entry) (*repo.Store, *service.Catalogue) {
 	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
-	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
+	catalogue := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10},
 	}, copiesWait)
-	return store, catalogue, err
+	return store, catalogue
 }
 
 // held sells a batch when it is let go, and says before how large it is.
@@ -70,17 +70,12 @@ func (h held) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stoc
 // A strategy that sells together what waits does so whether the requests ask for it or not.
 func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	h := held{make(chan int), make(chan int)}
-	store, c, err := openEntries(t, strategy.Entry{Name: "held", Together: true, New: func(strategy.Deps) strategy.Strategy { return h }})
-	must(t, err)
+	store, c := openEntries(t, strategy.Entry{Name: "held", Together: true, New: func(strategy.Deps) strategy.Strategy { return h }})
 	must(t, store.CreateGoods(t.Context(), 1, 10, "created"))
 	var buyers sync.WaitGroup
 	buy := func(mode service.Mode) {
 		buyers.Go(func() {
-			seller, err := c.In(mode)
-			if err == nil {
-				_, err = seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
-			}
-			if err != nil {
+			if _, err := buyersOf(c, nil, mode).Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -104,27 +99,6 @@ func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	buyers.Wait()
 }
 
-func TestASecondOutboxIsRejected(t *testing.T) {
-	first := new(outbox)
-	entry := strategy.Entry{Name: "first", New: func(strategy.Deps) strategy.Strategy { return first }}
-	second := entry
-	second.Name = "second"
-	_, alone, err := openEntries(t, entry)
-	if err != nil {
-		t.Errorf("one outbox: %v", err)
-	}
-	if err := alone.SetDefault(service.Mode{Strategy: "second"}); !errors.Is(err, service.ErrUnknownStrategy) {
-		t.Errorf("a strategy that there is not is made the default: %v", err)
-	}
-	_, _, err = openEntries(t, entry, second)
-	if !errors.Is(err, service.ErrSecondOutbox) || !strings.Contains(err.Error(), "second") {
-		t.Errorf("two outboxes: %v, want %v that names the second", err, service.ErrSecondOutbox)
-	}
-	if n := first.closed.Load(); n != 2 { // it is that of both entries
-		t.Errorf("of two strategies that were made %d are closed", n)
-	}
-}
-
 func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 	newOutbox := func(strategy.Deps) strategy.Strategy { return new(outbox) }
 	for _, test := range []struct {
@@ -136,12 +110,11 @@ func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 		{strategy.Minimum{Server: "MariaDB", Version: "99.1"}, false}, // it is not there
 		{strategy.Minimum{Server: strategy.Redis, Version: "99.1"}, false},
 	} {
-		_, c, err := openEntries(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
-		must(t, err)
+		_, c := openEntries(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
 		if d := c.Describe(t.Context())[0]; d.Available == test.rejected {
 			t.Errorf("with %v as the minimum it is described as %+v", test.least, d)
 		}
-		_, err = c.In(service.Mode{Strategy: "modern"})
+		_, err := c.In(service.Mode{Strategy: "modern"})
 		if !test.rejected {
 			if err != nil {
 				t.Errorf("with %v as the minimum: %v", test.least, err)
@@ -166,12 +139,11 @@ func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	deps := strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lab.Locks(t, d, backend.Redis)}
 	for least, want := range map[string]error{"99.1": service.ErrStrategyRejected, "3.0": nil} {
-		c, err := service.NewCatalogue(t.Context(), []strategy.Entry{{
+		c := service.NewCatalogue(t.Context(), []strategy.Entry{{
 			Name: "modern", Minimums: []strategy.Minimum{{Server: strategy.Redis, Version: least}},
 			New: func(strategy.Deps) strategy.Strategy { return new(outbox) },
 		}}, deps, copiesWait)
-		must(t, err)
-		_, err = c.In(service.Mode{Strategy: "modern"})
+		_, err := c.In(service.Mode{Strategy: "modern"})
 		if old, _ := errors.AsType[*service.UnconfiguredError](err); !errors.Is(err, want) || want != nil && (old == nil || old.Backend != "redis") {
 			t.Errorf("with Redis %s as the minimum: %v, want %v", least, err, want)
 		}
@@ -182,11 +154,10 @@ func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
 func TestALockWithoutItsWatchdogDoesNotRenew(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	for _, unrenewed := range []bool{false, true} {
-		c, err := service.NewCatalogue(t.Context(), []strategy.Entry{
+		c := service.NewCatalogue(t.Context(), []strategy.Entry{
 			{Name: "watched", Watchdog: true, Guarantees: strategy.Guarantees{Renews: true, Fair: true}, New: func(strategy.Deps) strategy.Strategy { return new(outbox) }},
 			{Name: "session", Guarantees: strategy.Guarantees{Renews: true}, New: func(strategy.Deps) strategy.Strategy { return &notifiedLate{} }},
 		}, strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lock.Deps{Clients: new(backend.Clients), Unrenewed: unrenewed}}, copiesWait)
-		must(t, err)
 		list := c.Describe(t.Context())
 		if watched := list[0].Guarantees; watched.Renews == unrenewed || !watched.Fair || !list[1].Guarantees.Renews {
 			t.Errorf("unrenewed %v: %+v", unrenewed, list)
@@ -232,11 +203,10 @@ func (g *gated) Close() error {
 // there, and closes the strategy when the last batch is written.
 func TestTheQueuesOfAStrategyAreCountedAndClosed(t *testing.T) {
 	store, g := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1"), &gated{t: t, may: make(chan struct{})}
-	c, err := service.NewCatalogue(t.Context(), []strategy.Entry{{Name: "gated", New: func(strategy.Deps) strategy.Strategy { return g }}}, strategy.Deps{
+	c := service.NewCatalogue(t.Context(), []strategy.Entry{{Name: "gated", New: func(strategy.Deps) strategy.Strategy { return g }}}, strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Group: strategy.Group{Batch: 10, Units: 10, Queue: 10},
 		Observe: func(string) strategy.Observer { return g },
 	}, copiesWait)
-	must(t, err)
 	s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
 	s.create(t, 1, 10)
 	var buyers sync.WaitGroup

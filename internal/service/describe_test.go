@@ -50,8 +50,7 @@ func TestPingsAreShared(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
 	locks.Redis.AddHook(counted)
-	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	must(t, err)
+	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -87,8 +86,7 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
 	locks.Redis.AddHook(slow)
-	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	must(t, err)
+	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -125,8 +123,7 @@ func TestABackendThatHangsIsDown(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks := lab.Locks(t, d, backend.Redis)
 	locks.Redis.AddHook(&silent{})
-	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	must(t, err)
+	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -206,8 +203,7 @@ func TestABackendIsUpOrNotConfigured(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "replica-1")
 	replica := func() *service.Catalogue {
-		c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lab.Locks(t, d)}, time.Second)
-		must(t, err)
+		c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lab.Locks(t, d)}, time.Second)
 		t.Cleanup(func() { _ = c.Close() }) // its database is gone
 		return c
 	}

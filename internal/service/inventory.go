@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,10 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return redisstock.Drift{}, err
 	}
-	if i.catalogue.outbox == nil {
+	if i.catalogue.redis == nil {
 		return redisstock.Drift{GoodsID: goodsID}, nil
 	}
-	return i.catalogue.outbox.Drift(ctx, goodsID)
+	return i.catalogue.redis.Drift(ctx, goodsID)
 }
 
 // Create makes an item with its first units, 0 to stock.MaxStock, of which one buyer may
@@ -209,11 +210,7 @@ func (i *Inventory) once(ctx context.Context, goodsID, units int64, key string, 
 	if again, err := done(); again || err != nil {
 		return err
 	}
-	own, err := newKey(key)
-	if err != nil {
-		return err
-	}
-	err = add(way(own))
+	err := add(way(cmp.Or(key, NewKey())))
 	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		if again, failed := done(); again || failed != nil {
 			return failed
@@ -265,15 +262,14 @@ func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Co
 }
 
 func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
-	outbox := i.catalogue.outbox
-	if outbox == nil { // another replica may have one
+	if i.catalogue.redis == nil { // another replica may have one
 		place, err := i.store.Allocation(ctx, goodsID, redisstock.Allocation)
 		if err != nil || place.Units > 0 {
 			return nil
 		}
 		return new(int64)
 	}
-	units, err := outbox.Pending(ctx, goodsID)
+	units, err := i.catalogue.redis.Pending(ctx, goodsID)
 	if err != nil {
 		return nil
 	}

@@ -2,14 +2,12 @@ package service_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
@@ -21,62 +19,28 @@ import (
 // cancelling cancels a request when it is notified of a restock, which is after the
 // commit.
 type cancelling struct {
+	strategy.Strategy
+	service.Ahead
 	cancel context.CancelFunc
 	ended  error // what it sees of that
+	units  int64
 }
 
-func (*cancelling) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
-	return nil, nil
-}
-
-func (c *cancelling) Restocked(ctx context.Context, _, _ int64) error {
+func (c *cancelling) Restocked(ctx context.Context, _, units int64) error {
 	c.cancel()
-	c.ended = context.Cause(ctx)
+	c.ended, c.units = context.Cause(ctx), units
 	return c.ended
 }
 
-func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
-	for _, name := range []string{"redis-decr", "redis-list", "redis-get-set-locked", "redis-stock"} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != name })
-			first := &cancelling{cancel: cancel}
-			entries = append([]strategy.Entry{{Name: "cancelling", New: func(strategy.Deps) strategy.Strategy { return first }}}, entries...)
-			catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
-				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, backend.Redis), Retry: strategy.Retry{Tries: 1},
-				RedisStock: redisstock.Options{Prefix: "test-" + rand.Text()},
-			}, copiesWait)
-			must(t, err)
-			t.Cleanup(func() {
-				if err := catalogue.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			inventory := service.NewInventory(store, catalogue)
-			if _, err := inventory.Create(ctx, 1, 1, 0, stock.Choice{}, ""); err != nil {
-				t.Fatal(err)
-			}
-			sv, err := catalogue.In(service.Mode{Strategy: name})
-			must(t, err)
-			sell := func() error {
-				outcome, err := sv.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
-				if err != nil {
-					return err
-				}
-				return outcome.Rejected
-			}
-			must(t, sell())
-			_, _ = inventory.Restock(ctx, 1, 1, "") // its client has left
-			must(t, inventory.Close())
-			if first.ended != nil {
-				t.Errorf("a copy was notified for no longer than the request lasts: %v", first.ended)
-			}
-			if err := sell(); err != nil {
-				t.Errorf("the unit of the restock is answered with %v", err)
-			}
-		})
+func TestARestockReachesTheCopyOfACancelledRequest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	copied := &cancelling{cancel: cancel}
+	s := openBeside(t, copied)
+	s.create(t, 1, 1)
+	_, _ = s.inventory.Restock(ctx, 1, 3, "") // its client has left
+	must(t, s.inventory.Close())
+	if copied.ended != nil || copied.units != 3 {
+		t.Errorf("it was notified of %d units for no longer than the request lasts: %v", copied.units, copied.ended)
 	}
 }
 
@@ -85,14 +49,14 @@ func openBeside(t *testing.T, another strategy.Strategy) shop {
 	t.Helper()
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	entries = append(entries, strategy.Entry{Name: "another", New: func(strategy.Deps) strategy.Strategy { return another }})
-	store, catalogue, err := openEntries(t, entries...)
-	must(t, err)
+	store, catalogue := openEntries(t, entries...)
 	return shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
 }
 
 // notifiedLate is a copy of the stock that cannot be notified at first.
 type notifiedLate struct {
 	strategy.Strategy
+	service.Ahead
 	notified []int64
 }
 
@@ -138,6 +102,7 @@ func TestAnAuditWithNothingPendingHasEveryOrder(t *testing.T) {
 // limits is a strategy that checks the limit of a buyer by itself, and cannot be notified at first.
 type limits struct {
 	strategy.Strategy
+	service.Ahead
 	notified []int64
 	left     time.Duration // that it had for the last
 }

@@ -124,8 +124,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
-	store, c, err := openEntries(t, strategy.Registry()...)
-	must(t, err)
+	store, c := openEntries(t, strategy.Registry()...)
 	must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
 		must(t, store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)))
@@ -163,12 +162,10 @@ func TestASwitchAmongPurchases(t *testing.T) {
 	for range 4 {
 		buyers.Go(func() {
 			for range 30 {
-				sv, err := c.In(service.Mode{Strategy: "sql-conditional"})
+				_, err := buyersOf(c, nil, service.Mode{Strategy: "sql-conditional"}).Deduct(t.Context(), 1, keyed("", 1))
 				if errors.Is(err, service.ErrStrategyRejected) {
 					c.Describe(t.Context())
-					continue
-				}
-				if _, err := sv.Deduct(t.Context(), 1, keyed("", 1)); err != nil {
+				} else if err != nil {
 					t.Error(err)
 				}
 			}

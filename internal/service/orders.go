@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/stockd/stockd/internal/stock"
 )
+
+// NewKey is a key for what a client gives none.
+func NewKey() string { return uuid.Must(uuid.NewV7()).String() }
 
 // AcceptedOrder is an order, and where it is stored.
 type AcceptedOrder struct {
@@ -20,18 +25,18 @@ type AcceptedOrder struct {
 func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, error) {
 	return c.find(ctx,
 		func() (stock.Order, bool, error) { return c.store.Order(ctx, number) },
-		func() (stock.Order, bool, error) { return c.outbox.FindOrder(ctx, number) })
+		func() (stock.Order, bool, error) { return c.redis.FindOrder(ctx, number) })
 }
 
 // OrderOf finds the order of a buyer's key, as Order does. The buyer may be empty.
 func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrder, error) {
 	return c.find(ctx,
-		func() (stock.Order, bool, error) { return c.written(ctx, key, buyer) },
-		func() (stock.Order, bool, error) { return c.outbox.FindRequest(ctx, stock.BuyerKey(key, buyer)) })
+		func() (stock.Order, bool, error) { return c.orderUnder(ctx, key, buyer) },
+		func() (stock.Order, bool, error) { return c.redis.FindRequest(ctx, stock.BuyerKey(key, buyer)) })
 }
 
-// written finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
-func (c *Catalogue) written(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
+// orderUnder finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
+func (c *Catalogue) orderUnder(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
 	id := stock.BuyerKey(key, buyer)
 	orders, err := c.requests.Get(ctx, id)
 	order, ok := orders[id]
@@ -58,14 +63,14 @@ func (c *Catalogue) OrderOfAny(ctx context.Context, key string) (AcceptedOrder, 
 				return stock.Order{}, false, err
 			}
 			if len(orders) == 0 {
-				return c.written(ctx, key, "") // a reservation
+				return c.orderUnder(ctx, key, "") // a reservation
 			}
 			if len(orders) > 1 && orders[0].RequestID != key {
 				return stock.Order{}, false, ErrSeveralBuyers
 			}
 			return orders[0], true, nil
 		},
-		func() (stock.Order, bool, error) { return c.outbox.FindRequest(ctx, key) })
+		func() (stock.Order, bool, error) { return c.redis.FindRequest(ctx, key) })
 }
 
 // find looks into the ledger, at what is pending, and into the ledger again: an order
@@ -75,7 +80,7 @@ func (c *Catalogue) find(ctx context.Context, ledger, pending func() (stock.Orde
 	if err != nil || ok {
 		return AcceptedOrder{order, stock.InSQL}, err
 	}
-	if c.outbox != nil {
+	if c.redis != nil {
 		if order, ok, err = pending(); err != nil || ok && order.Sells() {
 			return AcceptedOrder{order, stock.InRedis}, err
 		}

@@ -135,13 +135,12 @@ func openOn(t *testing.T, linger time.Duration, nodes ...*servers.Database) shop
 	for i, d := range nodes {
 		replica := fmt.Sprintf("replica-%d", i+1)
 		store := labtest.Open(t, d, replica)
-		catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
+		catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4, UnitRows: 4,
 			RedisStock: redisstock.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
-		must(t, err)
 		t.Cleanup(func() {
 			if err := catalogue.Close(); err != nil {
 				t.Errorf("close %s: %v", replica, err)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,21 +133,21 @@ func TestAPurchaseGoesOnWithWhatIsBack(t *testing.T) {
 		"nothing comes back":                  {0, nil, 0, stock.ErrInsufficientStock, nil, 3},
 	} {
 		sold, calls := &counter{}, 0
-		s := sold.seller(func(call int, _ stock.Purchase) (stock.Outcome, error) {
+		s := sold.shop(func(call int, _ stock.Purchase) (stock.Outcome, error) {
 			if calls = call; call == c.soldBy {
 				return stock.Outcome{Order: soldAs("7")}, nil
 			}
 			return short, nil
 		})
-		s.catalogue.recalls = &recaller{
+		s.recalls = &recaller{
 			holders: func(context.Context, int64) ([]string, error) { return []string{"a", "b"}, nil },
 			offers: map[string]*offer{
 				"a": {strategy: counted{recalled: stock.Recalled{Returned: c.returned, Pending: 1 - c.returned}}}, "b": {strategy: counted{err: c.failure}},
 			},
 			log: slog.New(slog.DiscardHandler),
 		}
-		got, err := s.Deduct(t.Context(), 1, stock.Purchase{RequestID: "k", Quantity: 1})
-		if !errors.Is(err, c.err) || !errors.Is(got.Rejected, c.rejected) || calls != c.calls || (got.Order.ID == "7") != (c.err == nil && c.rejected == nil) {
+		got, err := s.buy1(t.Context(), stock.Purchase{RequestID: "k", Quantity: 1})
+		if want := cmp.Or(c.err, c.rejected); !errors.Is(err, want) || calls != c.calls || (got.Order.ID == "7") != (c.err == nil && c.rejected == nil) {
 			t.Errorf("%s: %+v (%v) after %d tries; want %v (%v) after %d", name, got, err, calls, c.rejected, c.err, c.calls)
 		}
 	}

@@ -82,8 +82,7 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	allocator := &slow{asked: make(chan struct{}), let: make(chan struct{}), ended: make(chan error, 1)}
 	entry := bucket
 	entry.New = func(d strategy.Deps) strategy.Strategy { allocator.Strategy = bucket.New(d); return allocator }
-	store, catalogue, err := openEntries(t, entry)
-	must(t, err)
+	store, catalogue := openEntries(t, entry)
 	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
 	s.create(t, 1, 10)
 	s.sells(t, "sql-bucket", 1, 1)

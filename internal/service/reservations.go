@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,11 +142,7 @@ func (r *Reservations) Return(ctx context.Context, number string, units int64, k
 			return back, again, err
 		}
 	}
-	own, err := newKey(key)
-	if err != nil {
-		return stock.Order{}, false, err
-	}
-	back, err = r.store.Return(ctx, number, units, stock.ReturnKey(own))
+	back, err = r.store.Return(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())))
 	switch {
 	case err == nil:
 		r.cameBack(ctx, back.GoodsID, back.Quantity)

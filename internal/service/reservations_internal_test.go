@@ -15,14 +15,13 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // seen is a strategy that keeps a copy of the stock, and an observer of reservations: it has what it was
 // notified of.
 type seen struct {
-	strategy.Strategy
+	Ahead
 	fails error
 
 	mu   sync.Mutex
@@ -58,7 +57,7 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	of = &seen{}
 	r = NewReservations(store, &Catalogue{
-		offers: []*offer{{strategy: of}}, batch: 100, log: log, timeout: time.Minute,
+		redis: of, batch: 100, log: log, timeout: time.Minute,
 	}, time.Hour, of)
 	t.Cleanup(func() {
 		if err := errors.Join(r.Close(), store.Close()); err != nil {
@@ -173,16 +172,13 @@ func TestAReservationThatCannotBeReadIsNoUnknownOrder(t *testing.T) {
 	}
 }
 
-// A basket is rejected, and the backend of a strategy hangs that keeps a copy of the stock: all lines are given back
-// at once all the same.
+// A basket is rejected, and Redis hangs: all lines are given back at once all the same.
 func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 	const lines = 20
 	path := filepath.Join(t.TempDir(), "s.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, copied := opened(t, path), unresponsive{notified: make(chan int64, lines)}
-		r := NewReservations(store, &Catalogue{
-			offers: []*offer{{strategy: copied}}, log: slog.New(slog.DiscardHandler), timeout: time.Minute,
-		}, time.Hour, uncounted{})
+		r := NewReservations(store, &Catalogue{redis: copied, log: slog.New(slog.DiscardHandler), timeout: time.Minute}, time.Hour, uncounted{})
 		basket := Basket{RequestID: "key"}
 		for id := range int64(lines) {
 			basket.Lines = append(basket.Lines, stock.Line{GoodsID: id + 1, Quantity: 1})

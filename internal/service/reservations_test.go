@@ -135,6 +135,7 @@ func TestALockedReservationHoldsUpNoOtherPayment(t *testing.T) {
 // told is a strategy that keeps a copy of the stock, and notes what it is notified of.
 type told struct {
 	strategy.Strategy
+	service.Ahead
 
 	mu    sync.Mutex
 	units []int64
@@ -240,7 +241,7 @@ func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
 
 // promised is an outbox that has an order pending, and cannot be asked for another.
 type promised struct {
-	strategy.Outbox
+	service.Ahead
 	number, hidden string
 }
 
@@ -257,8 +258,7 @@ func (p promised) FindOrder(_ context.Context, number string) (stock.Order, bool
 
 func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	const number, hidden = "0190c7a0-0000-7000-8000-000000000000", "0190c7a0-0000-7000-8000-000000000002"
-	store, catalogue, err := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
-	must(t, err)
+	store, catalogue := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
 	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
 	if _, _, err := r.Return(t.Context(), number, 1, ""); !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
@@ -279,8 +279,7 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	const over = 501
 	d, copied, counted := lab.Database(t, servers.SQLite), &told{}, &ends{}
-	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
-	must(t, err)
+	store, catalogue := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
 	expired(t, store, d, over)
 	r := service.NewReservations(store, catalogue, time.Hour, counted)
 	ended, err := r.Expire(t.Context())
@@ -311,8 +310,7 @@ func (f *failingLater) ReservationsEnded(state stock.State, reservations int) {
 func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 	const over, atOnce = 501, 500
 	d, copied := lab.Database(t, servers.SQLite), &told{}
-	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
-	must(t, err)
+	store, catalogue := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
 	expired(t, store, d, over)
 	counted := &failingLater{close: store.Close}
 	r := service.NewReservations(store, catalogue, time.Hour, counted)

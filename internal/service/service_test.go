@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -40,12 +41,11 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 	var s shop
 	for i := range replicas {
 		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
-		catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
+		catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
 		}, 2*copiesWait)
-		must(t, err)
 		s.inventory = service.NewInventory(store, catalogue)
 		s.replicas = append(s.replicas, catalogue)
 	}
@@ -68,17 +68,38 @@ func (s shop) create(t *testing.T, goodsID, units int64) {
 // grouped marks the name of a strategy whose purchases are to be grouped.
 const grouped = " grouped"
 
-func (s shop) strategy(t *testing.T, replica int, name string) *service.Seller {
+// buyers are those of one replica who ask for a mode.
+type buyers struct {
+	*service.Shop
+	asked stock.Choice
+}
+
+// Deduct buys. A rejection is in the outcome.
+func (b buyers) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (o stock.Outcome, err error) {
+	p.RequestID = cmp.Or(p.RequestID, service.NewKey())
+	o, err = b.Buy(ctx, service.Request{GoodsID: goodsID, Purchase: p, Asked: b.asked})
+	if errors.Is(err, stock.ErrInsufficientStock) || errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrUserUnknown) {
+		o.Rejected, err = err, nil
+	}
+	o.Order.RequestID = p.RequestID
+	return o, err
+}
+
+func (s shop) strategy(t *testing.T, replica int, name string) buyers {
 	t.Helper()
 	name, group := strings.CutSuffix(name, grouped)
 	return s.in(t, replica, service.Mode{Strategy: name, Group: group})
 }
 
-func (s shop) in(t *testing.T, replica int, mode service.Mode) *service.Seller {
+func (s shop) in(t *testing.T, replica int, mode service.Mode) buyers {
 	t.Helper()
-	seller, err := s.replicas[replica].In(mode)
+	_, err := s.replicas[replica].In(mode)
 	must(t, err)
-	return seller
+	return buyersOf(s.replicas[replica], nil, mode)
+}
+
+func buyersOf(c *service.Catalogue, r *service.Reservations, mode service.Mode) buyers {
+	return buyers{service.NewShop(c, r, service.Admission{Choose: true}), stock.Choice{Strategy: mode.Strategy, Group: &mode.Group, Fence: &mode.Fence}}
 }
 
 func keyed(key string, units int64) stock.Purchase {
@@ -238,18 +259,9 @@ func assertSold(t *testing.T, s shop, goods, sold int64) {
 	}
 }
 
-// Each mode has one seller, and a strategy without a lock has none with a fence.
+// Grouping and a fence go together, and a strategy without a lock has no fence.
 func TestGroupingAndFencingCompose(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
-	sellers := make(map[*service.Seller]bool)
-	for _, mode := range []service.Mode{{}, {Group: true}, {Fence: true}, {Group: true, Fence: true}} {
-		mode.Strategy = "sql-version-lock"
-		seller := s.in(t, 0, mode)
-		if sellers[seller] || seller != s.in(t, 0, mode) || seller.Mode != mode {
-			t.Errorf("%s is sold in the mode %s, by a seller that is new (%t)", mode, seller.Mode, !sellers[seller])
-		}
-		sellers[seller] = true
-	}
 	if _, err := s.replicas[0].In(service.Mode{Strategy: "naive", Group: true, Fence: true}); !errors.Is(err, service.ErrNotFenceable) {
 		t.Errorf("naive, grouped and fenced: %v, want %v", err, service.ErrNotFenceable)
 	}
@@ -275,7 +287,7 @@ type lossy struct{ strategy.Strategy }
 // lossyOutbox is one whose outcomes are not the row's.
 type lossyOutbox struct {
 	lossy
-	strategy.Outbox
+	service.Ahead
 }
 
 func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
@@ -286,8 +298,7 @@ func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, 
 // outcomes of the strategy are not the row's.
 func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
 	for by, want := range map[strategy.Strategy]error{lossy{}: stock.ErrBackendUnavailable, lossyOutbox{}: stock.ErrUnknownOutcome} {
-		store, c, err := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
-		must(t, err)
+		store, c := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
 		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
 		s.create(t, 1, 10)
 		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})

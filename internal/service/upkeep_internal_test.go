@@ -16,7 +16,6 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
-	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -256,7 +255,7 @@ func (uncounted) PaidLate()                          {}
 
 // unresponsive is a strategy whose backend hangs.
 type unresponsive struct {
-	strategy.Strategy
+	Ahead
 	notified chan int64
 }
 
@@ -280,9 +279,7 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 			}
 		}
 		log := slog.New(slog.DiscardHandler)
-		r := NewReservations(store, &Catalogue{
-			offers: []*offer{{strategy: copied}}, log: log,
-		}, time.Hour, uncounted{})
+		r := NewReservations(store, &Catalogue{redis: copied, log: log}, time.Hour, uncounted{})
 		begun := time.Now()
 		if ended, err := r.Expire(t.Context()); err != nil || ended != items || time.Since(begun) > time.Second {
 			t.Errorf("%d of %d reservations are ended after %s (%v)", ended, items, time.Since(begun), err)

@@ -40,8 +40,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 			item++
 			t.Run(entry.Name, func(t *testing.T) {
 				store := labtest.Open(t, d, "the old holder").As(entry.Name)
-				fenced, err := s.replicas[0].In(service.Mode{Strategy: entry.Name, Fence: true})
-				must(t, err)
+				fenced := s.in(t, 0, service.Mode{Strategy: entry.Name, Fence: true})
 				s.create(t, item, 10)
 				buy := func() {
 					t.Helper()
@@ -159,16 +158,17 @@ func TestAnUnknownItemLeavesNothing(t *testing.T) {
 }
 
 // modes are a strategy without modifiers, grouped, fenced, and both.
-func modes(t *testing.T, c *service.Catalogue, name string) (list []*service.Seller) {
+func modes(t *testing.T, c *service.Catalogue, name string) (list []buyers) {
 	t.Helper()
 	for _, group := range []bool{false, true} {
 		for _, fence := range []bool{false, true} {
-			mode, err := c.In(service.Mode{Strategy: name, Group: group, Fence: fence})
+			mode := service.Mode{Strategy: name, Group: group, Fence: fence}
+			_, err := c.In(mode)
 			if errors.Is(err, service.ErrNotFenceable) {
 				continue
 			}
 			must(t, err)
-			list = append(list, mode)
+			list = append(list, buyersOf(c, nil, mode))
 		}
 	}
 	return list

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -154,7 +154,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 		}
 		outcomes, err := s.deduct(t.Context(), goods, by("a", 1), first)
 		sold, orders := int64(2), int64(1)
-		_, answersAhead := s.bare[0].(strategy.Outbox)
+		_, answersAhead := s.bare[0].(*redisstock.Stock)
 		if answersAhead && err == nil {
 			// It knows the first answer, and gives it again; the others of the batch buy.
 			if again := outcomes[1]; !again.Replayed || again.Order.ID != answered[0].Order.ID || !again.Order.Answers(goods, first) || again.Order.Remaining != 8 {
@@ -165,7 +165,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 			t.Errorf("a batch with a request id that is taken was answered with %v, want %v", err, stock.ErrDuplicateRequest)
 		}
 		other := s.createLimited(t, 10, most)
-		// What an Outbox accepts, not knowing it, is left out of the ledger, which has the first.
+		// What redis-stock accepts, not knowing it, is left out of the ledger, which has the first.
 		s.settle(t, goods)
 		if outcomes, err := s.deduct(t.Context(), other, first); !answersAhead && !errors.Is(err, stock.ErrDuplicateRequest) {
 			t.Errorf("a request id of another item was answered with %+v, %v, want %v", outcomes, err, stock.ErrDuplicateRequest)
@@ -484,7 +484,7 @@ func (s *subject) giveBack(t *testing.T, p stock.Purchase) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if copied, ok := s.bare[1].(strategy.Restocker); ok {
+	if copied, ok := s.bare[1].(*redisstock.Stock); ok {
 		if err := copied.Restocked(t.Context(), r.GoodsID, r.Quantity); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -27,7 +28,7 @@ func (s *subject) limit(t *testing.T, goodsID, most int64) {
 	if err := s.store.SetLimit(t.Context(), goodsID, most); err != nil {
 		t.Fatal(err)
 	}
-	if l, ok := s.bare[1].(strategy.Limiter); ok {
+	if l, ok := s.bare[1].(*redisstock.Stock); ok {
 		if err := l.LimitChanged(t.Context(), goodsID); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -17,7 +18,7 @@ import (
 func (s *subject) joiner(t *testing.T) strategy.Joiner {
 	t.Helper()
 	joiner, joins := s.bare[0].(strategy.Joiner)
-	_, consumes := s.bare[0].(strategy.Outbox)
+	_, consumes := s.bare[0].(*redisstock.Stock)
 	if (joins || consumes) != s.entry.SeveralItems {
 		t.Fatalf("SeveralItems is %t in the entry, and the strategy is a Joiner: %t", s.entry.SeveralItems, joins)
 	}

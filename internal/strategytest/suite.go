@@ -239,7 +239,7 @@ func (s *subject) settle(t *testing.T, goodsID int64) {
 	t.Helper()
 	var unknown error
 	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		outbox, ok := s.bare[0].(strategy.Outbox)
+		outbox, ok := s.bare[0].(*redisstock.Stock)
 		if !ok {
 			return
 		}
@@ -328,7 +328,7 @@ func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	r, ok := s.bare[1].(strategy.Restocker)
+	r, ok := s.bare[1].(*redisstock.Stock)
 	if !ok {
 		return
 	}

@@ -33,7 +33,7 @@ func openShop(units int64) (shop client.Client, shut func()) {
 	must(store.MigrateUp(ctx))
 	deps := strategy.Deps{Store: store, LockWait: time.Second, Group: strategy.Group{Batch: 5, Units: 1000, Queue: 40}}
 	deps.Lock.Clients = &backend.Clients{}
-	catalogue := must(service.NewCatalogue(ctx, strategy.Registry(), deps, 5*time.Second))
+	catalogue := service.NewCatalogue(ctx, strategy.Registry(), deps, 5*time.Second)
 	must(0, catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	options := handler.Options{
 		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),

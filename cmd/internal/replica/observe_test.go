@@ -84,9 +84,9 @@ func benchmarkPurchases(b *testing.B, observed observation, counted bool) {
 	if counted {
 		deps.Observe, options.Observer = observed.metrics.Strategy, observed.metrics
 	}
-	options.Catalogue = must.Get(service.NewCatalogue(b.Context(), []strategy.Entry{{
+	options.Catalogue = service.NewCatalogue(b.Context(), []strategy.Entry{{
 		Name: "instant", New: func(strategy.Deps) strategy.Strategy { return instant{} },
-	}}, deps, time.Minute))(b)
+	}}, deps, time.Minute)
 	must.Do(b, options.Catalogue.SetDefault(service.Mode{Strategy: "instant"}))
 	public := handler.Public(options)
 	b.ReportAllocs()

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -123,10 +124,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	if err != nil {
 		return err
 	}
-	catalogue, err := service.NewCatalogue(ctx, strategy.Registry(), deps, c.Deduct.Timeout)
-	if err != nil {
-		return err
-	}
+	catalogue := service.NewCatalogue(ctx, strategy.Registry(), deps, c.Deduct.Timeout)
 	open.add("strategies", catalogue.Close)
 	if err := enforce(ctx, c, store.Cluster(), catalogue, log); err != nil {
 		return err
@@ -296,8 +294,8 @@ func named(name string) (string, error) {
 
 func limits(c config.Limit) handler.Limits {
 	return handler.Limits{
-		User:    handler.Rate{PerSecond: c.UserRate, Burst: c.UserBurst},
-		Address: handler.Rate{PerSecond: c.AddressRate, Burst: c.AddressBurst},
+		User:    rate.Rate{PerSecond: c.UserRate, Burst: c.UserBurst},
+		Address: rate.Rate{PerSecond: c.AddressRate, Burst: c.AddressBurst},
 	}
 }
 

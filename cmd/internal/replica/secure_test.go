@@ -262,7 +262,7 @@ func startInnards(t *testing.T, env []string) innards {
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
 		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: unitRows, RedisStock: redisStockOptions(c, log, nil), Log: log,
 	}
-	catalogue := must.Get(service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout))(t)
+	catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
 	t.Cleanup(func() { closed(t, catalogue) })
 	return innards{store, catalogue, locks}
 }
@@ -276,8 +276,10 @@ func closed(t *testing.T, c io.Closer) {
 func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
 	t.Helper()
 	must.Do(t, p.store.CreateGoods(t.Context(), goods, 10, rand.Text()))
-	s := must.Get(p.catalogue.In(service.Mode{Strategy: name}))(t)
-	return s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
+	shop := service.NewShop(p.catalogue, nil, service.Admission{Choose: true})
+	return shop.Buy(t.Context(), service.Request{
+		GoodsID: goods, Asked: stock.Choice{Strategy: name}, Purchase: stock.Purchase{RequestID: rand.Text(), Quantity: 1},
+	})
 }
 
 func (p innards) sells(t *testing.T, name string, goods int64) {

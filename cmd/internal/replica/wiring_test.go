@@ -29,6 +29,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -83,7 +84,7 @@ func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	o.Stopping, o.Observer, o.Metrics = nil, nil, nil
 	if want := (handler.Options{
 		Replica: "r", Choose: true, Reveal: true, MaxBody: 16384, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
-		Limits:        handler.Limits{User: handler.Rate{PerSecond: 15, Burst: 16}, Address: handler.Rate{PerSecond: 17, Burst: 18}},
+		Limits:        handler.Limits{User: rate.Rate{PerSecond: 15, Burst: 16}, Address: rate.Rate{PerSecond: 17, Burst: 18}},
 		BuyerRequired: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
 		AdminHosts: []string{"127.0.0.1", "shop.example"}, Pprof: true,
 	}); !reflect.DeepEqual(o, want) {

@@ -32,8 +32,7 @@ func serve(t *testing.T, l *failpoint.Registry) admin {
 	gin.SetMode(gin.ReleaseMode)
 	store := labtest.Open(t, &servers.Database{Driver: servers.SQLite, DSN: filepath.Join(t.TempDir(), "stock.db")}, "replica-1")
 	naive := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "naive" })
-	catalogue, err := service.NewCatalogue(t.Context(), naive, strategy.Deps{Store: store}, time.Second)
-	must(t, err)
+	catalogue := service.NewCatalogue(t.Context(), naive, strategy.Deps{Store: store}, time.Second)
 	api := handler.Admin(handler.Options{
 		Catalogue: catalogue, Routes: l.Routes(), Timeout: time.Second, MaxBody: 1 << 10, Log: slog.New(slog.DiscardHandler),
 	}, admintoken.Single(token))

@@ -111,7 +111,7 @@ type Entry struct {
 	// an Allocator. The conformance suite then sells the last of them, and recalls them.
 	Allocates bool
 	// SeveralItems declares that it writes purchases of several items in one transaction: it is a
-	// Joiner, or an Outbox, whose consumers do.
+	// Joiner, or redis-stock, whose consumers do.
 	SeveralItems bool
 	// Together: purchases that wait for an item are sold together without group=true as well.
 	// That is for a strategy whose purchases share nothing but the call of a server: they gain by

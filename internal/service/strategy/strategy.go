@@ -20,7 +20,7 @@ import (
 //     whatever the strategy guarantees.
 //  2. An accepted purchase is one row of the ledger, and the ledger takes a request id
 //     once: a batch with a known one is answered with stock.ErrDuplicateRequest, and none
-//     of it happens. An Outbox, which knows the first answer, may return it instead, as
+//     of it happens. redis-stock, which knows the first answer, may return it instead, as
 //     replayed.
 //  3. An error means that none of the batch happened, or, where it is
 //     stock.ErrUnknownOutcome, that the fate of the whole batch is unknown.
@@ -48,15 +48,6 @@ type Fencer interface {
 	DeductFenced(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 }
 
-// Restocker is a strategy that keeps a copy of the stock outside of the store. An error
-// means that the copy may lack the units.
-type Restocker interface {
-	// Restocked notifies it of units that were added to an item's row and committed: it
-	// sells them. One restock may be reported more than once: a copy does not count it
-	// twice.
-	Restocked(ctx context.Context, goodsID, units int64) error
-}
-
 // Allocator is a strategy that keeps units of an item outside of its row.
 type Allocator interface {
 	// Recall moves the units of an item from the allocation of the strategy back into
@@ -70,37 +61,10 @@ type Allocator interface {
 	Recall(ctx context.Context, goodsID int64) (stock.Recalled, error)
 }
 
-// Limiter is a strategy that checks the limit of one buyer outside of the store. It may be
-// notified of one limit more than once. An error means that it may sell under an old limit.
-type Limiter interface {
-	// LimitChanged notifies it that an item's limit was set and committed: it sells under
-	// that one from then on.
-	LimitChanged(ctx context.Context, goodsID int64) error
-}
-
 // Waiter is a strategy whose purchases wait for a lock of their item: for Purchase.MaxWait where
 // one waits alone, and for LockWait at most.
 type Waiter interface {
 	LockWait() time.Duration
-}
-
-// Outbox is a strategy that may answer before the ledger has the order. The registry has
-// one at most.
-type Outbox interface {
-	// Pending is how many units of an item are accepted and not in the ledger yet.
-	Pending(ctx context.Context, goodsID int64) (units int64, err error)
-	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: ctx ended
-	// before that, and the ledger may have the order later.
-	Await(ctx context.Context, order stock.Order) error
-	// FindRequest finds an accepted order by its request id, and FindOrder by its
-	// number, where the ledger does not have it yet. An order that the ledger has may be
-	// found as well. stock.ErrBackendUnavailable: it is unknown whether there is one.
-	FindRequest(ctx context.Context, requestID string) (order stock.Order, ok bool, err error)
-	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
-	// Drift compares what may still be accepted with what the ledger leaves.
-	Drift(ctx context.Context, goodsID int64) (redisstock.Drift, error)
-	// Lag is how far the ledger is behind what was accepted.
-	Lag(ctx context.Context) (redisstock.Lag, error)
 }
 
 // Observer receives the events of one strategy. It is called in the course of purchases,

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -53,21 +52,26 @@ func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order
 	return found, nil
 }
 
-// seller sells item 1 through a function that is called with the number of its calls.
-func (c *counter) seller(deduct func(call int, p stock.Purchase) (stock.Outcome, error)) *Seller {
+// shop sells item 1 through a function that is called with the number of its calls.
+func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, error)) *Shop {
 	log := slog.New(slog.DiscardHandler)
-	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil)}
+	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil), standard: Mode{Strategy: "s"}, maxQuantity: 100}
 	catalogue.requests = share(c.find)
 	_, catalogue.items = newShelf(10, 1)
 	catalogue.items.remember(1)
-	own := &offer{entry: strategy.Entry{Name: "s"}, strategy: c, observer: c}
-	catalogue.byName = map[string]*offer{"s": own}
 	calls := 0
-	return &Seller{offer: own, catalogue: catalogue, deduct: func(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	own := &offer{entry: strategy.Entry{Name: "s"}, strategy: c, observer: c}
+	own.sellers = map[Mode]*Seller{catalogue.standard: {catalogue.standard, own, func(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 		calls++
 		outcome, err := deduct(calls, batch[0])
 		return []stock.Outcome{outcome}, err
-	}}
+	}}}
+	catalogue.byName = map[string]*offer{"s": own}
+	return NewShop(catalogue, nil, Admission{})
+}
+
+func (s *Shop) buy1(ctx context.Context, p stock.Purchase) (stock.Outcome, error) {
+	return s.Buy(ctx, Request{GoodsID: 1, Purchase: p})
 }
 
 var keyed = stock.Purchase{RequestID: "k", Keyed: true, Quantity: 1}
@@ -83,62 +87,61 @@ func TestACopyGetsTheAnswerOfTheFirst(t *testing.T) {
 		purchase stock.Purchase
 		deduct   func(c *counter, call int) (stock.Outcome, error)
 		order    string
-		rejected error
 		err      error
 		calls    int
 	}{
 		"a duplicate whose first is in the ledger": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.ledger["k"] = soldAs("7")
 			return stock.Outcome{}, stock.ErrDuplicateRequest
-		}, "7", nil, nil, 1},
+		}, "7", nil, 1},
 		"a duplicate whose first is rolled back": {keyed, func(_ *counter, call int) (stock.Outcome, error) {
 			if call < 3 {
 				return stock.Outcome{}, stock.ErrDuplicateRequest
 			}
 			return stock.Outcome{Order: soldAs("8")}, nil
-		}, "8", nil, nil, 3},
+		}, "8", nil, 3},
 		"a duplicate whose first keeps being rolled back": {keyed, func(*counter, int) (stock.Outcome, error) {
 			return stock.Outcome{}, stock.ErrDuplicateRequest
-		}, "", nil, stock.ErrBusy, replays},
+		}, "", stock.ErrBusy, tries},
 		"a rejection because the first took the last unit": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.ledger["k"] = soldAs("7")
 			return out, nil
-		}, "7", nil, nil, 1},
-		"a rejection": {keyed, func(*counter, int) (stock.Outcome, error) { return out, nil }, "", stock.ErrInsufficientStock, nil, 1},
+		}, "7", nil, 1},
+		"a rejection": {keyed, func(*counter, int) (stock.Outcome, error) { return out, nil }, "", stock.ErrInsufficientStock, 1},
 		"a rejection of a purchase without a key": {stock.Purchase{RequestID: "k", Quantity: 1}, func(c *counter, _ int) (stock.Outcome, error) {
 			c.ledger["k"] = soldAs("7")
 			return out, nil
-		}, "", stock.ErrInsufficientStock, nil, 1},
+		}, "", stock.ErrInsufficientStock, 1},
 		"a rejection that may be none, and the ledger does not answer": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.broken = &stock.BackendError{Backend: "database", Err: errors.New("cut")}
 			return stock.Outcome{Rejected: stock.ErrUnknownOutcome}, nil
-		}, "", stock.ErrUnknownOutcome, nil, 1},
+		}, "", stock.ErrUnknownOutcome, 1},
 		"a rejection, and the ledger does not answer": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.broken = stock.ErrBackendUnavailable
 			return out, nil
-		}, "", nil, stock.ErrBackendUnavailable, 1},
+		}, "", stock.ErrBackendUnavailable, 1},
 		"a failure": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			c.ledger["k"] = soldAs("7")
 			return stock.Outcome{}, stock.ErrLeaseLost
-		}, "", nil, stock.ErrLeaseLost, 1},
+		}, "", stock.ErrLeaseLost, 1},
 		"a key of another purchase": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
 			other := soldAs("7")
 			other.GoodsID = 2
 			c.ledger["k"] = other
 			return stock.Outcome{}, stock.ErrDuplicateRequest
-		}, "", nil, stock.ErrKeyReused, 1},
+		}, "", stock.ErrKeyReused, 1},
 	} {
 		sold, calls := &counter{ledger: map[string]stock.Order{}}, 0
-		s := sold.seller(func(call int, _ stock.Purchase) (stock.Outcome, error) {
+		s := sold.shop(func(call int, _ stock.Purchase) (stock.Outcome, error) {
 			calls = call
 			return c.deduct(sold, call)
 		})
-		got, err := s.Deduct(t.Context(), 1, c.purchase)
-		if !errors.Is(err, c.err) || !errors.Is(got.Rejected, c.rejected) || got.Order.ID != c.order || calls != c.calls || got.Replayed != (c.order == "7") {
-			t.Errorf("%s: %+v, %v after %d tries; want order %q, rejected %v, %v after %d", name, got, err, calls, c.order, c.rejected, c.err, c.calls)
+		got, err := s.buy1(t.Context(), c.purchase)
+		if !errors.Is(err, c.err) || got.Order.ID != c.order || calls != c.calls || got.Replayed != (c.order == "7") {
+			t.Errorf("%s: %+v, %v after %d tries; want order %q, %v after %d", name, got, err, calls, c.order, c.err, c.calls)
 		}
-		if got.Order.RequestID != "k" || len(sold.observed) != 1 || !errors.Is(sold.failures[0], c.err) {
-			t.Errorf("%s: the outcome is of request %q and was observed %d times, with %v", name, got.Order.RequestID, len(sold.observed), sold.failures)
+		if len(sold.observed) != 1 || !errors.Is(errors.Join(sold.failures[0], sold.observed[0].Rejected), c.err) {
+			t.Errorf("%s: it was observed %d times, with %v", name, len(sold.observed), sold.failures)
 		}
 		if !c.purchase.Keyed && sold.searches != 0 {
 			t.Errorf("%s: the ledger was searched", name)
@@ -146,69 +149,17 @@ func TestACopyGetsTheAnswerOfTheFirst(t *testing.T) {
 	}
 }
 
-func TestAPurchaseWithoutAKeyGetsOneOfItsBuyer(t *testing.T) {
-	sold := &counter{}
-	s := sold.seller(func(_ int, p stock.Purchase) (stock.Outcome, error) {
-		return stock.Outcome{Order: stock.Order{ID: p.RequestID}}, nil
-	})
-	seen := map[string]bool{}
-	for range 3 {
-		got, err := s.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1, UserID: "ann"})
-		if key := stock.KeyOf(got.Order.RequestID); err != nil || key == "" || got.Order.RequestID != stock.BuyerKey(key, "ann") || got.Order.ID != got.Order.RequestID || seen[key] {
-			t.Errorf("sold as %q and answered as %q (%v)", got.Order.ID, got.Order.RequestID, err)
-		} else {
-			seen[key] = true
-		}
-	}
-}
-
-// waits is a strategy whose purchases wait for a lock.
-type waits struct{ *counter }
-
-func (waits) LockWait() time.Duration { return 3 * time.Second }
-
-// A purchase can choose its wait for a lock where it waits alone.
-func TestOnlyAPurchaseThatIsNotGroupedHasAWait(t *testing.T) {
-	for _, c := range []struct {
-		strategy strategy.Strategy
-		group    bool
-		want     time.Duration
-	}{{waits{}, false, 3 * time.Second}, {waits{}, true, 0}, {&counter{}, false, 0}} {
-		s := &Seller{Mode: Mode{Group: c.group}, offer: &offer{strategy: c.strategy}}
-		if got := s.LockWait(); got != c.want {
-			t.Errorf("%T, grouped %v, waits for %s, want %s", c.strategy, c.group, got, c.want)
-		}
-	}
-}
-
-// A strategy that does not end is left at the time limit, and the observer gets how long that took.
-func TestAPurchaseHasATimeLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sold := &counter{}
-		s := sold.seller(nil)
-		s.deduct = func(ctx context.Context, _ int64, _ []stock.Purchase) ([]stock.Outcome, error) {
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		}
-		ctx, cancel := s.catalogue.Within(t.Context())
-		defer cancel()
-		if _, err := s.Deduct(ctx, 1, keyed); !errors.Is(err, context.DeadlineExceeded) || sold.took != s.catalogue.timeout || !errors.Is(sold.failures[0], err) {
-			t.Errorf("after %s it is answered with %v, and observed with %v", sold.took, err, sold.failures)
-		}
-	})
-}
-
 // A reservation has a number, its own or a new one, and is answered when the ledger has it.
 func TestAReservationIsNumberedAndDurable(t *testing.T) {
 	var sent []stock.Purchase
-	s := new(counter).seller(func(_ int, p stock.Purchase) (stock.Outcome, error) {
+	s := new(counter).shop(func(_ int, p stock.Purchase) (stock.Outcome, error) {
 		sent = append(sent, p)
 		return stock.Outcome{}, nil
 	})
 	p := keyed
 	for _, number := range []string{"", "", "own"} {
 		p.TTL, p.Number = time.Hour, number
-		if _, err := s.Deduct(t.Context(), 1, p); err != nil {
+		if _, err := s.buy1(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,7 +171,7 @@ func TestAReservationIsNumberedAndDurable(t *testing.T) {
 			t.Errorf("it is sold as %+v, want it in the ledger", p)
 		}
 	}
-	if _, err := s.Deduct(t.Context(), 1, keyed); err != nil || sent[3].Number != "" || sent[3].Durable != "" {
+	if _, err := s.buy1(t.Context(), keyed); err != nil || sent[3].Number != "" || sent[3].Durable != "" {
 		t.Errorf("what is no reservation is sold as %+v (%v)", sent[3], err)
 	}
 }
@@ -236,13 +187,13 @@ func TestAReplayIsCountedForTheStrategyThatSold(t *testing.T) {
 		err      error
 	}{
 		"it is in the ledger":      {keyed, map[string]stock.Order{"k": soldAs("7")}, true, nil},
-		"it is not":                {keyed, nil, false, nil},
+		"it is not":                {keyed, nil, false, stock.ErrBusy},
 		"it is another purchase":   {other, map[string]stock.Order{"k": soldAs("7")}, false, stock.ErrKeyReused},
-		"a purchase without a key": {unkeyed, map[string]stock.Order{"k": soldAs("7")}, false, nil},
+		"a purchase without a key": {unkeyed, map[string]stock.Order{"k": soldAs("7")}, false, stock.ErrBusy},
 	} {
 		sold := &counter{ledger: c.ledger}
-		got, err := sold.seller(nil).catalogue.Replay(t.Context(), 1, c.purchase)
-		if got.Replayed != c.replayed || !errors.Is(err, c.err) || c.replayed && got.Order != soldAs("7") || (len(sold.observed) == 1) != c.replayed {
+		got, err := sold.shop(func(int, stock.Purchase) (stock.Outcome, error) { return stock.Outcome{}, stock.ErrBusy }).buy1(t.Context(), c.purchase)
+		if got.Replayed != c.replayed || !errors.Is(err, c.err) || c.replayed && got.Order != soldAs("7") || c.replayed && len(sold.observed) != 1 {
 			t.Errorf("%s: %+v, %v, observed %d times; want replayed %v, %v", name, got, err, len(sold.observed), c.replayed, c.err)
 		}
 	}
@@ -251,24 +202,24 @@ func TestAReplayIsCountedForTheStrategyThatSold(t *testing.T) {
 // An item whose row is gone is looked for again, and one that was never there is not sold.
 func TestAnItemThatIsGoneIsForgotten(t *testing.T) {
 	sold, gone := &counter{}, false
-	s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) {
+	s := sold.shop(func(int, stock.Purchase) (stock.Outcome, error) {
 		if gone {
 			return stock.Outcome{}, stock.ErrUnknownGoods
 		}
 		return stock.Outcome{}, stock.ErrBusy
 	})
-	if _, err := s.Deduct(t.Context(), 1, keyed); !errors.Is(err, stock.ErrBusy) || !s.catalogue.items.isKnown(1) {
-		t.Errorf("busy: %v, and the item is known: %v", err, s.catalogue.items.isKnown(1))
+	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrBusy) || !s.items.isKnown(1) {
+		t.Errorf("busy: %v, and the item is known: %v", err, s.items.isKnown(1))
 	}
 	gone = true
-	if _, err := s.Deduct(t.Context(), 1, keyed); !errors.Is(err, stock.ErrUnknownGoods) || s.catalogue.items.isKnown(1) {
-		t.Errorf("gone: %v, and the item is known: %v", err, s.catalogue.items.isKnown(1))
+	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrUnknownGoods) || s.items.isKnown(1) {
+		t.Errorf("gone: %v, and the item is known: %v", err, s.items.isKnown(1))
 	}
 }
 
 // box is an outbox with one pending order.
 type box struct {
-	strategy.Outbox
+	Ahead
 
 	pending stock.Order
 	err     error
@@ -288,7 +239,8 @@ func (b *box) Await(context.Context, stock.Order) error {
 	return b.err
 }
 
-// Each row is what is pending when a purchase under the key k is repeated.
+// Each row is what is pending when a purchase under the key k is repeated, by another strategy, which has its answer, or
+// sells, where the item may have orders in Redis; and in vain, beyond the limit of its buyer.
 func TestAPendingPurchaseIsReplayed(t *testing.T) {
 	down := &stock.BackendError{Backend: "redis", Err: errors.New("refused")}
 	other := soldAs("7")
@@ -298,68 +250,61 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 	for name, c := range map[string]struct {
 		box      *box
 		purchase stock.Purchase
-		replayed bool
+		order    string
 		where    stock.Durability
-		err      error
+		err      error // where it would be rejected
 		awaited  int
 	}{
-		"it is":                            {&box{pending: soldAs("7")}, keyed, true, stock.InRedis, nil, 0},
-		"it is, and must be in the ledger": {&box{pending: soldAs("7")}, durable, true, stock.InSQL, nil, 1},
-		"it is not":                        {&box{}, keyed, false, "", nil, 0},
-		"another purchase":                 {&box{pending: other}, keyed, false, "", stock.ErrKeyReused, 0},
-		"the outbox does not answer":       {&box{err: down}, keyed, false, "", stock.ErrUnknownOutcome, 0},
-		"a purchase without a key":         {&box{pending: soldAs("7")}, unkeyed, false, "", nil, 0},
-		"there is no outbox":               {nil, keyed, false, "", nil, 0},
+		"it is":                            {&box{pending: soldAs("7")}, keyed, "7", stock.InRedis, nil, 0},
+		"it is, and must be in the ledger": {&box{pending: soldAs("7")}, durable, "7", stock.InSQL, nil, 1},
+		"it is not":                        {&box{}, keyed, "new", "", stock.ErrUserLimit, 0},
+		"another purchase":                 {&box{pending: other}, keyed, "", "", stock.ErrKeyReused, 0},
+		"the outbox does not answer":       {&box{err: down}, keyed, "new", "", stock.ErrUnknownOutcome, 0},
+		"a purchase without a key":         {&box{pending: soldAs("7")}, unkeyed, "new", "", stock.ErrUserLimit, 0},
+		"there is no outbox":               {nil, keyed, "new", "", stock.ErrUserLimit, 0},
 	} {
-		sold := &counter{}
-		s := sold.seller(nil)
-		if c.box != nil {
-			s.catalogue.outbox = c.box
-		}
-		// A rejection costs no question where nothing of the item is pending.
-		if got, err := s.catalogue.ReplayPending(t.Context(), 1, c.purchase); got.Replayed || err != nil {
-			t.Errorf("%s, and the item has no units in Redis: %+v, %v", name, got, err)
-		}
-		s.catalogue.switches.inRedis.Store(&map[int64]bool{1: true})
-		got, err := s.catalogue.ReplayPending(t.Context(), 1, c.purchase)
-		if got.Replayed != c.replayed || got.Durable != c.where || !errors.Is(err, c.err) || c.box != nil && c.box.awaited != c.awaited {
-			t.Errorf("%s: %+v, %v; want replayed %v in %q, %v", name, got, err, c.replayed, c.where, c.err)
-		}
-		if (len(sold.observed) == 1) != c.replayed {
-			t.Errorf("%s: observed %d times", name, len(sold.observed))
-		}
-		// Another strategy looks only where the item has units in Redis, and sells on without Redis.
-		for _, inRedis := range []bool{true, false} {
-			s.catalogue.switches.inRedis.Store(&map[int64]bool{1: inRedis})
-			elsewhere, err := s.catalogue.ReplayElsewhere(t.Context(), s, 1, c.purchase)
-			wantErr := c.err
-			if !inRedis || errors.Is(c.err, stock.ErrUnknownOutcome) {
-				wantErr = nil
-			}
-			if elsewhere.Replayed != (c.replayed && inRedis) || !errors.Is(err, wantErr) {
-				t.Errorf("%s, units in Redis %v: %+v, %v, want %v", name, inRedis, elsewhere, err, wantErr)
+		for _, limited := range []bool{false, true} {
+			for _, inRedis := range []bool{false, true} {
+				sold := &counter{}
+				s := sold.shop(func(int, stock.Purchase) (stock.Outcome, error) {
+					if limited {
+						return stock.Outcome{Rejected: stock.ErrUserLimit}, nil
+					}
+					return stock.Outcome{Order: soldAs("new")}, nil
+				})
+				if c.box != nil {
+					b := *c.box
+					s.redis = &b
+				}
+				s.switches.inRedis.Store(&map[int64]bool{1: inRedis})
+				order, where, want := c.order, c.where, error(nil)
+				switch {
+				case !inRedis && limited:
+					order, where, want = "", "", stock.ErrUserLimit
+				case !inRedis:
+					order, where = "new", ""
+				case order == "" || limited && order == "new":
+					order, want = "", c.err
+				}
+				got, err := s.buy1(t.Context(), c.purchase)
+				if !errors.Is(err, want) || err == nil && (got.Order.ID != order || got.Durable != where || got.Replayed != (order == "7")) {
+					t.Errorf("%s, units in Redis %t, limited %t: %+v, %v; want %q in %q, %v", name, inRedis, limited, got, err, order, where, want)
+				}
 			}
 		}
 	}
 }
 
-// A strategy finds its own pending orders by itself, and a request that has ended sells nothing.
-func TestNothingIsLookedForElsewhereByTheOutboxItself(t *testing.T) {
-	down := &box{err: &stock.BackendError{Backend: "redis", Err: context.Canceled}}
-	s := new(counter).seller(nil)
-	s.catalogue.outbox = down
-	s.catalogue.switches.inRedis.Store(&map[int64]bool{1: true})
+// A request that has ended sells nothing, where it is unknown what is pending.
+func TestARequestThatHasEndedSellsNothing(t *testing.T) {
+	s := new(counter).shop(nil)
+	s.redis = &box{err: &stock.BackendError{Backend: "redis", Err: context.Canceled}}
+	s.switches.inRedis.Store(&map[int64]bool{1: true})
+	s.requests = share(func(context.Context, ...string) (map[string]stock.Order, error) { return nil, nil })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.catalogue.ReplayElsewhere(ended, s, 1, keyed); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("a request that has ended is answered with %v, want %v", err, stock.ErrUnknownOutcome)
-	}
-	s.strategy, down.pending, down.err = struct {
-		strategy.Strategy
-		strategy.Outbox
-	}{s.strategy, down}, soldAs("7"), nil
-	if got, err := s.catalogue.ReplayElsewhere(t.Context(), s, 1, keyed); err != nil || got.Replayed {
-		t.Errorf("the outbox is answered with %+v, %v before it is asked", got, err)
+	if _, err := s.buy1(ended, keyed); err == nil {
+		t.Error("it is sold")
 	}
 }
 
@@ -392,7 +337,7 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 	} {
 		catalogue := &Catalogue{}
 		if c.outbox {
-			catalogue.outbox = &box{}
+			catalogue.redis = &box{}
 		}
 		ledgers, sent := 0, 0
 		got, err := catalogue.find(t.Context(), func() (stock.Order, bool, error) {
@@ -439,24 +384,20 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 		"a repeated one":                       {repeated, "", nil, stock.Order{}, stock.InRedis, 0, nil},
 		"a repeated one, for the ledger":       {repeated, stock.InSQL, nil, stock.Order{}, stock.InSQL, 1, nil},
 		"a repeated one that is not written":   {repeated, stock.InSQL, stock.ErrUnknownOutcome, stock.Order{}, "", 1, stock.ErrUnknownOutcome},
-		"a rejection, for the ledger":          {stock.Outcome{Rejected: stock.ErrInsufficientStock}, stock.InSQL, nil, stock.Order{}, "", 0, nil},
+		"a rejection, for the ledger":          {stock.Outcome{Rejected: stock.ErrInsufficientStock}, stock.InSQL, nil, stock.Order{}, "", 0, stock.ErrInsufficientStock},
 		"an order that is in the ledger again": {stock.Outcome{Order: soldAs("7"), Durable: stock.InSQL}, stock.InSQL, nil, stock.Order{}, stock.InSQL, 0, nil},
-		"a copy was sold beside it":            {accepted, stock.InSQL, stock.ErrKeyReused, soldAs("8"), "", 1, nil},
-		"a copy was sold beside a repeat":      {repeated, stock.InSQL, stock.ErrKeyReused, soldAs("8"), "", 1, nil},
+		"a copy was sold beside it":            {accepted, stock.InSQL, stock.ErrKeyReused, soldAs("8"), stock.InSQL, 1, nil},
+		"a copy was sold beside a repeat":      {repeated, stock.InSQL, stock.ErrKeyReused, soldAs("8"), stock.InSQL, 1, nil},
 		"its key is another purchase's":        {accepted, stock.InSQL, stock.ErrKeyReused, another, "", 1, stock.ErrKeyReused},
 	} {
 		sold, out := &counter{ledger: map[string]stock.Order{"k": c.ledger}}, &box{err: c.lost}
 		if c.ledger.ID == "" {
 			sold.ledger = nil
 		}
-		s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) { return c.outcome, nil })
-		s.strategy = struct {
-			strategy.Strategy
-			strategy.Outbox
-		}{sold, out}
-		s.catalogue.outbox = out
-		got, err := s.Deduct(t.Context(), 1, stock.Purchase{RequestID: "k", Quantity: 1, Durable: c.durable})
-		if got.Durable != c.where || out.awaited != c.awaited || !errors.Is(err, c.err) || err == nil && got.Replayed != (c.outcome.Replayed || c.ledger.ID != "") || err == nil && c.ledger.ID != "" && got.Order.ID != c.ledger.ID || got.Order.RequestID != "k" {
+		s := sold.shop(func(int, stock.Purchase) (stock.Outcome, error) { return c.outcome, nil })
+		s.redis = out
+		got, err := s.buy1(t.Context(), stock.Purchase{RequestID: "k", Quantity: 1, Durable: c.durable})
+		if got.Durable != c.where || out.awaited != c.awaited || !errors.Is(err, c.err) || err == nil && got.Replayed != (c.outcome.Replayed || c.ledger.ID != "") || err == nil && c.ledger.ID != "" && got.Order.ID != c.ledger.ID {
 			t.Errorf("%s: %+v, %v after %d waits; want k in %q, %v after %d", name, got, err, out.awaited, c.where, c.err, c.awaited)
 		}
 	}
@@ -480,7 +421,7 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 		ledger := &counter{ledger: map[string]stock.Order{c.order.RequestID: c.order}}
 		for where, catalogue := range map[stock.Durability]*Catalogue{
 			stock.InSQL:   {requests: share(ledger.find)},
-			stock.InRedis: {requests: share((&counter{}).find), outbox: &box{pending: c.order}},
+			stock.InRedis: {requests: share((&counter{}).find), redis: &box{pending: c.order}},
 		} {
 			for _, buyer := range []string{"", "ann", "bob"} {
 				got, err := catalogue.OrderOf(t.Context(), "k", buyer)
@@ -498,7 +439,7 @@ func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	c := &Catalogue{
 		store: store, requests: share(store.Orders),
-		outbox: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}},
+		redis: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}},
 	}
 	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
 		t.Fatal(err)
@@ -538,8 +479,8 @@ func TestADeductionIsAStepOfItsTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 	defer request.End()
-	s := new(counter).seller(func(int, stock.Purchase) (stock.Outcome, error) { return stock.Outcome{}, nil })
-	if _, err := s.Deduct(ctx, 1, keyed); err != nil {
+	s := new(counter).shop(func(int, stock.Purchase) (stock.Outcome, error) { return stock.Outcome{}, nil })
+	if _, err := s.buy1(ctx, stock.Purchase{RequestID: "k", Quantity: 1}); err != nil {
 		t.Error(err)
 	}
 	ended := spans.Ended()
@@ -553,8 +494,8 @@ func TestAnOrderThatCannotBeSearchedForIsNotUnknown(t *testing.T) {
 	down := &stock.BackendError{Backend: "any", Err: errors.New("refused")}
 	broken := func(context.Context, ...string) (map[string]stock.Order, error) { return nil, down }
 	for where, catalogue := range map[string]*Catalogue{
-		"the ledger": {requests: share(broken), outbox: &box{}},
-		"the outbox": {requests: share((&counter{}).find), outbox: &box{err: down}},
+		"the ledger": {requests: share(broken), redis: &box{}},
+		"the outbox": {requests: share((&counter{}).find), redis: &box{err: down}},
 	} {
 		if got, err := catalogue.OrderOf(t.Context(), "k", "ann"); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("while %s is down: %+v, %v; want %v", where, got, err, stock.ErrBackendUnavailable)
@@ -641,55 +582,24 @@ func TestAModeIsAskedForOrChosenOrTheDefault(t *testing.T) {
 	}
 }
 
-// notified is a strategy that fails to be notified and to be closed.
-type notified struct {
+// closing is a strategy that may fail to be closed.
+type closing struct {
 	strategy.Strategy
 
-	err      error
-	restocks []int64
-	limits   int
-	closed   bool
+	err    error
+	closed bool
 }
 
-func (s *notified) Restocked(_ context.Context, goodsID, units int64) error {
-	s.restocks = append(s.restocks, goodsID, units)
-	return s.err
-}
-
-func (s *notified) LimitChanged(context.Context, int64) error {
-	s.limits++
-	return s.err
-}
-
-func (s *notified) Close() error {
+func (s *closing) Close() error {
 	s.closed = true
 	return s.err
 }
 
-// Every strategy is notified and closed, whatever another one fails with, and each failure is
-// returned with its name.
-func TestEveryStrategyIsNotifiedAndClosed(t *testing.T) {
-	fails, works := &notified{err: errors.New("no answer")}, &notified{}
-	c := &Catalogue{offers: []*offer{
-		{entry: strategy.Entry{Name: "fails"}, strategy: fails},
-		{entry: strategy.Entry{Name: "plain"}, strategy: &counter{}},
-		{entry: strategy.Entry{Name: "works"}, strategy: works},
-	}}
-	for what, notify := range map[string]func() error{
-		"a restock": func() error { return c.Restocked(t.Context(), 7, 3) },
-		"a limit":   func() error { return c.LimitChanged(t.Context(), 7) },
-	} {
-		if err := notify(); !errors.Is(err, fails.err) || !strings.Contains(err.Error(), "notify fails of "+what) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for _, s := range []*notified{fails, works} {
-		if !slices.Equal(s.restocks, []int64{7, 3}) || s.limits != 1 {
-			t.Errorf("notified of %v and %d limits", s.restocks, s.limits)
-		}
-	}
+// Every strategy is closed, whatever another one fails with.
+func TestEveryStrategyIsClosed(t *testing.T) {
+	fails, works := &closing{err: errors.New("no answer")}, &closing{}
 	waits := &offer{batchers: []*strategy.Batcher{strategy.NewBatcher(nil, nil, strategy.Group{Queue: 1})}, strategy: &counter{}}
-	c.offers = append(c.offers, waits)
+	c := &Catalogue{offers: []*offer{{strategy: fails}, {strategy: works}, waits}}
 	if err := c.Close(); !errors.Is(err, fails.err) || !fails.closed || !works.closed {
 		t.Errorf("closed %v and %v with %v", fails.closed, works.closed, err)
 	}
@@ -704,7 +614,7 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	defer store.Close() //nolint:errcheck // the test is over
 	for name, c := range map[string]struct {
-		outbox strategy.Outbox
+		outbox Ahead
 		want   *int64
 	}{
 		"some":        {&box{pending: stock.Order{Quantity: 3}}, new(int64(3))},
@@ -712,7 +622,7 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 		"it is down":  {&box{err: errors.New("down")}, nil},
 		"none of any": {&box{}, new(int64(0))},
 	} {
-		got := (&Inventory{store: store, catalogue: &Catalogue{outbox: c.outbox}}).pending(t.Context(), 1)
+		got := (&Inventory{store: store, catalogue: &Catalogue{redis: c.outbox}}).pending(t.Context(), 1)
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -724,7 +634,7 @@ func TestTheLagIsThatOfTheOutbox(t *testing.T) {
 	if _, err := new(Catalogue).Lag(t.Context()); !errors.Is(err, ErrNoOutbox) {
 		t.Errorf("without an outbox: %v, want %v", err, ErrNoOutbox)
 	}
-	if lag, err := (&Catalogue{outbox: &box{}}).Lag(t.Context()); err != nil || lag.Orders != 3 {
+	if lag, err := (&Catalogue{redis: &box{}}).Lag(t.Context()); err != nil || lag.Orders != 3 {
 		t.Errorf("%+v, %v; want that of the outbox", lag, err)
 	}
 }
@@ -752,11 +662,6 @@ func TestAStrategyThatHangsDelaysNoOtherClose(t *testing.T) {
 	})
 }
 
-// A replica may replay the order of a strategy that it does not have any more.
-func TestAReplayOfAnUnknownStrategyIsNotCounted(*testing.T) {
-	new(Catalogue).observe(stock.Outcome{Replayed: true, Order: stock.Order{Strategy: "gone"}}, time.Now())
-}
-
 // uncertain is an allocator whose first recall has an unknown outcome.
 type uncertain struct {
 	strategy.Strategy
@@ -773,17 +678,17 @@ func (u *uncertain) Recall(context.Context, int64) (stock.Recalled, error) {
 // What became of a recall is found out by the next one; of the purchase nothing was sent.
 func TestARecallOfUnknownOutcomeIsNoneOfThePurchase(t *testing.T) {
 	other, sold := &uncertain{}, &counter{}
-	s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) {
+	s := sold.shop(func(int, stock.Purchase) (stock.Outcome, error) {
 		if other.recalls < 2 {
 			return stock.Outcome{Rejected: &stock.AllocatedError{Units: 3, Version: 1}}, nil
 		}
 		return stock.Outcome{Order: soldAs("7")}, nil
 	})
-	s.catalogue.recalls = &recaller{
+	s.recalls = &recaller{
 		holders: func(context.Context, int64) ([]string, error) { return []string{"other"}, nil },
-		offers:  map[string]*offer{"other": {strategy: other}}, log: s.catalogue.log,
+		offers:  map[string]*offer{"other": {strategy: other}}, log: s.log,
 	}
-	if got, err := s.Deduct(t.Context(), 1, keyed); err != nil || got.Order.ID != "7" || other.recalls != 2 {
+	if got, err := s.buy1(t.Context(), keyed); err != nil || got.Order.ID != "7" || other.recalls != 2 {
 		t.Errorf("after %d recalls it is answered with %+v, %v; want it sold after two", other.recalls, got, err)
 	}
 }

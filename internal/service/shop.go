@@ -1,0 +1,264 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/rate"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/telemetry"
+)
+
+// Shop sells to buyers. What every strategy owes them is done here: the first answer to a key that was used
+// before, and the recall of units from other strategies.
+type Shop struct {
+	*Catalogue
+	reservations *Reservations
+	mayChoose    bool
+	slots        *slots
+	buyers       *rate.Limiter
+}
+
+// Admission is which purchases a replica serves.
+type Admission struct {
+	// Choose lets purchases ask for another mode than their item's.
+	Choose bool
+	// Purchases are served at a time, of one item at most half of them; 0 means unlimited.
+	Purchases int
+	// Buyer is how often one buyer may buy.
+	Buyer rate.Rate
+}
+
+// NewShop sells what a catalogue has.
+func NewShop(c *Catalogue, r *Reservations, a Admission) *Shop {
+	return &Shop{Catalogue: c, reservations: r, mayChoose: a.Choose, slots: newSlots(a.Purchases), buyers: rate.New(a.Buyer)}
+}
+
+// Request is a purchase of an item.
+type Request struct {
+	GoodsID int64
+	stock.Purchase
+
+	// Asked is the mode that it asks for. What it leaves open is the item's.
+	Asked stock.Choice
+	// counted reports that the rate of its buyer has counted another line of its basket.
+	counted bool
+}
+
+// Buy sells, or returns why it does not. Catalogue.Within bounds it.
+//
+// stock.ErrUnknownOutcome: sending the same key again finds out. stock.ErrKeyReused: the key was used for other
+// content. stock.ErrUnknownGoods: there is no such item, and nothing was locked or written. A *FieldError, a
+// *ModeError, ErrChoiceRejected, a *ShedError and a *rate.Error are why it was not admitted.
+func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
+	if r.TTL > 0 { // a reservation can be confirmed once it is answered
+		r.Number, r.Durable = cmp.Or(r.Number, NewKey()), stock.InSQL
+	}
+	first, err := s.first(ctx, r, stock.InSQL) // a key that was sold before has its answer
+	if err != nil || first.Replayed {
+		return first, err
+	}
+	by, taken, rejected := s.admit(r)
+	if rejected == nil {
+		defer taken.release()
+		// A copy may be pending that redis-stock has accepted, which finds it by itself.
+		if !by.sellsFromRedis() {
+			first, err = s.first(ctx, r, stock.InRedis)
+		}
+		// Where Redis does not answer, the purchase is sold: what is pending there is then dead-lettered, so that
+		// the ledger has one order under a key.
+		_, down := errors.AsType[*stock.BackendError](err)
+		if first.Replayed || err != nil && (!down || ctx.Err() != nil) {
+			return first, err
+		}
+		outcome, err := s.sell(ctx, by, r)
+		if err == nil {
+			err = outcome.Rejected
+		}
+		if !errors.Is(err, stock.ErrUserLimit) {
+			return outcome, err
+		}
+		rejected = err
+	}
+	// What is rejected may repeat what is pending.
+	first, err = s.first(ctx, r, stock.InRedis)
+	if err == nil && !first.Replayed {
+		err = rejected
+	}
+	return first, err
+}
+
+// admit chooses who sells, and takes a slot, after the whole request was read, so that slow clients occupy none. A
+// purchase that finds none does not count for the rate of its buyer, so that its retry is not throttled.
+func (s *Shop) admit(r Request) (by *Seller, taken slot, err error) {
+	by, asked, err := s.choose(r)
+	if err != nil {
+		return nil, slot{}, err
+	}
+	if taken, err = s.slots.take(r.GoodsID, asked); err != nil || r.counted {
+		return by, taken, err
+	}
+	if wait := s.buyers.Take(r.UserID, time.Now()); wait > 0 {
+		taken.release()
+		return nil, slot{}, &rate.Error{Wait: wait}
+	}
+	return by, taken, nil
+}
+
+// sell has a strategy take the units, and waits for the ledger where the purchase wants that. It passes no purchase
+// of an unknown item on: a client may invent any number of them, and locks, queues and copies in Redis would be made
+// for each.
+func (s *Shop) sell(ctx context.Context, by *Seller, r Request) (outcome stock.Outcome, err error) {
+	ctx, span := telemetry.StartSpan(ctx, "deduct")
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("stockd.strategy", by.Strategy))
+	}
+	defer span.End()
+	begun := time.Now()
+	defer func() { by.observer.Deducted(outcome, err, time.Since(begun)) }()
+	if err := s.items.require(ctx, r.GoodsID); err != nil {
+		return stock.Outcome{}, err
+	}
+	outcome, err = s.sellOnce(ctx, by, r)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		s.items.forget(r.GoodsID)
+	}
+	if err == nil && outcome.Durable == stock.InRedis && r.Durable == stock.InSQL {
+		return s.awaitLedger(ctx, r, outcome)
+	}
+	return outcome, err
+}
+
+// tries bounds how often a purchase is tried: each time a copy of it was rolled back in between, or units that were
+// recalled for it were moved again.
+const tries = 20
+
+// sellOnce answers a copy of a purchase with the first answer, and recalls the units that it lacks from the
+// allocations of other strategies.
+func (s *Shop) sellOnce(ctx context.Context, by *Seller, r Request) (outcome stock.Outcome, err error) {
+	batch := []stock.Purchase{r.Purchase}
+	var vain vainRecalls
+	for try := range tries {
+		outcomes, err := by.deduct(ctx, r.GoodsID, batch)
+		copied := errors.Is(err, stock.ErrDuplicateRequest)
+		if err == nil {
+			outcome = outcomes[0]
+		} else if !copied {
+			return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", by.Strategy, err)
+		}
+		if short, ok := errors.AsType[*stock.AllocatedError](outcome.Rejected); ok && vain.prove(short) {
+			outcome.Rejected = stock.ErrInsufficientStock
+		} else if ok {
+			if err := s.recallFor(ctx, by, r, &vain, short, try); err != nil {
+				return stock.Outcome{}, err
+			}
+			continue
+		}
+		if !copied && (outcome.Rejected == nil || !r.Keyed) {
+			return outcome, nil
+		}
+		// A copy of this purchase has been sold since, or may have taken the last unit: then this one has its answer.
+		first, err := s.written(ctx, r)
+		switch {
+		case err != nil && errors.Is(outcome.Rejected, stock.ErrUnknownOutcome):
+			return outcome, nil
+		case err != nil || first.Replayed:
+			return first, err
+		case !copied:
+			return outcome, nil
+		}
+	}
+	return stock.Outcome{}, fmt.Errorf("%w: %d times a copy of a purchase was rolled back, or the units of item %d were moved", stock.ErrBusy, tries, r.GoodsID)
+}
+
+// recallFor recalls the units that a purchase was short of.
+func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainRecalls, short *stock.AllocatedError, try int) error {
+	recalled, err := s.recalls.recall(ctx, r.GoodsID, by.Strategy)
+	switch {
+	case errors.Is(err, stock.ErrUnknownOutcome): // of the recall: nothing of the purchase was sent
+		return nil
+	case err != nil && recalled.Returned == 0: // otherwise another backend had what may suffice
+		return err
+	}
+	if vain.add(short, recalled); recalled.Returned > 0 {
+		return nil
+	}
+	if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
+		return fmt.Errorf("recall the units of item %d: %w", r.GoodsID, err)
+	}
+	return nil
+}
+
+// first is the answer that a purchase has got earlier under its key: from the ledger, or from what redis-stock has
+// accepted ahead of it. An outcome that is not Replayed means that there is none; a purchase without a key has none.
+//
+// One search of the ledger serves all callers that wait for one. Redis is asked where the item has units there, or
+// had a moment ago: else a rejection would cost what it is there to save. stock.ErrKeyReused: the key stands for
+// another purchase. stock.ErrUnknownOutcome: Redis does not answer.
+func (s *Shop) first(ctx context.Context, r Request, in stock.Durability) (outcome stock.Outcome, err error) {
+	begun := time.Now()
+	switch {
+	case !r.Keyed:
+		return stock.Outcome{}, nil
+	case in == stock.InSQL:
+		outcome, err = s.written(ctx, r)
+	case s.redis != nil && s.switches.hasUnitsInRedis(r.GoodsID):
+		outcome, err = s.pending(ctx, r)
+	}
+	if o, ok := s.byName[outcome.Order.Strategy]; ok && err == nil && outcome.Replayed {
+		o.observer.Deducted(outcome, nil, time.Since(begun))
+	}
+	return outcome, err
+}
+
+func (s *Shop) written(ctx context.Context, r Request) (stock.Outcome, error) {
+	orders, err := s.requests.Get(ctx, r.RequestID)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	order, ok := orders[r.RequestID]
+	return r.answeredBy(order, ok, stock.InSQL)
+}
+
+func (s *Shop) pending(ctx context.Context, r Request) (stock.Outcome, error) {
+	order, ok, err := s.redis.FindRequest(ctx, r.RequestID)
+	if err != nil {
+		return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+	}
+	outcome, err := r.answeredBy(order, ok, stock.InRedis)
+	if err == nil && ok && r.Durable == stock.InSQL {
+		return s.awaitLedger(ctx, r, outcome)
+	}
+	return outcome, err
+}
+
+// awaitLedger waits until the ledger has an order that was only accepted. Where it has another one under the key, a
+// copy of the purchase was sold beside it: that one is the answer to both, and the order that was accepted is
+// dead-lettered.
+func (s *Shop) awaitLedger(ctx context.Context, r Request, o stock.Outcome) (stock.Outcome, error) {
+	err := s.redis.Await(ctx, o.Order)
+	if errors.Is(err, stock.ErrKeyReused) {
+		if first, failed := s.written(ctx, r); failed != nil || first.Replayed {
+			return first, failed
+		}
+	}
+	if err != nil {
+		return stock.Outcome{}, fmt.Errorf("wait for the ledger: %w", err)
+	}
+	o.Durable = stock.InSQL
+	return o, nil
+}
+
+// answeredBy is the answer to a purchase under whose key there is an order, if ok.
+func (r Request) answeredBy(order stock.Order, ok bool, in stock.Durability) (stock.Outcome, error) {
+	if ok && !order.Answers(r.GoodsID, r.Purchase) {
+		return stock.Outcome{}, stock.ErrKeyReused
+	}
+	return stock.Outcome{Order: order, Replayed: ok, Durable: in}, nil
+}
