@@ -93,7 +93,7 @@ func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T)
 
 func TestWhatAskedForAnotherStrategyGivesItsShareBack(t *testing.T) {
 	p := newSlots(1200)
-	p.take(1, Mode{}) // the item stays known
+	_, _ = p.take(1, Mode{}) // the item stays known
 	for round := range 3 {
 		list, _ := flood(p, 1, Mode{Strategy: "slow"})
 		if len(list) != 300 {

@@ -1,3 +1,5 @@
+// Package service is what stockd does, whatever protocol asks for it: it sells through a
+// strategy, makes purchases idempotent, and manages the items.
 package service
 
 import (
@@ -152,12 +154,11 @@ func (s *Shop) sellOnce(ctx context.Context, by *Seller, r Request) (outcome sto
 		} else if !copied {
 			return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", by.Strategy, err)
 		}
-		if short, ok := errors.AsType[*stock.AllocatedError](outcome.Rejected); ok && vain.prove(short) {
-			outcome.Rejected = stock.ErrInsufficientStock
-		} else if ok {
-			if err := s.recallFor(ctx, by, r, &vain, short, try); err != nil {
-				return stock.Outcome{}, err
-			}
+		recalled, err := s.recallFor(ctx, by, r, &vain, &outcome, try)
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		if recalled {
 			continue
 		}
 		if !copied && (outcome.Rejected == nil || !r.Keyed) {
@@ -177,22 +178,31 @@ func (s *Shop) sellOnce(ctx context.Context, by *Seller, r Request) (outcome sto
 	return stock.Outcome{}, fmt.Errorf("%w: %d times a copy of a purchase was rolled back, or the units of item %d were moved", stock.ErrBusy, tries, r.GoodsID)
 }
 
-// recallFor recalls the units that a purchase was short of.
-func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainRecalls, short *stock.AllocatedError, try int) error {
+// recallFor recalls the units that a purchase is short of, if it is, for another try. A rejection is final where
+// nothing comes back.
+func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainRecalls, outcome *stock.Outcome, try int) (again bool, err error) {
+	short, ok := errors.AsType[*stock.AllocatedError](outcome.Rejected)
+	if !ok {
+		return false, nil
+	}
+	if vain.prove(short) {
+		outcome.Rejected = stock.ErrInsufficientStock
+		return false, nil
+	}
 	recalled, err := s.recalls.recall(ctx, r.GoodsID, by.Strategy)
 	switch {
 	case errors.Is(err, stock.ErrUnknownOutcome): // of the recall: nothing of the purchase was sent
-		return nil
+		return true, nil
 	case err != nil && recalled.Returned == 0: // otherwise another backend had what may suffice
-		return err
+		return false, err
 	}
 	if vain.add(short, recalled); recalled.Returned > 0 {
-		return nil
+		return true, nil
 	}
 	if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
-		return fmt.Errorf("recall the units of item %d: %w", r.GoodsID, err)
+		return false, fmt.Errorf("recall the units of item %d: %w", r.GoodsID, err)
 	}
-	return nil
+	return true, nil
 }
 
 // first is the answer that a purchase has got earlier under its key: from the ledger, or from what redis-stock has
