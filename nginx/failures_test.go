@@ -122,12 +122,9 @@ func unreachable(t *testing.T) (address string) {
 func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(accept))
 	defer backend.Close()
-	program, err := servers.Find("nginx")
-	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder, address, gone, there := t.TempDir(), servers.Loopback(port), unreachable(t), strings.TrimPrefix(backend.URL, "http://")
-	run(t, program, folder, nginx.Local(folder, address, []string{gone, there}, nginx.Limits{}), address, false)
+	gone, there := unreachable(t), strings.TrimPrefix(backend.URL, "http://")
+	folder, address := place(t)
+	run(t, folder, nginx.Local(folder, address, []string{gone, there}, nginx.Limits{}), address, false)
 	var passed []string // the names of the requests that were passed on
 	for i := range 40 { // of which each begins at either
 		name := fmt.Sprintf("request-%d", i)
@@ -160,8 +157,6 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 // A list of replicas that changes while nginx waits for one of them ends the search.
 func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	t.Parallel()
-	program, err := servers.Find("nginx")
-	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	const purchase = "goods_id=1"
 	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, err := io.ReadAll(r.Body); err != nil || string(body) != purchase {
@@ -177,9 +172,7 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	}
 	backend.Start()
 	names, known := nameServer(t)
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder, address := t.TempDir(), servers.Loopback(port)
+	folder, address := place(t)
 	site := strings.NewReplacer(
 		"proxy_connect_timeout 40ms", "proxy_connect_timeout 5s", // nginx asks for names every two seconds
 		gone+" max_fails=0", "shop.test:"+shared+" max_fails=0 resolve",
@@ -187,12 +180,12 @@ func TestAWriteThatMeetsAnotherListOfReplicasIsAskedOfIt(t *testing.T) {
 	).Replace(nginx.Local(folder, address, []string{gone}, nginx.Limits{}))
 	file := filepath.Join(folder, "nginx.conf")
 	must.Do(t, os.WriteFile(file, []byte(site), 0o600))
-	said, err := exec.Command(program, "-t", "-p", folder, "-c", file, "-e", "stderr").CombinedOutput()
+	said, err := exec.Command(program(t), "-t", "-p", folder, "-c", file, "-e", "stderr").CombinedOutput()
 	labtest.Need(t, "nginx 1.27.3", !bytes.Contains(said, []byte(`invalid parameter "resolve"`)), "a later one asks for names again")
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	run(t, program, folder, site, address, true)
+	run(t, folder, site, address, true)
 	<-known
 	response, body := raw(t, address, "POST /deduct HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\na\r\n"+purchase+"\r\n0\r\n\r\n")
 	if response.StatusCode != http.StatusOK || !strings.Contains(response.Header.Get("X-Stockd-Upstream"), gone+" : ") {

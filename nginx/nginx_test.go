@@ -44,24 +44,32 @@ func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address
 // startBefore runs it before the replicas at these addresses.
 func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address string) {
 	t.Helper()
-	program, err := servers.Find("nginx")
-	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder := t.TempDir()
-	address = servers.Loopback(port)
-	site := nginx.Local(folder, address, replicas, limits)
-	run(t, program, folder, site, address, false)
+	folder, address := place(t)
+	run(t, folder, nginx.Local(folder, address, replicas, limits), address, false)
 	return address
+}
+
+// place is where an nginx keeps its files, and listens.
+func place(t *testing.T) (folder, address string) {
+	t.Helper()
+	return t.TempDir(), servers.Loopback(must.Get(servers.FreePort())(t))
+}
+
+// program is nginx. A test without it is skipped.
+func program(t *testing.T) string {
+	t.Helper()
+	path, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+	return path
 }
 
 // run runs nginx with a configuration until the test ends, and waits for its listener. Unless it logs what
 // fails, no client has caused a line of its log: a crowd would fill it.
-func run(t *testing.T, program, folder, site, address string, logs bool) {
+func run(t *testing.T, folder, site, address string, logs bool) {
 	t.Helper()
 	file := filepath.Join(folder, "nginx.conf")
 	must.Do(t, os.WriteFile(file, []byte(site), 0o600))
-	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
+	process := exec.Command(program(t), "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
 	var log bytes.Buffer
 	process.Stderr = &log
 	must.Do(t, process.Start())
@@ -298,15 +306,11 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 
 // A replica that is paused says nothing, and closes nothing either.
 func TestAReplicaThatIsSilentForTooLong(t *testing.T) {
-	program, err := servers.Find("nginx")
-	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder, address := t.TempDir(), servers.Loopback(port)
+	folder, address := place(t)
 	site := nginx.Local(folder, address, []string{strings.TrimPrefix(silent.URL, "http://")}, nginx.Limits{})
-	run(t, program, folder, strings.Replace(site, "proxy_read_timeout 17s", "proxy_read_timeout 300ms", 1), address, false)
+	run(t, folder, strings.Replace(site, "proxy_read_timeout 17s", "proxy_read_timeout 300ms", 1), address, false)
 	for method, want := range map[string]string{http.MethodGet: "backend-unavailable", http.MethodPost: "outcome-unknown"} {
 		response, body := sendTo(t, address, method)
 		if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, want) {
@@ -325,20 +329,6 @@ func TestNginxSpreadsRetries(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("of 40 Retry-After is %v, want 1 to 3", seen)
-	}
-}
-
-// A replica that is gone refuses the connection: nothing was sent to it.
-func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
-	backend := httptest.NewServer(http.HandlerFunc(accept))
-	defer backend.Close()
-	gone, there := servers.Loopback(1), strings.TrimPrefix(backend.URL, "http://")
-	for listener, address := range map[string]string{"public": startBefore(t, nginx.Limits{}, gone, there), "admin": startAdminBefore(t, 1000, gone, there)} {
-		for range 4 {
-			if got := ask(t, address, "127.0.0.2", ""); got.status != http.StatusOK {
-				t.Errorf("%s: a write is answered with %+v", listener, got)
-			}
-		}
 	}
 }
 
@@ -554,19 +544,13 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 // startAdminBefore runs it before the replicas at these addresses; upstream is empty where they are hidden.
 func startAdminBefore(t *testing.T, rate int, upstream string, replicas ...string) (address string) {
 	t.Helper()
-	program, err := servers.Find("nginx")
-	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	template, err := os.ReadFile("templates/admin.conf.template")
-	must.Do(t, err)
-	other, err := servers.FreePort()
-	must.Do(t, err)
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder, address := t.TempDir(), servers.Loopback(port)
-	site := nginx.Local(folder, servers.Loopback(other), replicas, nginx.Limits{})
+	template := must.Get(os.ReadFile("templates/admin.conf.template"))(t)
+	_, other := place(t)
+	folder, address := place(t)
+	site := nginx.Local(folder, other, replicas, nginx.Limits{})
 	owners := "server " + strings.Join(replicas, " max_fails=0; server ") + " max_fails=0;"
 	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", owners, "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate), "${STOCKD_UPSTREAM}", upstream).Replace(string(template))
-	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address, true)
+	run(t, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address, true)
 	return address
 }
 

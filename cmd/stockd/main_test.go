@@ -130,29 +130,6 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-func TestServeRefusesAnOldSchema(t *testing.T) {
-	status, _, errOut := stockd("serve", "--database-migrate=false", "--database-dsn", filepath.Join(t.TempDir(), "s.db"))
-	if status != cli.Failure || !strings.Contains(errOut, "stockd migrate up") {
-		t.Errorf("exit status %d, %q", status, errOut)
-	}
-}
-
-func TestServeNamesADatabaseThatIsNotThere(t *testing.T) {
-	status, _, errOut := stockd("serve", "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd")
-	if status != cli.Failure || !strings.Contains(errOut, "mysql") || !strings.Contains(errOut, "127.0.0.1:1") {
-		t.Errorf("exit status %d, %q", status, errOut)
-	}
-}
-
-func TestADSNThatAltersTextIsRejected(t *testing.T) {
-	for _, command := range [][]string{{"serve"}, {"migrate", "up"}} {
-		status, _, errOut := stockd(append(command, "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd?charset=gbk")...)
-		if status != cli.Failure || !strings.Contains(errOut, "database.dsn") || !strings.Contains(errOut, `charset is "gbk", want utf8mb4`) {
-			t.Errorf("%s: exit status %d, %q", command, status, errOut)
-		}
-	}
-}
-
 // process is a stockd serve in a process of its own.
 type process struct{ cmdtest.Replica }
 

@@ -268,6 +268,7 @@ func TestWhatTheChartStartsSells(t *testing.T) {
 		runChartCommand(t, all["stock"], here)
 		runChartCommand(t, all["buy"], here)
 	}
+	deniesTheSchema(t, own)
 	if audit, err := labtest.Open(t, d, "auditor").Audit(t.Context(), 999_999_999); err != nil || audit.Sold != 2 || audit.Stock != 8 || !audit.Clean {
 		t.Errorf("the audit is %+v, %v; want 2 of 10 sold", audit, err)
 	}
@@ -289,17 +290,15 @@ func runChartCommand(t *testing.T, c container, here *strings.Replacer) {
 	}
 }
 
-// documentedGrants are what docs/production.md has the user of a replica granted: in its
-// database, and on the procedure.
-func documentedGrants(t *testing.T) (rows, procedure string) {
+// documentedGrants are what docs/production.md has the user of a replica granted in its database.
+func documentedGrants(t *testing.T) string {
 	t.Helper()
 	content := must.Get(os.ReadFile("../../docs/production.md"))(t)
-	onRows := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
-	onProcedure := regexp.MustCompile(`GRANT (EXECUTE) ON PROCEDURE shop\.stockd_sell TO shop@`).FindSubmatch(content)
-	if onRows == nil || onProcedure == nil {
+	granted := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
+	if granted == nil {
 		t.Fatal("docs/production.md grants nothing")
 	}
-	return string(onRows[1]), string(onProcedure[1])
+	return string(granted[1])
 }
 
 // openAs connects to a database as the user of its DSN, or of another one.
@@ -316,123 +315,15 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 	db, c := openAs(t, d)
 	s := *d
 	s.Password = rand.Text()
-	rows, _ := documentedGrants(t)
 	for _, statement := range []string{
 		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
-		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", rows, c.DBName),
+		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", documentedGrants(t), c.DBName),
 	} {
 		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
 	c.User = "seller"
 	s.DSN = c.FormatDSN()
 	return &s
-}
-
-// procedure needs a fifth right.
-const procedure = "sql-procedure"
-
-// Every strategy sells as the user that docs/production.md describes, and the admin API
-// works; what changes the schema is denied.
-func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
-	cmdtest.NeedLockServers(t)
-	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
-		t.Run(kind, func(t *testing.T) {
-			cmdtest.NeedDatabase(t, kind)
-			r, all, own := startSeller(t, kind)
-			list := must.Get(r.Strategies(t.Context()))(t)
-			for i, s := range list {
-				if s.Name == procedure {
-					continue
-				}
-				if !s.Available {
-					t.Errorf("%s is not available: %s", s.Name, s.Note)
-					continue
-				}
-				r.sellsThrough(t, int64(i+1), s.Name)
-			}
-			r.administers(t)
-			deniesTheSchema(t, own)
-			if strings.Contains(r.Log.Text(), "denied") {
-				t.Error("the log tells of a right that is missing")
-			}
-			r.sellsByProcedureOnceGranted(t, all)
-		})
-	}
-}
-
-// startSeller starts a replica on a database whose schema another user has made.
-func startSeller(t *testing.T, kind string) (r process, all, own *servers.Database) {
-	t.Helper()
-	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {}))(t)
-	t.Cleanup(func() { must.Do(t, backends.Close(context.WithoutCancel(t.Context()))) })
-	own = seller(t, backends.Database)
-	findsNoSchema(t, own)
-	labtest.Open(t, backends.Database, "migration")
-	r = startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"}))
-	return r, backends.Database, own
-}
-
-// findsNoSchema looks for the schema of a new database, as a user that may not make it.
-func findsNoSchema(t *testing.T, own *servers.Database) {
-	t.Helper()
-	store, err := own.Open(t.Context(), "seller", 1)
-	must.Do(t, err)
-	defer store.Close() //nolint:errcheck // it has only read
-	list, err := store.Migrations(t.Context())
-	if err != nil || len(list) == 0 || !list[0].AppliedAt.IsZero() {
-		t.Errorf("of a new database the seller finds the migrations %+v (%v)", list, err)
-	}
-}
-
-// sellsByProcedureOnceGranted buys by the procedure without its right, and with it.
-func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
-	t.Helper()
-	const before, after = 1001, 1002
-	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: before, Stock: 100, PerUser: 50}))
-	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
-	if got := cmdtest.Do(request); got.Status != http.StatusServiceUnavailable {
-		t.Errorf("without its right %s is answered with %d %s", procedure, got.Status, got.Text)
-	}
-	db, c := openAs(t, all)
-	_, right := documentedGrants(t)
-	statement := fmt.Sprintf("GRANT %s ON PROCEDURE %s.stockd_sell TO 'seller'@'127.0.0.1'", right, c.DBName)
-	must.Get(db.ExecContext(t.Context(), statement))(t)
-	r.sellsThrough(t, after, procedure)
-}
-
-// sellsThrough buys an item in each mode of a strategy.
-func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
-	t.Helper()
-	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: item, Stock: 100, PerUser: 50}))
-	for _, mode := range []string{"", "&group=true", "&fence=true"} {
-		request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
-		request.Header.Set("Idempotency-Key", rand.Text())
-		got := cmdtest.Do(request)
-		if unfit := mode != "" && got.Status == http.StatusBadRequest; got.Status != http.StatusOK && !unfit {
-			t.Errorf("%s%s is answered with %d %s", strategy, mode, got.Status, got.Text)
-		}
-	}
-	if _, err := r.Recall(t.Context(), item); err != nil {
-		t.Errorf("%s: recall: %v", strategy, err)
-	}
-	if _, err := r.Audit(t.Context(), item); err != nil { // until the ledger has all
-		t.Errorf("%s: the audit: %v", strategy, err)
-	}
-	if audit, err := r.AuditInFull(t.Context(), item); err != nil || !audit.Clean || audit.Orders == 0 {
-		t.Errorf("%s: the full audit is %+v (%v)", strategy, audit, err)
-	}
-}
-
-// administers does what only the admin does.
-func (r process) administers(t *testing.T) {
-	t.Helper()
-	must.Do(t, errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)))
-	for _, query := range []string{"enabled=false&reason=tested", "enabled=true"} {
-		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, cmdtest.Token)
-		if got := cmdtest.Do(request); got.Status != http.StatusOK {
-			t.Errorf("a switch is answered with %d %s", got.Status, got.Text)
-		}
-	}
 }
 
 // deniesTheSchema tries what a replica that was taken over would.

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,23 +25,9 @@ import (
 	"github.com/stockd/stockd/pkg/client"
 )
 
-// What a newcomer does without a demo: serve, create, buy, bench.
-func TestServeAndBench(t *testing.T) {
-	folder := t.TempDir()
-	replica := exec.Command(os.Args[0], "serve", "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-		"--log-format=json", "--database-dsn", filepath.Join(folder, "stockd.db"))
-	const token = "a token of sixteen"
-	replica.Env = append(cmdtest.Environment(), "STOCKD_ADMIN_TOKEN="+token)
-	log := must.Get(replica.StderrPipe())(t)
-	must.Do(t, replica.Start())
-	public, admin := listening(t, log)
-	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300")))(t)
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.Header.Set("Authorization", "Bearer "+token)
-	if response, err := http.DefaultClient.Do(request); err != nil || response.StatusCode != http.StatusCreated {
-		t.Fatalf("create: %v, %v", response, err)
-	}
-	path := filepath.Join(folder, "bench.json")
+// A bench says how fast a replica sells, and why it cannot be measured where it cannot.
+func TestABenchOfAReplica(t *testing.T) {
+	public, path := startReplica(t).URL, filepath.Join(t.TempDir(), "bench.json")
 	for _, args := range [][]string{
 		{"--requests", "200", "--clients", "8"},
 		{"--duration", "500ms", "--rate", "200", "--clients", "8"},
@@ -69,10 +52,6 @@ func TestServeAndBench(t *testing.T) {
 	status, _, errOut = stockd("bench", "--url", public, "--goods", "7")
 	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
-	}
-	must.Do(t, replica.Process.Signal(os.Interrupt))
-	if err := replica.Wait(); err != nil {
-		t.Errorf("the replica stopped with %v", err)
 	}
 }
 
@@ -110,28 +89,6 @@ func TestAReplicaGreetsATerminal(t *testing.T) {
 	if greeting(&cmdtest.Buffer{}, c) != nil {
 		t.Error("it greets what is no terminal")
 	}
-}
-
-// listening reads from the log of a replica where it listens.
-func listening(t *testing.T, log io.Reader) (public, admin string) {
-	t.Helper()
-	decoder := json.NewDecoder(log)
-	for public == "" || admin == "" {
-		var line struct {
-			Msg     string `json:"msg"`
-			For     string `json:"for"`
-			Address string `json:"address"`
-		}
-		must.Do(t, decoder.Decode(&line))
-		switch {
-		case line.Msg == "listening" && line.For == "public":
-			public = "http://" + line.Address
-		case line.Msg == "listening" && line.For == "admin":
-			admin = "http://" + line.Address
-		}
-	}
-	go io.Copy(io.Discard, log) //nolint:errcheck // the rest of the log is not read
-	return public, admin
 }
 
 // Every secret is set and every backend is down: whatever fails, and however it says

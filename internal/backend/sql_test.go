@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -402,36 +401,4 @@ func TestTheEndOfAnAnswerIsNotAwaitedForEver(t *testing.T) {
 			})
 		}
 	})
-}
-
-// BenchmarkInsert is what the insert of a batch costs the driver and a server together, as a text and prepared. One
-// transaction has all of them, so that the disk is not waited for.
-func BenchmarkInsert(b *testing.B) {
-	backends := must.Get(servers.StartBackends(b.Context(), labtest.StartSupervisor(b), servers.Choice{
-		Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None,
-	}, func(string) {}))(b)
-	db := openSQL(b, backends.Database, 1)
-	must.Get(db.ExecContext(b.Context(), `CREATE TABLE batches (id BIGINT AUTO_INCREMENT PRIMARY KEY, goods BIGINT NOT NULL,
-		kind VARCHAR(16) NOT NULL, quantity BIGINT NOT NULL, request VARCHAR(64) NOT NULL, at DATETIME(6) NOT NULL)`))(b)
-	// What does not begin with a verb is not prepared.
-	for name, insert := range map[string]string{"text": " INSERT", "prepared": "INSERT"} {
-		for _, rows := range []int{1, 8, 64} {
-			statement := insert + ` INTO batches (goods, kind, quantity, request, at) VALUES (?, ?, ?, ?, ?)` +
-				strings.Repeat(`, (?, ?, ?, ?, ?)`, rows-1)
-			b.Run(fmt.Sprintf("%s/%d", name, rows), func(b *testing.B) { insertBatches(b, db.DB, statement, rows) })
-		}
-	}
-}
-
-func insertBatches(b *testing.B, db *sql.DB, statement string, rows int) {
-	b.Helper()
-	args := make([]any, 0, 5*rows)
-	for range rows {
-		args = append(args, 1, "deduct", 1, "0191b2a4-7c1e-7d42-9f6a-3b1f0a5c8e77", time.Now().UTC())
-	}
-	tx := must.Get(db.BeginTx(b.Context(), nil))(b)
-	defer tx.Rollback()
-	for b.Loop() {
-		must.Get(tx.ExecContext(b.Context(), statement, args...))(b)
-	}
 }

@@ -93,62 +93,6 @@ func TestAHangUpDoesNotCutACommit(t *testing.T) {
 	})
 }
 
-func TestAnUnansweredRollbackDropsTheConnection(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s, proxy := bounded(t, d, 5*time.Second)
-		held := proxy.Arm(servers.Rule{Sent: "ROLLBACK", Do: servers.Hold})
-		defer held.Pass()
-		failed := errors.New("not today")
-		err := ends(t, 0, soon, func() error { return s.InTx(t.Context(), func(*repo.Tx) error { return failed }) })
-		if !errors.Is(err, failed) {
-			t.Errorf("it failed with %v, want %v", err, failed)
-		}
-		if err := sell(t.Context(), s, 1, "next"); err != nil {
-			t.Errorf("the next sale: %v", err)
-		}
-	})
-}
-
-// The begin that is not answered is the failure of a server, and not of a crowd.
-func TestAnUnansweredBeginNamesTheBackend(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s, proxy := bounded(t, d, 5*time.Second)
-		proxy.Freeze()
-		defer proxy.Thaw()
-		for range 2 { // by a connection that there is, and by one that has to be made
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			err := ends(t, 0, 300*time.Millisecond+soon, func() error { return sell(ctx, s, 1, "x") })
-			if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrBusy) {
-				t.Errorf("an unanswered begin is %v, want %v", err, stock.ErrBackendUnavailable)
-			}
-		}
-	})
-}
-
-func TestEveryStatementHasADeadline(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s, proxy := bounded(t, d, 500*time.Millisecond)
-		proxy.Freeze()
-		defer proxy.Thaw()
-		for name, ask := range map[string]func() error{
-			"Goods": func() error { _, err := s.Goods(t.Context(), 1); return err },
-			"Fence": func() error { _, err := s.ClaimFence(t.Context(), 1, 1); return err },
-			"Ping":  func() error { return s.Ping(t.Context()) },
-			"Audit": func() error { _, err := s.AuditAll(t.Context()); return err },
-		} {
-			err := ends(t, 0, 5*time.Second+soon, ask)
-			if !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("%s ended with %v, want %v", name, err, stock.ErrBackendUnavailable)
-			}
-		}
-		proxy.Thaw()
-		if err := sell(t.Context(), s, 1, "afterwards"); err != nil {
-			t.Errorf("it answers again: %v", err)
-		}
-	})
-}
-
 // The running totals rely on it: a row that the server inserts after the deadline
 // of its transaction is never committed, however the server and the replica were
 // paused.

@@ -35,7 +35,7 @@ func newFull(t *testing.T, s *repo.Store, id int64) *full {
 	t.Helper()
 	f := &full{Store: s, t: t, id: id}
 	own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(7))}
-	f.must(s.CreateChosen(t.Context(), id, 100, perUser, own, fmt.Sprint("created-", id)))
+	must.Do(f.t, s.CreateChosen(t.Context(), id, 100, perUser, own, fmt.Sprint("created-", id)))
 	f.order = f.sell("ann", 2, func(ctx context.Context, tx *repo.Tx, _ stock.Goods) error {
 		_, _, err := tx.SubtractIfEnough(ctx, id, 2)
 		return err
@@ -45,29 +45,22 @@ func newFull(t *testing.T, s *repo.Store, id int64) *full {
 	}
 	f.under(repo.Bucketed, func(ctx context.Context, tx *repo.Tx) error {
 		row, buckets, err := tx.Gather(ctx, id)
-		f.must(err)
+		must.Do(f.t, err)
 		return tx.Spread(ctx, row, 10, row.Stock-10, buckets, 2)
 	})
 	_, _, err := s.As(repo.InUnitRows).FillPool(t.Context(), id, 4)
-	f.must(err)
+	must.Do(f.t, err)
 	_, err = s.As(inRedis).Fill(t.Context(), id, inRedis, 0)
-	f.must(err)
+	must.Do(f.t, err)
 	_, err = s.As("etcd").ClaimFence(t.Context(), id, uint64(id))
-	f.must(err)
+	must.Do(f.t, err)
 	return f
-}
-
-func (f *full) must(err error) {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 // under runs a transaction of a strategy under the limit of the item.
 func (f *full) under(strategy string, do func(context.Context, *repo.Tx) error) {
 	f.t.Helper()
-	f.must(f.As(strategy).InTx(f.t.Context(), func(tx *repo.Tx) error {
+	must.Do(f.t, f.As(strategy).InTx(f.t.Context(), func(tx *repo.Tx) error {
 		if _, err := tx.CountIn(f.t.Context(), f.id, perUser, nil); err != nil {
 			return err
 		}
@@ -80,14 +73,12 @@ func (f *full) sell(buyer string, units int64, take func(context.Context, *repo.
 	f.t.Helper()
 	f.copies++
 	batch := []stock.Purchase{{RequestID: fmt.Sprintf("%d-%d", f.id, f.copies), Quantity: units, UserID: buyer}}
-	f.must(f.InTx(f.t.Context(), func(tx *repo.Tx) error {
-		row, err := tx.Goods(f.t.Context(), f.id)
-		f.must(err)
+	must.Do(f.t, f.InTx(f.t.Context(), func(tx *repo.Tx) error {
+		row := must.Get(tx.Goods(f.t.Context(), f.id))(f.t)
 		if _, err := tx.CountIn(f.t.Context(), f.id, perUser, batch); err != nil {
 			return err
 		}
-		orders, err := tx.Append(f.t.Context(), repo.Sale{GoodsID: f.id, Batch: batch})
-		f.must(err)
+		orders := must.Get(tx.Append(f.t.Context(), repo.Sale{GoodsID: f.id, Batch: batch}))(f.t)
 		order = orders[0]
 		return take(f.t.Context(), tx, row)
 	}))
@@ -98,8 +89,7 @@ func (f *full) sell(buyer string, units int64, take func(context.Context, *repo.
 func (f *full) pending(units int64) repo.PendingOrder {
 	f.copies++
 	key := fmt.Sprintf("pending-%d-%d", f.id, f.copies)
-	of, err := f.Allocation(f.t.Context(), f.id, inRedis)
-	f.must(err)
+	of := must.Get(f.Allocation(f.t.Context(), f.id, inRedis))(f.t)
 	return repo.PendingOrder{Epoch: of.Epoch, Limited: true, Order: stock.Order{
 		ID: key, Kind: stock.Deduction, RequestID: key, GoodsID: f.id, Quantity: units, UserID: key, Strategy: inRedis, CreatedAt: time.Now().UTC(),
 	}}
@@ -108,32 +98,21 @@ func (f *full) pending(units int64) repo.PendingOrder {
 // figures are what is read of an item, but for its ids and times.
 func (f *full) figures() string {
 	ctx := f.t.Context()
-	rest := func(err error) { f.t.Helper(); f.must(err) }
-	row, err := f.Goods(ctx, f.id)
-	rest(err)
-	all, err := f.InStock(ctx, f.id)
-	rest(err)
-	bucketed, err := f.GoodsWithBuckets(ctx, f.id)
-	rest(err)
-	inRows, err := f.GoodsWithUnitRows(ctx, f.id)
-	rest(err)
+	row := must.Get(f.Goods(ctx, f.id))(f.t)
+	all := must.Get(f.InStock(ctx, f.id))(f.t)
+	bucketed := must.Get(f.GoodsWithBuckets(ctx, f.id))(f.t)
+	inRows := must.Get(f.GoodsWithUnitRows(ctx, f.id))(f.t)
 	reach, in, err := f.Reach(ctx, f.id, inRedis)
-	rest(err)
-	names, err := f.Allocators(ctx, f.id)
-	rest(err)
+	must.Do(f.t, err)
+	names := must.Get(f.Allocators(ctx, f.id))(f.t)
 	slices.Sort(names)
-	audit, err := f.AuditInFull(ctx, f.id)
-	rest(err)
-	buyers, err := f.UsersAfter(ctx, f.id, "")
-	rest(err)
-	count, err := f.CountUsers(ctx, f.id)
-	rest(err)
-	has, err := f.Has(ctx, f.id, perUser, []stock.Purchase{{UserID: "ann"}, {UserID: "bob"}})
-	rest(err)
-	fence, err := f.As("etcd").Fence(ctx, f.id)
-	rest(err)
+	audit := must.Get(f.AuditInFull(ctx, f.id))(f.t)
+	buyers := must.Get(f.UsersAfter(ctx, f.id, ""))(f.t)
+	count := must.Get(f.CountUsers(ctx, f.id))(f.t)
+	has := must.Get(f.Has(ctx, f.id, perUser, []stock.Purchase{{UserID: "ann"}, {UserID: "bob"}}))(f.t)
+	fence := must.Get(f.As("etcd").Fence(ctx, f.id))(f.t)
 	page, _, err := f.OrdersAfter(ctx, f.id, 0, 100, true)
-	rest(err)
+	must.Do(f.t, err)
 	steps := make([]string, len(page))
 	for i, o := range page {
 		steps[i] = fmt.Sprint(i+1, o.Kind, o.Quantity)
@@ -176,8 +155,7 @@ func TestWhatIsDoneToOneItemLeavesTheOthersAlone(t *testing.T) {
 	first, item, third := newFull(t, s, 1), newFull(t, s, 2), newFull(t, s, 3)
 	others := func() (rows []string) {
 		for _, other := range []*full{first, third} {
-			of, err := s.RowsOf(t.Context(), other.id)
-			item.must(err)
+			of := must.Get(s.RowsOf(t.Context(), other.id))(t)
 			rows = append(rows, of...)
 		}
 		return rows
@@ -245,17 +223,16 @@ func (f *full) sales() []step {
 			f.under("", func(ctx context.Context, tx *repo.Tx) error {
 				batch := []stock.Purchase{{Quantity: 1, UserID: "ann"}}
 				_, err := tx.CountIn(ctx, f.id, perUser, batch)
-				f.must(err)
+				must.Do(f.t, err)
 				return tx.CountOut(ctx, f.id, batch)
 			})
 		}},
-		{"Keep", func() { f.must(f.Keep(f.t.Context(), inRedis, []repo.PendingOrder{f.pending(2)})) }},
+		{"Keep", func() { must.Do(f.t, f.Keep(f.t.Context(), inRedis, []repo.PendingOrder{f.pending(2)})) }},
 		{"SetStockIfClaimed", func() {
-			claim, err := f.As("etcd").ClaimFence(f.t.Context(), f.id, 9)
-			f.must(err)
+			claim := must.Get(f.As("etcd").ClaimFence(f.t.Context(), f.id, 9))(f.t)
 			f.under("etcd", func(ctx context.Context, tx *repo.Tx) error {
 				row, err := tx.Goods(ctx, f.id)
-				f.must(err)
+				must.Do(f.t, err)
 				return tx.SetStockIfClaimed(ctx, row, row.Stock, claim)
 			})
 		}},
@@ -266,16 +243,15 @@ func (f *full) reservations() []step {
 	ctx := f.t.Context()
 	back := func(number string, units, want int64) {
 		f.copies++
-		returned, err := f.Return(ctx, number, units, stock.ReturnKey(fmt.Sprint(f.copies)))
-		f.must(err)
+		returned := must.Get(f.Return(ctx, number, units, stock.ReturnKey(fmt.Sprint(f.copies))))(f.t)
 		if returned.Quantity != want {
 			f.t.Errorf("%d units of order %s come back, want %d", returned.Quantity, number, want)
 		}
 	}
 	return []step{
-		{"Extend", func() { _, err := f.Extend(ctx, f.held, 2*time.Hour, 3*time.Hour); f.must(err) }},
-		{"Release", func() { _, _, err := f.Release(ctx, f.held); f.must(err) }},
-		{"Confirm", func() { _, _, err := confirm(f.t, f.Store, f.paid, "paid"); f.must(err) }},
+		{"Extend", func() { _, err := f.Extend(ctx, f.held, 2*time.Hour, 3*time.Hour); must.Do(f.t, err) }},
+		{"Release", func() { _, _, err := f.Release(ctx, f.held); must.Do(f.t, err) }},
+		{"Confirm", func() { _, _, err := confirm(f.t, f.Store, f.paid, "paid"); must.Do(f.t, err) }},
 		{"Return", func() { back(f.order.ID, 1, 1); back(f.paid, 0, 1); back(f.order.ID, 0, 1) }},
 		{"Expire", func() {
 			over(f.t, f.Store, f.late)
@@ -289,14 +265,14 @@ func (f *full) reservations() []step {
 
 func (f *full) administration() []step {
 	ctx := f.t.Context()
-	limit := func(n int64) func() { return func() { f.must(f.SetLimit(ctx, f.id, n)) } }
+	limit := func(n int64) func() { return func() { must.Do(f.t, f.SetLimit(ctx, f.id, n)) } }
 	choose := func(to stock.Choice) func() {
 		return func() {
-			f.must(f.ChangeChoice(ctx, f.id, func(stock.Choice) (stock.Choice, error) { return to, nil }))
+			must.Do(f.t, f.ChangeChoice(ctx, f.id, func(stock.Choice) (stock.Choice, error) { return to, nil }))
 		}
 	}
 	return []step{
-		{"Restock", func() { _, err := f.Restock(ctx, f.id, 10, "more"); f.must(err) }},
+		{"Restock", func() { _, err := f.Restock(ctx, f.id, 10, "more"); must.Do(f.t, err) }},
 		{"SetLimit to less", limit(1)},
 		{"SetLimit to none", limit(0)},
 		{"SetLimit again", limit(perUser)},
@@ -315,17 +291,16 @@ func (f *full) recalls() []step {
 		}
 	}
 	return []step{
-		{"Fill", func() { _, err := f.As(inRedis).Fill(ctx, f.id, inRedis, 0); f.must(err); in(true) }},
-		{"CloseAllocation", func() { _, err := f.As(inRedis).CloseAllocation(ctx, f.id, inRedis); f.must(err) }},
+		{"Fill", func() { _, err := f.As(inRedis).Fill(ctx, f.id, inRedis, 0); must.Do(f.t, err); in(true) }},
+		{"CloseAllocation", func() { _, err := f.As(inRedis).CloseAllocation(ctx, f.id, inRedis); must.Do(f.t, err) }},
 		{"ReturnUnits", func() {
-			of, err := f.Allocation(ctx, f.id, inRedis)
-			f.must(err)
+			of := must.Get(f.Allocation(ctx, f.id, inRedis))(f.t)
 			if of, units, err := f.ReturnUnits(ctx, f.id, inRedis, of.Epoch, 0); err != nil || units == 0 || of.Units != 0 {
 				f.t.Errorf("%d units are returned, and %+v is left (%v)", units, of, err)
 			}
 			in(false)
 		}},
-		{"FillPool", func() { _, _, err := f.As(repo.InUnitRows).FillPool(ctx, f.id, 8); f.must(err) }},
+		{"FillPool", func() { _, _, err := f.As(repo.InUnitRows).FillPool(ctx, f.id, 8); must.Do(f.t, err) }},
 		{"RecallUnitRows", func() {
 			if units, err := f.RecallUnitRows(ctx, f.id); err != nil || units != 8 {
 				f.t.Errorf("%d units come back from unit rows (%v), want 8", units, err)
@@ -334,7 +309,7 @@ func (f *full) recalls() []step {
 		{"Spread", func() {
 			f.under(repo.Bucketed, func(ctx context.Context, tx *repo.Tx) error {
 				row, buckets, err := tx.Gather(ctx, f.id)
-				f.must(err)
+				must.Do(f.t, err)
 				return tx.Spread(ctx, row, 5, row.Stock+buckets.Sum()-5, buckets, 1)
 			})
 		}},

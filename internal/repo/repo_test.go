@@ -427,14 +427,3 @@ func TestWrongAddressAndWrongPasswordNameTheBackend(t *testing.T) {
 		}
 	})
 }
-
-func TestVersionNamesTheServer(t *testing.T) {
-	for kind, name := range map[string]string{servers.SQLite: "SQLite 3.", servers.MariaDB: "MariaDB ", servers.MySQL: "MySQL "} {
-		t.Run(kind, func(t *testing.T) {
-			s := labtest.Open(t, lab.Database(t, kind), "r")
-			if version := s.Version(); !strings.HasPrefix(version, name) {
-				t.Errorf("version is %q, want %s…", version, name)
-			}
-		})
-	}
-}

@@ -80,19 +80,6 @@ func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	})
 }
 
-func TestWhatWasJustSeenIsNotSettled(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
-		for range 3 {
-			must.Do(t, s.SettleAll(t.Context()))
-		}
-		if n := unsettled(t, s); n != 1 {
-			t.Errorf("%d ids are not settled, want the one that was just written", n)
-		}
-	})
-}
-
 // A row may be committed after rows with higher ids. However long its transaction
 // has been open, it is not passed over.
 func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {

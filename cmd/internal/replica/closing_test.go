@@ -73,33 +73,6 @@ func TestAPartIsAwaitedWhenTheOthersAreClosed(t *testing.T) {
 	})
 }
 
-// Parts are closed in the reverse of their order, each once and after the one before it; the failure of
-// one is returned, and the others are closed.
-func TestPartsAreClosedInReverse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := newClosing(t.Context(), drainOnly())
-		failed, order := errors.New("not well"), []string{}
-		for _, name := range []string{"database", "lock clients", "strategies"} {
-			open.add(name, func() error {
-				time.Sleep(100 * time.Millisecond)
-				if order = append(order, name); name == "lock clients" {
-					return failed
-				}
-				return nil
-			})
-		}
-		if got := strings.Join(open.open(), " "); got != "strategies lock clients database" {
-			t.Errorf("open are %s", got)
-		}
-		if err := open.close(); !errors.Is(err, failed) {
-			t.Errorf("it closes with %v, want %v", err, failed)
-		}
-		if got := strings.Join(order, " "); got != "strategies lock clients database" || len(open.open()) != 0 {
-			t.Errorf("closed are %s, and %q are open", got, open.open())
-		}
-	})
-}
-
 // The time of the exit is counted from the signal, and leaves the requests all of their drain; without
 // a signal it is counted from the failure that ended the replica.
 func TestTheExitIsForcedAfterTheDrain(t *testing.T) {

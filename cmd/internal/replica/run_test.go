@@ -21,7 +21,6 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -430,30 +429,5 @@ func TestGarbageIsCollectedAsTheOperatorSays(t *testing.T) {
 		if got := debug.SetGCPercent(before); got != want {
 			t.Errorf("with GOGC=%q a collection is made at %d percent, not at %d", gogc, got, want)
 		}
-	}
-}
-
-// A replica with explicit leases says of each lock whether it renews, and has a lease end
-// while its holder works.
-func TestExplicitLeasesAreNotRenewed(t *testing.T) {
-	r := startInnards(t, []string{"STOCKD_LOCK_RENEW=false", "STOCKD_LOCK_TTL=500ms"})
-	renews := map[string]bool{
-		"sql-insert-lock": false, "redis-reentrant": false, "redis-get-set-locked": false, "redlock": false, // no watchdog
-		"zk-sequential": true, "etcd": true, "sql-row-lock": true, // a session
-		"redis-lua": false, // never
-	}
-	for _, d := range r.catalogue.Describe(t.Context()) {
-		if want, ok := renews[d.Name]; ok && d.Guarantees.Renews != want {
-			t.Errorf("%s is listed with renews %t, want %t", d.Name, d.Guarantees.Renews, want)
-		}
-	}
-	lease := must.Get(sqllock.InsertLock().New(r.locks).Acquire(t.Context(), "goods/1"))(t)
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(10 * time.Second):
-		t.Fatal("the lease does not end")
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
 	}
 }

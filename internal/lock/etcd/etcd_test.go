@@ -189,18 +189,6 @@ func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
 	locktest.Release(t, lease)
 }
 
-func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
-	lease, other := locktest.Hold(t, l, t.Name()), locktest.Hold(t, l, t.Name()+"/2")
-	admin.delete(t, admin.keys(t, t.Name())[0].key)
-	labtest.AwaitLoss(t, lease, etcdSoon)
-	if other.Context().Err() != nil {
-		t.Error("another lease of the same replica has ended, too")
-	}
-	locktest.Release(t, other)
-	locktest.Release(t, locktest.Hold(t, l, t.Name()))
-}
-
 func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
 	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
 	lease := locktest.Hold(t, l, t.Name())
@@ -255,14 +243,6 @@ func TestEtcdUsesItsKeysAgain(t *testing.T) {
 	// One is not used again before its end is seen.
 	if len(keys) > 3*waiters {
 		t.Errorf("%d keys for %d waiters at once", len(keys), waiters)
-	}
-}
-
-func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
-	l, other := etcdReplica(t, lab.Etcd(t), etcdTTL), etcdReplica(t, lab.Etcd(t), etcdTTL)
-	for i, name := range []string{"", "/", "//", "%2F", "/a", "a/", "ü 库存", "\xff\x00"} {
-		lease := locktest.Hold(t, []lock.Locker{l, other}[i%2], t.Name()+name)
-		defer locktest.Release(t, lease)
 	}
 }
 

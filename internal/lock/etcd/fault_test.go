@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -35,26 +34,6 @@ func etcdThrough(t *testing.T, server *servers.Etcd) (*servers.Proxy, *servers.E
 	proxy, through := labtest.NewProxy(t, strings.TrimPrefix(server.Endpoint, "http://")), *server
 	through.Endpoint = proxy.Address
 	return proxy, &through
-}
-
-// A release whose request or answer is lost is finished in the background: the session would keep the key for as long as the replica lives.
-func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
-	for _, delivered := range []bool{true, false} {
-		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
-			server := lab.Etcd(t)
-			cut, through := etcdThrough(t, server)
-			l, other := etcdReplica(t, through, etcdTTL), etcdReplica(t, server, etcdTTL)
-			lease := locktest.Hold(t, l, t.Name())
-			got := locktest.HoldLater(t.Context(), other, t.Name())
-			newEtcdAdmin(t, server).await(t, t.Name(), 2, etcdLimit)
-			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
-			err := lease.Release(t.Context())
-			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "etcd" {
-				t.Errorf("released with %v, want a failure of etcd", err)
-			}
-			locktest.Release(t, got.Within(t, etcdSoon))
-		})
-	}
 }
 
 // Keys that could not be deleted while etcd did not answer are deleted when it does, all of
@@ -230,26 +209,6 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	locktest.Release(t, kept)
 }
 
-func TestEtcdOutlivesARestart(t *testing.T) {
-	t.Parallel()
-	server := lab.OwnEtcd(t)
-	holder, waiter := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
-	lease := locktest.Hold(t, holder, t.Name())
-	got := locktest.HoldLater(t.Context(), waiter, t.Name())
-	etcdAwaitInLine(t, waiter)
-	must.Do(t, server.Restart(t.Context()))
-	select {
-	case <-got.Done:
-		t.Fatalf("the restart ended the wait: %v", got.Err)
-	case <-lease.Context().Done():
-		t.Fatal("the restart ended the lease")
-	case <-time.After(etcdTTL + time.Second): // it is renewed again
-	}
-	locktest.Release(t, lease)
-	locktest.Release(t, got.Within(t, etcdSoon))
-	locktest.Release(t, locktest.Hold(t, holder, t.Name()))
-}
-
 func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
@@ -277,25 +236,6 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	etcdFails(t, <-waiting)
 	must.Do(t, server.Resume(t.Context()))
 	locktest.Release(t, lease)
-}
-
-func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	for _, user := range []string{"", "stockd"} {
-		start := time.Now()
-		l := etcdReplicaOf(t, backend.EtcdOptions{
-			Endpoints: []string{servers.Loopback(port)}, Username: user, Password: user, DialTimeout: 3 * time.Second,
-		}, etcdTTL)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("user %q: the client waited %s for its server", user, took)
-		}
-		_, err = l.Acquire(t.Context(), t.Name())
-		etcdFails(t, err)
-		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("user %q: the error came after %s", user, took)
-		}
-	}
 }
 
 func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
@@ -394,22 +334,4 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 	if holds.Load() < 50 || failures.Load() < 10 {
 		t.Error("that is not enough to show anything")
 	}
-}
-
-// A frozen server takes nothing; but a holder that gets no answer for a TTL has to assume
-// that it has.
-func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
-	t.Parallel()
-	server := lab.OwnEtcd(t)
-	l := etcdReplica(t, server, etcdShortTTL)
-	lease := locktest.Hold(t, l, t.Name())
-	time.Sleep(etcdShortTTL) // it was renewed
-	locktest.Release(t, locktest.Hold(t, l, "another "+t.Name()))
-	if lease.Context().Err() != nil {
-		t.Fatal("the lease was not renewed, or a later Acquire took its session for expired")
-	}
-	must.Do(t, server.Pause(t.Context()))
-	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
-	must.Do(t, server.Resume(t.Context()))
-	locktest.Release(t, locktest.Hold(t, l, t.Name()))
 }

@@ -3,14 +3,10 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -308,16 +304,11 @@ func assertWoken(t *testing.T, heard *redis.PubSub, key, who string) {
 // On a cluster every script finds its keys in one slot, or it would be rejected.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
-	bus := must.Get(servers.FreePort())(t) // its own would be among those that clients are given
-	address := startRedis(t, fmt.Sprintf("cluster-enabled yes\ncluster-port %d", bus))
-	single := redis.NewClient(&redis.Options{Addr: address})
-	defer single.Close() //nolint:errcheck // the test is over
-	must.Do(t, single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
+	o := labtest.RedisOptions(lab.OwnCluster(t))
+	o.Cluster, o.Timeout, o.PoolSize = true, time.Second, 4
 	for _, e := range onOne() {
 		t.Run(e.Name, func(t *testing.T) {
-			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
-			l := onRedis(t, e.Name, client)
-			labtest.AwaitAnswer(t, "redis", 20*time.Second, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
+			l := onRedis(t, e.Name, backend.NewRedis(o))
 			first, second := labtest.HoldAndRelease(t, l, "goods/1"), labtest.HoldAndRelease(t, l, "goods/1")
 			if e.Guarantees.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
@@ -325,40 +316,4 @@ func TestLocksWorkOnACluster(t *testing.T) {
 			handoff(t, l, l, "goods/2")
 		})
 	}
-}
-
-// Sentinels know the master: no address of it is configured.
-func TestLocksFindTheMasterBySentinel(t *testing.T) {
-	master := startRedis(t, "")
-	_, port, _ := strings.Cut(master, ":")
-	sentinel := startRedis(t, fmt.Sprintf("sentinel monitor shop 127.0.0.1 %s 1", port), "--sentinel")
-	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
-	for _, name := range scripted() {
-		labtest.HoldAndRelease(t, onRedis(t, name, client), "goods/1")
-		client = backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
-	}
-	client.Close() //nolint:errcheck // the test is over
-}
-
-// startRedis starts a private redis-server that is configured in a way of its
-// own, and returns its address.
-func startRedis(t *testing.T, settings string, args ...string) string {
-	t.Helper()
-	path, err := servers.Find("redis-server")
-	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
-	port, err := servers.FreePort()
-	must.Do(t, err)
-	folder := t.TempDir()
-	file := filepath.Join(folder, "redis.conf")
-	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, settings)
-	must.Do(t, os.WriteFile(file, []byte(content), 0o600))
-	process, err := lab.Supervisor().Run(t.Context(), servers.Command{
-		Path: path, Args: append([]string{file}, args...), Env: os.Environ(), Log: filepath.Join(folder, "log"), Stop: syscall.SIGKILL,
-	})
-	must.Do(t, err)
-	t.Cleanup(func() { must.Do(t, process.Stop(context.WithoutCancel(t.Context()))) })
-	client := redis.NewClient(&redis.Options{Addr: servers.Loopback(port), MaxRetries: -1})
-	defer client.Close() //nolint:errcheck // it was only to ask
-	labtest.AwaitAnswer(t, "redis", 20*time.Second, func() error { return client.Ping(t.Context()).Err() })
-	return servers.Loopback(port)
 }

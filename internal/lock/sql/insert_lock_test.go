@@ -28,19 +28,6 @@ func dies(t *testing.T, d *servers.Database, name string) {
 	must.Do(t, pool.Close())
 }
 
-func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *servers.Database) {
-		dies(t, d, "gate")
-		ctx, cancel := context.WithTimeout(t.Context(), sqlTTL+time.Second)
-		defer cancel()
-		_, err := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 2), d), false).Acquire(ctx, "gate")
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want the end of the wait", err)
-		}
-	})
-}
-
 // The row of a dead holder goes without any Acquire, from two replicas at once.
 func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 	t.Parallel()
@@ -250,29 +237,6 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 		}
 		isHeld(t, l, "gate")
 		locktest.Release(t, next)
-	})
-}
-
-// A waiter holds no connection.
-func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *servers.Database) {
-		pool := sqlPool(t, d, 2)
-		deps := sqlDeps(pool, d)
-		deps.Retry = 300 * time.Millisecond
-		l := sqllock.NewInsertLocker(deps, true)
-		closing(t, l)
-		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var waiters sync.WaitGroup
-		for range 10 {
-			waiters.Go(func() { _, _ = l.Acquire(ctx, "gate") })
-		}
-		if !labtest.Eventually(time.Second, func() bool { return pool.Stats().InUse == 0 }) {
-			t.Error("waiters keep connections")
-		}
-		waiters.Wait()
-		locktest.Release(t, lease)
 	})
 }
 

@@ -50,22 +50,6 @@ func busyOthers(t *testing.T, admin *sql.DB) int {
 		WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command <> 'Sleep'`)
 }
 
-func TestAKilledConnectionIsALoss(t *testing.T) {
-	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
-		admin := sqlPool(t, d, 2)
-		admin.SetMaxOpenConns(1)
-		pool := sqlPool(t, d, 4)
-		lease := locktest.HoldWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
-		isHeld(t, sqlLock(t, d, kind), "gate")
-		killOthers(t, admin)
-		labtest.AwaitLoss(t, lease, sqlTTL)
-		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
-			t.Errorf("after the loss %d connections are not given back", pool.Stats().InUse)
-		}
-		locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
-	})
-}
-
 // The release comes before the loss was noticed: it must not take the answer of a
 // connection that is gone for a name that is given back.
 func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
@@ -260,27 +244,6 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 		t.Errorf("it gave up with %v", err)
 	}
 	locktest.Release(t, lease)
-}
-
-// A holder whose network is gone closes no connection: the server notices by
-// itself that it sends nothing.
-func TestASilentHolderIsReplaced(t *testing.T) {
-	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, way := labtest.Through(t, d)
-		lease := locktest.HoldWithin(t, sqlLock(t, through, kind), "gate", 5*time.Second)
-		next := sqlLock(t, d, kind)
-		isHeld(t, next, "gate")
-		way.Freeze()
-		lost := make(chan time.Time, 1)
-		context.AfterFunc(lease.Context(), func() { lost <- time.Now() })
-		second := locktest.HoldWithin(t, next, "gate", sqlTTL+time.Second)
-		granted := time.Now()
-		if at := <-lost; at.After(granted) {
-			t.Errorf("the first holder received its loss %s after the second was there", at.Sub(granted))
-		}
-		labtest.AwaitLoss(t, lease, sqlSoon)
-		locktest.Release(t, second)
-	})
 }
 
 // A named lock belongs to the whole server, and two installations share it.

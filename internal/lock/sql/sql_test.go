@@ -207,36 +207,6 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 	})
 }
 
-// The same, where connections stand that nothing comes by any more.
-func TestSQLFrozenConnectionsAreNamedInTime(t *testing.T) {
-	t.Parallel()
-	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		for _, limit := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
-			through, way := labtest.Through(t, d)
-			l := sqlLock(t, through, kind)
-			locktest.Release(t, locktest.HoldWithin(t, l, "gate", 5*time.Second))
-			way.Freeze()
-			namesTheBackend(t, l, limit, 500*time.Millisecond)
-		}
-	})
-}
-
-// namesTheBackend finds that an Acquire blames the database within its limit.
-func namesTheBackend(t *testing.T, l lock.Locker, limit, late time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	start := time.Now()
-	_, err := l.Acquire(ctx, "gate")
-	if took := time.Since(start); took > limit+late {
-		t.Errorf("it took %s, with a limit of %s", took, limit)
-	}
-	failure, ok := errors.AsType[*stock.BackendError](err)
-	if !ok || failure.Backend != repo.MySQL || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, want %v and the backend's name", err, lock.ErrNotAcquired)
-	}
-}
-
 // An answer that is lost does not tell what was done: whatever it was, it is
 // taken back.
 func TestSQLLostAnswersAreTakenBack(t *testing.T) {

@@ -3,7 +3,6 @@ package zk
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
@@ -37,6 +36,3 @@ func EndOnTurn(l lock.Locker, end func()) {
 
 // LooksAgain is the shortest time after which a waiter looks again without a watch event.
 const LooksAgain = backend.LookAgain / 2
-
-// GuardsAfter is when a lease begins to watch its node.
-const GuardsAfter time.Duration = guardAfter

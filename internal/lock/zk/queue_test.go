@@ -338,14 +338,6 @@ func TestZKFolderGoesAndComesAgain(t *testing.T) {
 	})
 }
 
-// Names that are no names of nodes are names all the same.
-func TestZKTakesAnyName(t *testing.T) {
-	l := zkAt(t, "zk-sequential", lab.ZooKeeper(t).Address)
-	for _, name := range []string{"", ".", "..", "...", "/", "a/../b", "%", "%.", "\x00", "库存"} {
-		defer locktest.Release(t, locktest.Hold(t, l, name))
-	}
-}
-
 // The numbers of ZooKeeper's operations.
 const (
 	zkGetData     = 4

@@ -191,22 +191,6 @@ func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
 	})
 }
 
-// A release whose answer, or whose request, was lost ends in no node that stays.
-func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		for _, deliver := range []bool{true, false} {
-			cut := labtest.NewProxy(t, server)
-			name := zkName()
-			lease := locktest.Hold(t, zkAt(t, kind, cut.Address), name)
-			labtest.Lose(cut, url.PathEscape(name), deliver)
-			if err := lease.Release(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, lock.ErrLost) {
-				t.Errorf("released with %v, want a failure of the backend or %v", err, lock.ErrLost)
-			}
-			admin.awaitNodes(t, kind, name, 0, 3*time.Second)
-		}
-	})
-}
-
 // A holder that is cut off has lost the name at once, as far as it knows; but the
 // session lives on, and would keep the node.
 func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
@@ -300,18 +284,6 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 			t.Error("the session has not ended")
 		}
 		admin.awaitNodes(t, kind, name, 0, time.Second)
-	})
-}
-
-func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		for _, age := range []time.Duration{0, 2 * zklock.GuardsAfter} {
-			name := zkName()
-			lease := locktest.Hold(t, zkAt(t, kind, server), name)
-			time.Sleep(age) // with and without a watch on the node
-			must.Do(t, admin.Delete(admin.nodes(t, kind, name)[0], -1))
-			labtest.AwaitLoss(t, lease, time.Second)
-		}
 	})
 }
 
@@ -450,31 +422,6 @@ func (c *crowd) pass(ctx context.Context, t *testing.T, l lock.Locker, name stri
 	}
 }
 
-// With a password, no other client may touch what a replica keeps.
-func TestZKKeepsStrangersOut(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, _ zkAdmin) {
-		name := zkName()
-		way := labtest.NewProxy(t, server)
-		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
-		lost := locktest.Hold(t, ours, name)
-		way.Cut()
-		labtest.AwaitLoss(t, lost, time.Second)
-		zkMend(t, way)
-		lease := locktest.Hold(t, ours, name) // its credentials were given again
-		for _, auth := range []string{"", "stockd:wrong"} {
-			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server}, Auth: auth}))
-			_, err := strangers.Acquire(t.Context(), name)
-			assertZKFailed(t, err, zk.ErrNoAuth.Error())
-		}
-		if kind == "zk-ephemeral" { // nodes in a queue have names that no stranger can know
-			if _, err := newZKAdmin(t, server).Set(zkFolder(kind, name)+"/lock", nil, -1); !errors.Is(err, zk.ErrNoAuth) {
-				t.Errorf("a stranger writes the node of a lock: %v", err)
-			}
-		}
-		locktest.Release(t, lease)
-	})
-}
-
 // A connection that is cut is replaced at once, as long as its session lives.
 func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -530,23 +477,6 @@ func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
 		}
 		locktest.Release(t, next)
 	})
-}
-
-// A server that stops in the middle does not look like a name that is taken.
-func TestZKNamesAServerThatFallsSilent(t *testing.T) {
-	t.Parallel()
-	server := lab.OwnZooKeeper(t)
-	l := zkAt(t, "zk-sequential", server.Address)
-	locktest.Release(t, locktest.Hold(t, l, zkName()))
-	must.Do(t, server.Pause(t.Context()))
-	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err := l.Acquire(ctx, zkName())
-		cancel()
-		assertZKFailed(t, err, "no answer")
-	}
-	must.Do(t, server.Resume(t.Context()))
-	locktest.Release(t, locktest.Hold(t, l, zkName()))
 }
 
 // A server that answers with an error that the library does not know, as with a quota that is exceeded, has answered: the
