@@ -315,6 +315,30 @@ func TestAStatusThatIsNotFromStockd(t *testing.T) {
 	}
 }
 
+func TestAFailureReadsAsItsKindAndDetail(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "detail": "2 of 2", "per_user": 2, "has": 2}`: "stockd: Limit: 2 of 2",
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "per_user": 2, "has": 2}`:                     "stockd: Limit",
+	} {
+		_, err := over(func(*http.Request) (*http.Response, error) { return reply(http.StatusConflict, body), nil }).Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		p, ok := errors.AsType[*client.Problem](err)
+		if !ok || err.Error() != want || p.Status != http.StatusConflict || p.PerUser != 2 || p.Has != 2 {
+			t.Errorf("%q of %+v, want %q", err, p, want)
+		}
+	}
+	if _, err := (client.Client{URL: "http://a b"}).Goods(t.Context(), 1); err == nil || errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("an address that is none: %v", err)
+	}
+}
+
+func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
+	for id, want := range map[string]string{"k": "stockd: outcome of request k unknown: reset", "": "stockd: outcome unknown: reset"} {
+		if err := error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}); err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}
+
 // Where stockd says under which id the outcome is found, that is the one of the error.
 func TestTheIDOfAnUnknownOutcomeIsTheOneThatIsAnswered(t *testing.T) {
 	for answered, want := range map[string]string{"": "sent", "answered": "answered"} {
