@@ -489,6 +489,26 @@ func TestALeaseTellsItsExpiryWhereItHasOne(t *testing.T) {
 	})
 }
 
+func TestAVoteIsToldAsItWasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, silent := time.Now(), errors.New("no answer")
+		time.Sleep(time.Second)
+		var told notes
+		ctx := WithNotes(t.Context(), told.take)
+		TellVote(ctx, 1, asked, true, nil)
+		TellVote(ctx, 2, asked, false, nil)
+		TellVote(ctx, 5, asked, false, silent)
+		want := []Note{
+			{At: asked, Took: time.Second, What: VotedFor, By: "1"},
+			{At: asked, Took: time.Second, What: VotedAgainst, By: "2"},
+			{At: asked, Took: time.Second, What: NoVote, By: "5", Err: silent},
+		}
+		if got := told.all(); !slices.Equal(got, want) {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+	})
+}
+
 // A lease that joined another is renewed with it. What is followed late has the expiry as it is.
 func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -518,6 +538,15 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 type grants struct{ lease Lease }
 
 func (g grants) Acquire(context.Context, string) (Lease, error) { return g.lease, nil }
+
+func TestOnlyAContextThatAsksIsTold(t *testing.T) {
+	var told notes
+	Tell(t.Context(), Note{What: Woken})
+	Tell(WithNotes(t.Context(), told.take), Note{What: Placed, Key: "k"})
+	if got := told.all(); len(got) != 1 || got[0].Key != "k" {
+		t.Errorf("told %+v", got)
+	}
+}
 
 // What is not given has a default: the clock of the machine, and no tokens.
 func TestWhatIsNotGivenHasADefault(t *testing.T) {
