@@ -60,14 +60,20 @@ func (x *Try) firstAndSecond(kind string, need Need, ttl time.Duration) (first, 
 	return x.enter("first", kind, need, ttl), x.enter("second", kind, need, ttl)
 }
 
-// ask has it ask for the name for no longer than within, and goes on when it has been answered, or after atMost.
-func (a *actor) ask(within, atMost time.Duration) {
+// ask has it ask for the name for no longer than within, and goes on when it has been answered.
+func (a *actor) ask(within time.Duration) {
 	a.begin(within)
-	a.awaitAnswer(atMost)
+	a.awaitAnswer(patience)
+}
+
+// askAndGoOn has it ask for the name, and goes on after a time, also where it has not been answered by then.
+func (a *actor) askAndGoOn(after time.Duration) {
+	a.begin(patience)
+	a.awaitAnswer(after)
 }
 
 // acquire has it ask for a name that is free.
-func (a *actor) acquire() { a.ask(patience, patience) }
+func (a *actor) acquire() { a.ask(patience) }
 
 // askHeldUp has it ask for the name, and goes on when one of its requests, or the reply to it, is held up at the proxy.
 func (a *actor) askHeldUp(rule servers.Rule) {

@@ -126,7 +126,7 @@ func crossed(b basket, expect string, seen checker.Check) Part {
 		Name: string(b), Stage: on(Redis),
 		Does: fmt.Sprintf("two baskets of the same two items, in opposite orders, take their locks (%s, %s) within a second; "+
 			"the first grant of each waits for that of the other, for 300 ms at most", basketLock, b),
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
 			var bought atomic.Int64
@@ -138,7 +138,6 @@ func crossed(b basket, expect string, seen checker.Check) Part {
 			})
 			x.Figure("baskets_bought", float64(bought.Load()))
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -177,7 +176,7 @@ func failing(b basket, expect string, seen checker.Check) Part {
 		Name: "fails-halfway-" + string(b), Stage: on(Redis),
 		Does: fmt.Sprintf("a basket takes the lock of its first item and finds the second one taken, for a second (%s, %s); "+
 			"then another contender asks for the first item for two seconds", basketLock, b),
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			lockerOf := func(who string) lock.Locker { return x.contend(who, Redis).locker(basketLock) }
 			holder, order, next := lockerOf("holder"), lockerOf("basket"), lockerOf("next")
@@ -194,6 +193,5 @@ func failing(b basket, expect string, seen checker.Check) Part {
 			}
 			x.holdFor(basketWork, next, x.itemName(0), 2*basketLimit)
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }

@@ -18,8 +18,8 @@ type Sale struct {
 	// Replica is where they go, from 1; 0: to the balancer. URL is where else they go: to a proxy.
 	Replica int
 	URL     string
-	// Clients are how many, 1 where it is 0; First is the number of the first one, where several crowds buy.
-	Clients, First int
+	// Clients are how many, 1 where it is 0; FirstClient is the number of the first one, where several crowds buy.
+	Clients, FirstClient int
 	// Requests ends the sale after so many, Duration after so long.
 	Requests int
 	Duration time.Duration
@@ -55,7 +55,7 @@ func (x *Try) sell(sale Sale) {
 
 // buy has one client buy one unit at a replica, from 1. It has a number of its own for each replica.
 func (x *Try) buy(replica int, sale Sale) {
-	sale.Replica, sale.First, sale.Clients, sale.Requests = replica, replica-1, 1, 1
+	sale.Replica, sale.FirstClient, sale.Clients, sale.Requests = replica, replica-1, 1, 1
 	x.sell(sale)
 }
 
@@ -63,7 +63,7 @@ func (x *Try) buy(replica int, sale Sale) {
 func (sale Sale) line(a load.Answer, item int64) history.Line {
 	outcomes := map[load.Kind]history.Outcome{load.Sold: history.Sold, load.Rejected: history.Rejected, load.Failed: history.Failed, load.Unknown: history.Unknown}
 	return history.Line{Request: &history.Request{
-		Start: a.Start, End: a.End, Client: sale.First + a.Client, Strategy: sale.Strategy, GoodsID: item,
+		Start: a.Start, End: a.End, Client: sale.FirstClient + a.Client, Strategy: sale.Strategy, GoodsID: item,
 		Quantity: 1, Key: a.Key, Outcome: outcomes[a.Kind], Problem: a.Problem, Order: a.Order,
 		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
 	}}

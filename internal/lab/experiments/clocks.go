@@ -40,7 +40,7 @@ func clockJumps() Experiment {
 					first, second := x.firstAndSecond("zk-sequential", ZooKeeper, 3*sessionLease)
 					first.acquire()
 					x.moveZooKeeper(time.Hour)
-					second.ask(sessionLease, patience)
+					second.ask(sessionLease)
 					first.giveBack()
 				}),
 			unmoved("zookeeper-step-back", "2s; the clock of ZooKeeper steps back by an hour, and the first dies; the second asks for three sessions",
@@ -51,7 +51,7 @@ func clockJumps() Experiment {
 					first.acquire()
 					x.moveZooKeeper(-time.Hour)
 					first.die()
-					second.ask(3*sessionLease, patience)
+					second.ask(3 * sessionLease)
 					second.giveBack()
 				}),
 		},
@@ -77,17 +77,16 @@ func drifting(name, kind string, rate float64, expect string, seen checker.Check
 	return Part{
 		Name: name, Stage: Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})},
 		Does:   "the clock of master 3 " + runs + "; the first contender holds the lock by the votes of masters 1, 2 and 3 for seven eighths of its TTL (" + kind + "), and the second asks for it",
-		Expect: expect,
+		Expect: expect, Check: seen, Tries: 3, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			x.Must(x.Masters.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
 			x.markMaster(3, fmt.Sprintf("its clock runs %g times as fast", rate))
 			first, second := x.firstAndSecond(kind, Redlock, driftTTL)
 			first.cutOff(4, 5)
 			first.acquire()
-			second.ask(patience, driftTTL*7/8)
+			second.askAndGoOn(driftTTL * 7 / 8)
 			x.givenBack(first, second)
 		},
-		Check: seen, Tries: 3, Pictures: []Picture{Votes, Timeline},
 	}
 }
 
@@ -96,7 +95,7 @@ func steppedBack(name, count string, masters int, expect string, seen checker.Ch
 	return Part{
 		Name: name, Stage: Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})},
 		Does:   "the first contender holds redlock; the clocks of " + count + " of five masters step back by an hour, the first dies, and the second asks for three TTL",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond("redlock", Redlock, ttl)
 			first.acquire()
@@ -104,10 +103,9 @@ func steppedBack(name, count string, masters int, expect string, seen checker.Ch
 				x.moveClock(master+1, -time.Hour)
 			}
 			first.die()
-			second.ask(3*ttl, patience)
+			second.ask(3 * ttl)
 			second.giveBack()
 		},
-		Check: seen, Pictures: []Picture{Votes, Timeline},
 	}
 }
 

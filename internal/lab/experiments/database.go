@@ -53,7 +53,7 @@ func twoInserters(name, kind, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: onDatabase(1),
 		Does:   "one contender holds a name through " + kind + " for a second, and another asks for it meanwhile",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.contend("first", MySQL).locker(kind), x.contend("second", MySQL).locker(kind)
 			lease := x.take(first, x.lockName())
@@ -62,7 +62,6 @@ func twoInserters(name, kind, expect string, seen checker.Check) Part {
 			x.release(lease)
 			x.wait()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -71,15 +70,14 @@ func twoThreads(name, as, owner, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: on(MySQL),
 		Does:   "two threads with " + as + " ask for a name through sql-insert-lock, the second while the first holds it",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond("sql-insert-lock", MySQL, ttl)
 			first.owner, second.owner = owner, owner
 			first.acquire()
-			second.ask(patience, asks)
+			second.askAndGoOn(asks)
 			x.givenBack(first, second)
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -135,12 +133,12 @@ func drain(name, expect string, seen checker.Check, sales ...Sale) Part {
 			idle := x.Item + 1<<40
 			x.stock(100)
 			x.Must(x.Client().CreateGoods(x, idle, 1))
-			x.work(1, 2*time.Second)
+			x.willWork(1, 2*time.Second)
 			x.start(func() { x.sell(Sale{Strategy: sales[0].Strategy, Group: sales[0].Group, Requests: 1}) })
-			x.reached(1)
+			x.awaitFault(1)
 			for i, sale := range sales {
 				sale.Clients = drainWaiting / len(sales)
-				sale.First, sale.Requests = 1+i*sale.Clients, sale.Clients
+				sale.FirstClient, sale.Requests = 1+i*sale.Clients, sale.Clients
 				x.start(func() { x.sell(sale) })
 			}
 			x.sleep(300 * time.Millisecond)
@@ -268,7 +266,7 @@ func twoStrategies() Experiment {
 	// both sells through the two at the same time.
 	both := func(x *Try, requests int, duration time.Duration) {
 		x.start(func() { x.sell(Sale{Strategy: lock, Clients: 4, Requests: requests, Duration: duration}) })
-		x.sell(Sale{Strategy: none, Clients: 6, First: 4, Requests: requests, Duration: duration})
+		x.sell(Sale{Strategy: none, Clients: 6, FirstClient: 4, Requests: requests, Duration: duration})
 		x.wait()
 	}
 	stage := shared(MySQL, Redis)
@@ -346,12 +344,11 @@ func onNodes(name, strategy string, nodes int, expect string, seen checker.Check
 	return Part{
 		Name: name, Stage: Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_WITHOUT=one-server"}},
 		Does:   fmt.Sprintf("three replicas write to a Galera cluster of three nodes, %s; 12 clients buy 900 times from 300 units through %s", where, strategy),
-		Expect: expect,
+		Expect: expect, Check: seen, Tries: 3, Pictures: []Picture{Stock},
 		Do: func(x *Try) {
 			x.stock(300)
 			x.watching(func() { x.sell(Sale{Strategy: strategy, Clients: 12, Requests: 900}) })
 			x.audit()
 		},
-		Check: seen, Tries: 3, Pictures: []Picture{Stock},
 	}
 }

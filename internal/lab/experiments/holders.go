@@ -42,21 +42,20 @@ func deadHolder(strategy, expect string, seen checker.Check) Part {
 	return Part{
 		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=1s"),
 		Does:   "replica 1 is killed while it holds the lock of " + strategy + "; for five seconds four clients try at replica 2",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.holderDies(strategy)
-			x.sell(Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Duration: 5 * time.Second})
+			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Duration: 5 * time.Second})
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
 // holderDies has replica 1 kill itself in a purchase, while it holds the lock of the item.
 func (x *Try) holderDies(strategy string) {
 	x.stock(1000)
-	x.crash(1)
+	x.willCrash(1)
 	x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
-	x.gone(1)
+	x.awaitGone(1)
 	x.wait()
 }
 
@@ -68,15 +67,14 @@ func diesBetween(name, kind, request, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: on(Redis),
 		Does:   "the first contender takes " + kind + " and dies before it has the reply to its first request; the second asks for three TTL",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redis, ttl)
 			first.askHeldUp(servers.Rule{Sent: request, Do: servers.HoldReply})
 			first.die()
-			second.ask(3*ttl, patience)
+			second.ask(3 * ttl)
 			second.giveBack()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -89,7 +87,7 @@ func deadSession(strategy string, need Need, what string) Part {
 		Expect: "the server ends the " + what + " of the dead holder, not at once with its connection but when it has been silent for so long: then the lock is free",
 		Do: func(x *Try) {
 			x.holderDies(strategy)
-			x.sell(Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Requests: 4})
+			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 4})
 		},
 		Check: checker.FreedBetween(sessionLease/3, sessionLease+slack), Pictures: []Picture{Timeline},
 	}
@@ -118,22 +116,21 @@ func slowHolders(strategy, expect string, seen checker.Check) Part {
 	return Part{
 		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"),
 		Does:   "replica 1 works for 1.6 TTL under " + strategy + ", replica 2 for 0.8, and replica 3 wants the lock, too",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			sale := Sale{Strategy: strategy}
 			x.stock(100)
-			x.stall(1, ttl*16/10)
-			x.stall(2, ttl*8/10)
-			x.stall(3, 200*time.Millisecond)
+			x.willStall(1, ttl*16/10)
+			x.willStall(2, ttl*8/10)
+			x.willStall(3, 200*time.Millisecond)
 			x.start(func() { x.buy(1, sale) })
-			x.reached(1)
+			x.awaitFault(1)
 			x.start(func() { x.buy(2, sale) })
-			x.reached(2)
+			x.awaitFault(2)
 			x.buy(3, sale)
 			x.wait()
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -199,18 +196,12 @@ func longWork(strategy, expect string, seen checker.Check) Part {
 	return Part{
 		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"),
 		Does:   "replica 1 works for 2.5 TTL under " + strategy + ", and replica 2 wants the lock",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.stall(1, ttl*5/2)
-			x.stall(2, ttl/2)
-			x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
-			x.reached(1)
-			x.buy(2, Sale{Strategy: strategy})
-			x.wait()
+			x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, ttl/2, nil)
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -220,17 +211,16 @@ func tryLock() Experiment {
 		return Part{
 			Name: name, Stage: onRedis(limit, "STOCKD_DEDUCT_TIMEOUT=30s"),
 			Does:   "replica 1 works for three seconds under redis-reentrant, ten clients buy at replica 2; lock.wait is set by " + limit,
-			Expect: expect,
+			Expect: expect, Check: seen, Pictures: []Picture{Waits},
 			Do: func(x *Try) {
 				x.stock(100)
-				x.work(1, 3*time.Second)
+				x.willWork(1, 3*time.Second)
 				x.start(func() { x.buy(1, Sale{Strategy: "redis-reentrant"}) })
-				x.reached(1)
-				x.sell(Sale{Strategy: "redis-reentrant", Replica: 2, First: 1, Clients: 10, Requests: 10})
+				x.awaitFault(1)
+				x.sell(Sale{Strategy: "redis-reentrant", Replica: 2, FirstClient: 1, Clients: 10, Requests: 10})
 				x.wait()
 				x.audit()
 			},
-			Check: seen, Pictures: []Picture{Waits},
 		}
 	}
 	waiting := checker.OfClients(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
@@ -285,18 +275,17 @@ func pausedIn(name string, sale Sale, need Need, expect string, seen checker.Che
 	return Part{
 		Name: name, Stage: onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"),
 		Does:   "replica 1 is stopped (SIGSTOP) in its critical section under " + sale.Strategy + " for 2.5 leases, and replica 2 sells meanwhile",
-		Expect: expect,
+		Expect: expect, Check: seen, Tries: 3, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.pause(1)
+			x.willPause(1)
 			x.start(func() { x.buy(1, sale) })
-			x.stopped(1)
+			x.awaitStopped(1)
 			x.start(func() { x.buy(2, sale) })
 			x.sleep(sessionLease * 5 / 2)
 			x.wake(1)
 			x.wait()
 			x.audit()
 		},
-		Check: seen, Tries: 3, Pictures: []Picture{Timeline},
 	}
 }

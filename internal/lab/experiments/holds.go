@@ -374,7 +374,7 @@ func holdsAll(name, limit string, perUser int64, expect string, seen checker.Che
 	return Part{
 		Name: name, Stage: reserving(),
 		Does:   fmt.Sprintf("one buyer reserves units of ten for as long as it gets any, where one buyer may have %s; then another one reserves a unit", limit),
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Bars},
 		Do: func(x *Try) {
 			x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: perUser}))
 			for range 10 {
@@ -386,7 +386,6 @@ func holdsAll(name, limit string, perUser int64, expect string, seen checker.Che
 			x.Figure("other_buyers_served", oneIf(served))
 			x.Figure(unitsHeld, float64(x.audited().Held))
 		},
-		Check: seen, Pictures: []Picture{Bars},
 	}
 }
 

@@ -28,7 +28,7 @@ func failover() Experiment {
 			Do: func(x *Try) {
 				x.stock(100)
 				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua"}, x.promoteReplica)
+				x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, 500*time.Millisecond, x.promoteReplica)
 				x.audit()
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
@@ -41,7 +41,7 @@ func failover() Experiment {
 				x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
 				x.Must(x.Pair.AwaitSync(x))
 				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, x.promoteReplica)
+				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, 500*time.Millisecond, x.promoteReplica)
 				x.audit()
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
@@ -51,7 +51,7 @@ func failover() Experiment {
 			Expect: "replica 2 waits, and nothing is lost",
 			Do: func(x *Try) {
 				x.stock(100)
-				x.whileOneWorks(Sale{Strategy: "redlock"}, func() { x.killMaster(1) })
+				x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, 500*time.Millisecond, func() { x.killMaster(1) })
 				x.audit()
 			},
 			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
@@ -59,14 +59,16 @@ func failover() Experiment {
 	}
 }
 
-// whileOneWorks has replica 1 buy, and work for two seconds between its read and its write, under the lock. Something
-// happens meanwhile, and then replica 2 buys.
-func (x *Try) whileOneWorks(sale Sale, happens func()) {
-	x.stall(1, 2*time.Second)
-	x.stall(2, 500*time.Millisecond)
+// whileOneWorks has replica 1 buy, and work for a time between its read and its write, under the lock. Something may
+// happen meanwhile, and then replica 2 buys.
+func (x *Try) whileOneWorks(sale Sale, first, second time.Duration, happens func()) {
+	x.willStall(1, first)
+	x.willStall(2, second)
 	x.start(func() { x.buy(1, sale) })
-	x.reached(1)
-	happens()
+	x.awaitFault(1)
+	if happens != nil {
+		happens()
+	}
 	x.buy(2, sale)
 	x.wait()
 }
@@ -100,7 +102,7 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func
 	return Part{
 		Name: name, Stage: onMasters(o),
 		Does:   "replica 1 holds redlock by the votes of masters 1, 2 and 3, and works; " + does + "; replica 2 wants the lock",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			sale := Sale{Strategy: "redlock", Fence: fence}
 			x.stock(100)
@@ -108,17 +110,16 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func
 				x.Links[master-1].Cut()
 			}
 			x.Mark("", "masters [4 5] are out of reach for replica 1")
-			x.stall(1, masterTTL*2/3)
-			x.stall(2, 300*time.Millisecond)
+			x.willStall(1, masterTTL*2/3)
+			x.willStall(2, 300*time.Millisecond)
 			x.start(func() { x.buy(1, sale) })
-			x.reached(1)
+			x.awaitFault(1)
 			x.start(func() { happens(x) })
 			x.sleep(200 * time.Millisecond)
 			x.buy(2, sale)
 			x.wait()
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Votes, Timeline},
 	}
 }
 
@@ -171,7 +172,7 @@ func afterCut(name string, o servers.RedlockOptions, end func(x *Try), does, exp
 	return Part{
 		Name: name, Stage: Stage{Servers: fiveMasters(o)},
 		Does:   "the first contender holds redlock by the votes of masters 1, 2 and 3; master 3 writes to a file, " + does + ", and is started again; the second asks for the lock",
-		Expect: expect,
+		Expect: expect, Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
 			first.cutOff(4, 5)
@@ -180,10 +181,9 @@ func afterCut(name string, o servers.RedlockOptions, end func(x *Try), does, exp
 			first.acquire()
 			end(x)
 			x.startMaster(3)
-			second.ask(patience, time.Second)
+			second.askAndGoOn(time.Second)
 			x.givenBack(first, second)
 		},
-		Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
 	}
 }
 
@@ -281,7 +281,7 @@ func lateVote(kind, name, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: on(Redlock),
 		Does:   "the first contender asks five masters one after the other (" + kind + "); the answer of master 3 is held up for longer than the TTL, and the second takes the lock meanwhile",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redlock, sessionLease)
 			first.proxy = first.links[2]
@@ -291,7 +291,6 @@ func lateVote(kind, name, expect string, seen checker.Check) Part {
 			first.awaitAnswer(asks)
 			x.givenBack(second, first)
 		},
-		Check: seen, Pictures: []Picture{Votes, Timeline},
 	}
 }
 
@@ -306,7 +305,7 @@ func lateVotes() Part {
 			first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
 			first.acquire()
 			second.acquire()
-			first.ask(patience, asks)
+			first.askAndGoOn(asks)
 			x.givenBack(second, first)
 		},
 		Check: checker.Apart("first", "second"), Pictures: []Picture{Votes, Timeline},
@@ -319,13 +318,13 @@ func lostVote(kind, name, expect string, seen checker.Check) Part {
 	return Part{
 		Name: "lost-reply-" + name, Stage: on(Redlock),
 		Does:   "masters 1 and 2 are out of reach; the first contender asks (" + kind + "), master 5 sets its key and its answer is lost; the first gives up or gives back, and the second asks for one second",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redlock, 10*time.Second)
 			first.cutOff(1, 2)
 			second.cutOff(1, 2)
 			first.armAt(servers.Rule{Sent: setNX, Do: servers.LoseReply}, 5)
-			first.ask(asks, patience)
+			first.ask(asks)
 			first.giveBack()
 			left := 0
 			for _, master := range x.masters().Nodes {
@@ -334,9 +333,8 @@ func lostVote(kind, name, expect string, seen checker.Check) Part {
 				left += len(x.keysOf(client, kind))
 			}
 			x.Figure("keys_left", float64(left))
-			second.ask(time.Second, patience)
+			second.ask(time.Second)
 			second.giveBack()
 		},
-		Check: seen, Pictures: []Picture{Votes, Timeline},
 	}
 }

@@ -228,17 +228,16 @@ func longRead(name, read, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: on(Redis),
 		Does:   "the reader holds the " + read + "; the writer asks for three TTL, and once more when the reader has given it back",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			reader, writer := x.enter("reader", read, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
 			reader.acquire()
-			writer.ask(3*ttl, patience)
+			writer.ask(3 * ttl)
 			reader.giveBack()
 			writer.giveBack()
 			writer.acquire()
 			writer.giveBack()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 

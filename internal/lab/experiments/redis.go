@@ -33,23 +33,22 @@ func lateDelete(strategy, release, expect string, seen checker.Check) Part {
 		Name: strategy, Stage: stage,
 		Does: "the release of replica 1 is held up on its way for 1.5 TTL, after the look at the owner where that is a step of its own; " +
 			"replica 2 has the lock by then and works, replica 3 waits",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			sale := Sale{Strategy: strategy}
 			x.stock(100)
-			x.stall(1, 300*time.Millisecond)
-			x.stall(2, ttl*9/10)
-			x.stall(3, 100*time.Millisecond)
+			x.willStall(1, 300*time.Millisecond)
+			x.willStall(2, ttl*9/10)
+			x.willStall(3, 100*time.Millisecond)
 			x.start(func() { x.buy(1, sale) })
-			x.reached(1)
-			x.met(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
+			x.awaitFault(1)
+			x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
 			x.start(func() { x.buy(2, sale) })
-			x.reached(2)
+			x.awaitFault(2)
 			x.buy(3, sale)
 			x.wait()
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -82,16 +81,16 @@ func deletedMeanwhile(strategy, look, does, expect string, seen checker.Check) P
 	return Part{
 		Name: strategy + "-nil", Stage: stage,
 		Does:   does + " comes to Redis when replica 1 has given it back; the TTL is 4 s",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.stall(1, time.Second)
+			x.willStall(1, time.Second)
 			givenBack := make(chan struct{})
 			x.start(func() {
 				defer close(givenBack)
 				x.buy(1, Sale{Strategy: strategy})
 			})
-			x.reached(1)
+			x.awaitFault(1)
 			looks := x.Proxy.Arm(servers.Rule{Sent: look, Do: servers.Hold})
 			x.start(func() { x.buy(2, Sale{Strategy: strategy}) })
 			<-givenBack
@@ -100,7 +99,6 @@ func deletedMeanwhile(strategy, look, does, expect string, seen checker.Check) P
 			x.wait()
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -111,18 +109,12 @@ func clocks(strategy, expect string, seen checker.Check) Part {
 	return Part{
 		Name: strategy + "-clocks", Stage: stage,
 		Does:   "the clock of replica 2 is ten seconds ahead; it wants the lock of " + strategy + " while replica 1 works under it; the TTL is 5 s",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.stall(1, time.Second)
-			x.stall(2, 500*time.Millisecond)
-			x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
-			x.reached(1)
-			x.buy(2, Sale{Strategy: strategy})
-			x.wait()
+			x.whileOneWorks(Sale{Strategy: strategy}, time.Second, 500*time.Millisecond, nil)
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -132,18 +124,17 @@ func lostReply() Experiment {
 		return Part{
 			Name: name, Stage: Stage{Replicas: 1},
 			Does:   "a proxy before the replica drops the answer to a purchase after the replica has made it, and the buyer sends it again",
-			Expect: expect,
+			Expect: expect, Check: seen,
 			Do: func(x *Try) {
 				x.stock(100)
 				proxy := x.proxied(strings.TrimPrefix(x.URL(1), "http://"))
 				sale := Sale{Strategy: "sql-conditional", Key: key, URL: "http://" + proxy.Address}
 				lost := proxy.Arm(servers.Rule{Sent: "POST /deduct", Do: servers.LoseReply})
 				x.buy(1, sale)
-				x.met(lost)
+				x.awaitMet(lost)
 				x.buy(1, sale)
 				x.audit()
 			},
-			Check: seen,
 		}
 	}
 	return Experiment{
@@ -195,17 +186,16 @@ func lateSet(lock, expect string, seen checker.Check) Part {
 		Name: "under-" + lock, Stage: onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_GET_SET_LOCK="+lock),
 		Does: "redis_get_set.lock is " + lock + "; replica 1 pauses for 2.5 TTL between GET and SET, replica 2 sells 60 of 100 units as soon as it is let in, " +
 			"and then 80 more are asked for",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.stall(1, ttl*5/2)
+			x.willStall(1, ttl*5/2)
 			x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
-			x.reached(1)
-			x.sell(Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Requests: 60})
+			x.awaitFault(1)
+			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 60})
 			x.wait()
-			x.sell(Sale{Strategy: strategy, Replica: 3, First: 5, Clients: 4, Requests: 80})
+			x.sell(Sale{Strategy: strategy, Replica: 3, FirstClient: 5, Clients: 4, Requests: 80})
 			x.audit()
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }

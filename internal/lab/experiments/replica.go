@@ -13,27 +13,27 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// Replicas are numbered from 1. Each fault below is armed for the next sale of the item at that replica, and
-// takes effect between its read and its write.
+// Replicas are numbered from 1. What a replica will do, it does in its next sale of the item,
+// between its read and its write.
 
-// stall holds a replica up for d. It ignores cancellation and goes on even where its lock is lost, like a process
+// willStall holds a replica up for d. It ignores cancellation and goes on even where its lock is lost, like a process
 // in garbage collection or in long work.
-func (x *Try) stall(replica int, d time.Duration) {
+func (x *Try) willStall(replica int, d time.Duration) {
 	x.setFault(replica, failpoint.Fault{Do: failpoint.Hold, For: d, IgnoreCancel: true})
 }
 
-// work is stall for a replica that honors cancellation: it gives up when it is notified of the loss of its lock.
-func (x *Try) work(replica int, d time.Duration) {
+// willWork is willStall for a replica that honors cancellation: it gives up when it is notified of the loss of its lock.
+func (x *Try) willWork(replica int, d time.Duration) {
 	x.setFault(replica, failpoint.Fault{Do: failpoint.Hold, For: d})
 }
 
-// pause has a replica stop itself (SIGSTOP), until wake.
-func (x *Try) pause(replica int) {
+// willPause has a replica stop itself (SIGSTOP), until wake.
+func (x *Try) willPause(replica int) {
 	x.setFault(replica, failpoint.Fault{Do: failpoint.Pause, IgnoreCancel: true})
 }
 
-// crash has a replica kill itself (SIGKILL).
-func (x *Try) crash(replica int) {
+// willCrash has a replica kill itself (SIGKILL).
+func (x *Try) willCrash(replica int) {
 	x.Spoil()
 	x.setFault(replica, failpoint.Fault{Do: failpoint.Crash})
 }
@@ -46,8 +46,8 @@ func (x *Try) setFault(replica int, f failpoint.Fault) {
 // reachedWithin bounds the wait for a fault to be reached.
 const reachedWithin = 15 * time.Second
 
-// reached waits until a replica has reached its fault: it has the lock, and has read the stock.
-func (x *Try) reached(replica int) {
+// awaitFault waits until a replica has reached its fault: it has the lock, and has read the stock.
+func (x *Try) awaitFault(replica int) {
 	x.await(replica, "come to its fault", func(ctx context.Context) (bool, error) {
 		faults, err := x.Cluster.ClientOf(replica - 1).Faults(ctx)
 		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == x.Item && f.Reached > 0 }), err
@@ -67,8 +67,8 @@ func (x *Try) await(replica int, what string, done func(ctx context.Context) (bo
 	}
 }
 
-// gone waits until a replica has killed itself.
-func (x *Try) gone(replica int) {
+// awaitGone waits until a replica has killed itself.
+func (x *Try) awaitGone(replica int) {
 	r := x.Cluster.Replicas[replica-1]
 	x.await(replica, "come to its end", func(context.Context) (bool, error) {
 		select {
@@ -81,9 +81,9 @@ func (x *Try) gone(replica int) {
 	x.Mark(r.Name, checker.Killed+": it is gone")
 }
 
-// stopped waits until a replica has reported that it is about to stop itself. It cannot be asked any more: the
+// awaitStopped waits until a replica has reported that it is about to stop itself. It cannot be asked any more: the
 // report is in its record.
-func (x *Try) stopped(replica int) {
+func (x *Try) awaitStopped(replica int) {
 	x.await(replica, "stop itself", func(context.Context) (bool, error) {
 		h, err := history.Read(x.Cluster.Replicas[replica-1].History())
 		if err != nil {

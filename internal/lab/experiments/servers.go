@@ -28,8 +28,8 @@ func throughRedis(x *Try) (env []string) {
 
 var errNotMet = fmt.Errorf("it was not met within %s", reachedWithin)
 
-// met waits until a request has met a rule at a proxy.
-func (x *Try) met(rule *servers.Trigger) { x.Must(x.tryMet(rule)) }
+// awaitMet waits until a request has met a rule at a proxy.
+func (x *Try) awaitMet(rule *servers.Trigger) { x.Must(x.tryMet(rule)) }
 
 func (x *Try) tryMet(rule *servers.Trigger) error {
 	ctx, cancel := context.WithTimeoutCause(x, reachedWithin, errNotMet)
@@ -41,7 +41,7 @@ func (x *Try) tryMet(rule *servers.Trigger) error {
 	return nil
 }
 
-// held is met for a part that may come out without it: its figure is 0 where no request has met the rule in time.
+// held is awaitMet for a part that may come out without it: its figure is 0 where no request has met the rule in time.
 func (x *Try) held(rule *servers.Trigger) {
 	err := x.tryMet(rule)
 	if !errors.Is(err, errNotMet) {

@@ -91,7 +91,7 @@ func clocksApart(kind, name string, ahead time.Duration, expect string, seen che
 			second.ahead = ahead
 			first.acquire()
 			x.turn(ttl / 2)
-			second.ask(patience, asks)
+			second.askAndGoOn(asks)
 			x.givenBack(first, second)
 		})
 }
@@ -103,7 +103,7 @@ func rounded(kind, name, expect string, seen checker.Check) Part {
 			first, second := x.firstAndSecond(kind, Redis, ttl)
 			first.acquire()
 			x.turn(50 * time.Millisecond)
-			second.ask(patience, asks)
+			second.askAndGoOn(asks)
 			x.givenBack(first, second)
 		})
 }
@@ -118,7 +118,7 @@ func lateHolder(kind, name, expect string, seen checker.Check) Part {
 			x.turn(2 * ttl)
 			second.acquire()
 			first.giveBack()
-			third.ask(patience, asks)
+			third.askAndGoOn(asks)
 			x.givenBack(second, third)
 		})
 }
@@ -163,7 +163,7 @@ func constructed(kind, name, expect string, seen checker.Check) Part {
 		expect, seen, func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redis, ttl)
 			first.acquire()
-			second.ask(patience, asks)
+			second.askAndGoOn(asks)
 			x.givenBack(first, second)
 		})
 }

@@ -40,11 +40,10 @@ func contended(kind string, need Need, expect string, seen checker.Check) Part {
 	return Part{
 		Name: kind, Stage: on(need),
 		Does:   fmt.Sprintf("%d contenders with connections of their own hold %s for 2 ms each, again and again, for three seconds", contenders, kind),
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Waits},
 		Do: func(x *Try) {
 			x.contendFor(3*time.Second, x.crowd(contenders, kind, need, false), 2*time.Millisecond, 10*time.Second)
 		},
-		Check: seen, Pictures: []Picture{Waits},
 	}
 }
 
@@ -145,7 +144,7 @@ func lateWatch() Experiment {
 		return Part{
 			Name: kind, Stage: on(ZooKeeper),
 			Does:   does + "; a proxy holds up the watch until the node before is gone",
-			Expect: expect,
+			Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 			Do: func(x *Try) {
 				proxy := x.proxied(x.Backends.ZooKeeper.Address)
 				first := x.queuer("first", kind, x.Backends.ZooKeeper.Address, lateSession)
@@ -153,12 +152,11 @@ func lateWatch() Experiment {
 				lease := x.take(first, x.lockName())
 				watch := proxy.Arm(servers.Rule{Sent: x.latestNode(), Do: servers.Hold})
 				x.start(func() { x.holdFor(0, second, x.lockName(), 4*time.Second) })
-				x.met(watch)
+				x.awaitMet(watch)
 				x.Must(lease.Release(x))
 				x.pass("proxy", watch)
 				x.wait()
 			},
-			Check: seen, Pictures: []Picture{Timeline},
 		}
 	}
 	return Experiment{
@@ -200,7 +198,7 @@ func middleLeaves(name, kind string, need Need, what, expect string, seen checke
 	return Part{
 		Name: name, Stage: on(need),
 		Does:   "three contenders queue for " + kind + "; while the first holds it, the second gives up and deletes its " + what,
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, need, 3*sessionLease)
 			third := x.enter("third", kind, need, 3*sessionLease)
@@ -211,7 +209,6 @@ func middleLeaves(name, kind string, need Need, what, expect string, seen checke
 			third.awaitAnswer(asks)
 			x.givenBack(first, third)
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
@@ -219,14 +216,13 @@ func timeIsUp(name, kind, expect string, seen checker.Check) Part {
 	return Part{
 		Name: name, Stage: on(ZooKeeper),
 		Does:   "the second contender asks for " + kind + " while the first holds it, for a second at most",
-		Expect: expect,
+		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, ZooKeeper, lateSession)
 			first.acquire()
-			second.ask(time.Second, patience)
+			second.ask(time.Second)
 			x.givenBack(first, second)
 		},
-		Check: seen, Pictures: []Picture{Timeline},
 	}
 }
 
