@@ -48,10 +48,7 @@ func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 		left -= quantity
 	}
 	s.wantRejected(t, item, 1, stock.ErrInsufficientStock)
-	audit := s.audit(t, item)
-	want(t, "stock", audit.Stock, 0)
-	want(t, "sold", audit.Sold, units)
-	s.wantConsistent(t, audit)
+	s.wantConsistent(t, s.wantBooks(t, item, 0, units))
 }
 
 // returnsItsAllocation recalls what is left: another strategy sells it from the row.
@@ -115,10 +112,7 @@ func recallsDuringASale(t *testing.T, s *subject) {
 		})
 	}
 	all.Wait()
-	audit := s.audit(t, item)
-	want(t, "sold", audit.Sold, sold.Load())
-	want(t, "stock", audit.Stock, units-sold.Load())
-	s.wantConsistent(t, audit)
+	s.wantConsistent(t, s.wantBooks(t, item, units-sold.Load(), sold.Load()))
 	if left := units - sold.Load(); left > 0 {
 		s.wantSold(t, item, left)
 	}

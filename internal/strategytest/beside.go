@@ -114,6 +114,27 @@ func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context
 	return ctx
 }
 
+// during has something happen in the middle of the next sale, which goes on after middleWithin at the latest. The
+// function that it returns has it happen where no sale had a middle, and waits for its end.
+func (m *middle) during(do func()) (end func()) {
+	done := make(chan struct{})
+	happen := sync.OnceFunc(func() {
+		go func() {
+			defer close(done)
+			do()
+		}()
+		select {
+		case <-done:
+		case <-time.After(middleWithin):
+		}
+	})
+	m.next.Store(&happen)
+	return func() {
+		happen()
+		<-done
+	}
+}
+
 // withMiddle is the strategy on a replica of its own, whose sales are seen in their middle.
 func (s *subject) withMiddle(t *testing.T) (strategy.Strategy, *middle) {
 	t.Helper()
@@ -157,22 +178,12 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 	if change.twice {
 		restocked, soldBeside = change.do(t, s, goods)
 	}
-	done := make(chan struct{})
-	happen := sync.OnceFunc(func() {
-		go func() {
-			defer close(done)
-			r, sold := change.do(t, s, goods)
-			restocked, soldBeside = restocked+r, soldBeside+sold
-		}()
-		select {
-		case <-done:
-		case <-time.After(middleWithin):
-		}
+	end := seen.during(func() {
+		r, sold := change.do(t, s, goods)
+		restocked, soldBeside = restocked+r, soldBeside+sold
 	})
-	seen.next.Store(&happen)
 	err := oneOf(deduct(t.Context(), goods, []stock.Purchase{by("buyer", besideSale)}))
-	happen() // a strategy without a middle meets it between two purchases
-	<-done
+	end()
 	var sold int64
 	switch {
 	case err == nil:
@@ -201,23 +212,13 @@ func sellsNothingThatIsSoldInItsMiddle(t *testing.T, s *subject) {
 		t.Skip("it guarantees no exclusion across replicas")
 	}
 	bare, seen := s.withMiddle(t)
-	goods, other := s.create(t, 3), make(chan error, 1)
-	sell := sync.OnceFunc(func() {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			other <- oneOf(s.replicas[1](t.Context(), goods, []stock.Purchase{buy(2)}))
-		}()
-		select {
-		case <-done:
-		case <-time.After(middleWithin): // it waits for the first
-		}
-	})
-	seen.next.Store(&sell)
+	goods := s.create(t, 3)
+	var other error
+	end := seen.during(func() { other = oneOf(s.replicas[1](t.Context(), goods, []stock.Purchase{buy(2)})) })
 	first := oneOf(s.group(t, bare.Deduct)(t.Context(), goods, []stock.Purchase{buy(2)}))
-	sell() // a strategy without a middle meets it after the sale
+	end()
 	sold, busy := int64(0), false
-	for _, err := range []error{first, <-other} {
+	for _, err := range []error{first, other} {
 		switch busy = busy || errors.Is(err, stock.ErrBusy); {
 		case err == nil:
 			sold += 2

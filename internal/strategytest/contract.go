@@ -18,33 +18,15 @@ import (
 
 func sellsAndReportsWhatIsLeft(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
-	outcomes, err := s.deduct(t.Context(), goods, buy(3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if outcomes[0].Rejected != nil {
-		t.Fatalf("rejected: %v", outcomes[0].Rejected)
-	}
+	outcomes := s.sell(t, goods, buy(3))
+	wantSoldOf(t, outcomes, true)
 	order := outcomes[0].Order
 	if order.ID == "" {
 		t.Error("the order has no id")
 	}
 	want(t, "quantity of the order", order.Quantity, 3)
 	want(t, "what the order says is left", order.Remaining, 7)
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 7)
-	want(t, "sold", audit.Sold, 3)
-	want(t, "orders in the ledger", audit.Orders, 1)
-}
-
-func sellsTheLastUnit(t *testing.T, s *subject) {
-	goods := s.create(t, 3)
-	for range 3 {
-		s.wantSold(t, goods, 1)
-	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 0)
-	want(t, "sold", audit.Sold, 3)
+	want(t, "orders in the ledger", s.wantBooks(t, goods, 7, 3).Orders, 1)
 }
 
 // keepsALargeStock sells quantities of every size from the largest stock that the suite
@@ -60,9 +42,7 @@ func keepsALargeStock(t *testing.T, s *subject) {
 		left -= quantity
 		want(t, "what the order says is left", outcomes[0].Order.Remaining, left)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, left)
-	want(t, "sold", audit.Sold, units-left)
+	s.wantBooks(t, goods, left, units-left)
 }
 
 func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
@@ -70,9 +50,7 @@ func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	for _, units := range []int64{3, stock.MaxQuantity} {
 		s.wantRejected(t, goods, units, stock.ErrInsufficientStock)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 2)
-	want(t, "orders in the ledger", audit.Orders, 0)
+	s.wantBooks(t, goods, 2, 0)
 	// A rejection must not outlive its reason.
 	s.restock(t, goods, 1)
 	s.wantSold(t, goods, 3)
@@ -91,33 +69,19 @@ func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
 
 func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 	goods := s.create(t, 5)
-	outcomes, err := s.deduct(t.Context(), goods, buy(3), buy(4), buy(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(outcomes) != 3 {
-		t.Fatalf("%d answers to a batch of 3", len(outcomes))
-	}
-	for i, sold := range []bool{true, false, true} {
-		if got := outcomes[i].Rejected == nil; got != sold {
-			t.Errorf("purchase %d of 3, 4, 2 out of 5: sold is %v, want %v", i+1, got, sold)
-		}
-	}
+	outcomes := s.sell(t, goods, buy(3), buy(4), buy(2))
+	wantSoldOf(t, outcomes, true, false, true)
 	want(t, "what the first order says is left", outcomes[0].Order.Remaining, 2)
 	want(t, "what the last order says is left", outcomes[2].Order.Remaining, 0)
 	if outcomes[0].Order.ID == outcomes[2].Order.ID {
 		t.Errorf("two orders have the id %s", outcomes[0].Order.ID)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 0)
-	want(t, "orders in the ledger", audit.Orders, 2)
+	want(t, "orders in the ledger", s.wantBooks(t, goods, 0, 5).Orders, 2)
 }
 
 func changesNoOtherItem(t *testing.T, s *subject) {
 	bought, other := s.create(t, 10), s.create(t, 10)
-	if _, err := s.deduct(t.Context(), bought, buy(4)); err != nil {
-		t.Fatal(err)
-	}
+	s.sell(t, bought, buy(4))
 	want(t, "stock of the item that was bought", s.audit(t, bought).Stock, 6)
 	want(t, "stock of another item", s.audit(t, other).Stock, 10)
 }
@@ -192,9 +156,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	goods := s.create(t, 1000)
 	known := buy(1)
-	if _, err := s.deduct(t.Context(), goods, known); err != nil {
-		t.Fatal(err)
-	}
+	s.sell(t, goods, known)
 	const calls, copies = 24, 6
 	var buyers sync.WaitGroup
 	start := make(chan struct{})
@@ -228,10 +190,7 @@ func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	batch := []stock.Purchase{by("小明", 2), by("a", 1), by("b", 3)}
 	batch[0].Keyed, batch[2].Keyed = true, true
-	outcomes, err := s.deduct(t.Context(), goods, batch...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outcomes := s.sell(t, goods, batch...)
 	s.settle(t, goods)
 	for i, purchase := range batch {
 		orders, err := s.store.Orders(t.Context(), purchase.RequestID)
@@ -284,9 +243,7 @@ func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 	if !errors.Is(err, gone) {
 		t.Errorf("a cancelled request was answered with %v, want its cause", err)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 10)
-	want(t, "orders in the ledger", audit.Orders, 0)
+	s.wantBooks(t, goods, 10, 0)
 }
 
 // isAnswerToLeaver reports whether an error is that of a buyer that left, or one that came before:
@@ -408,15 +365,8 @@ func holdsUnits(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	first, second, large := reserve(3), reserve(1), reserve(8)
 	first.UserID, second.UserID, second.TTL = "a", "b", 2*time.Hour
-	outcomes, err := s.deduct(t.Context(), goods, first, buy(2), large, second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, sold := range []bool{true, true, false, true} {
-		if (outcomes[i].Rejected == nil) != sold {
-			t.Errorf("purchase %d is answered with %+v", i, outcomes[i])
-		}
-	}
+	outcomes := s.sell(t, goods, first, buy(2), large, second)
+	wantSoldOf(t, outcomes, true, true, false, true)
 	if !errors.Is(outcomes[2].Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("8 of 5 are answered with %v", outcomes[2].Rejected)
 	}
@@ -428,10 +378,8 @@ func holdsUnits(t *testing.T, s *subject) {
 	}
 	s.wantReservation(t, first, goods)
 	s.wantReservation(t, second, goods)
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 4)
+	audit := s.wantBooks(t, goods, 4, 2)
 	want(t, "held", audit.Held, 4)
-	want(t, "sold", audit.Sold, 2)
 	want(t, "orders in the ledger", audit.Orders, 1)
 	s.wantConsistent(t, audit)
 }
@@ -458,10 +406,8 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 		t.Errorf("the last one that has come back: %v", err)
 	}
 	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 0)
+	audit := s.wantBooks(t, goods, 0, 7)
 	want(t, "held", audit.Held, 3)
-	want(t, "sold", audit.Sold, 7)
 	s.wantConsistent(t, audit)
 }
 

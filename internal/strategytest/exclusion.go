@@ -132,11 +132,7 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.
 // waitsNoLongerThanAPurchaseSays has a purchase ask for a lock in the middle of another one.
 func waitsNoLongerThanAPurchaseSays(t *testing.T, s *subject) {
 	const wait = 50 * time.Millisecond
-	seen := new(middle)
-	deps := s.deps(t, s.store)
-	deps.Failpoints = seen
-	bare := s.entry.New(deps)
-	closeAfter(t, bare)
+	bare, seen := s.withMiddle(t)
 	if _, ok := bare.(strategy.Waiter); !ok || !s.entry.Guarantees.ExclusiveInProcess {
 		t.Skip("no purchase of it waits for another one")
 	}
@@ -261,7 +257,5 @@ func rejectsAWriteAfterAClaimInItsMiddle(t *testing.T, s *subject) {
 	if !errors.Is(err, stock.ErrFenced) {
 		t.Errorf("a sale whose item was claimed in its middle is answered with %v, want %v", err, stock.ErrFenced)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 10)
-	want(t, "orders in the ledger", audit.Orders, 0)
+	s.wantBooks(t, goods, 10, 0)
 }

@@ -85,16 +85,18 @@ func Run(t *testing.T, bench Bench) {
 			}()
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.others, s.tested = beside, &tested
-			brief, topics := slices.Contains(bench.Brief, entry.Name), contents()
-			if brief {
-				topics = lockContents()
+			var tests scope
+			if slices.Contains(bench.Brief, entry.Name) {
+				tests = brief
 			}
-			s.run(t, append(topics, topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays}))
-			if brief || bench.Alone {
+			s.run(t, append(contents(tests), topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays, 0}))
+			if tests == brief || bench.Alone {
 				return
 			}
-			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
-			t.Run("fenced", func(t *testing.T) { s.withFences(t).run(t, fencedContents()) })
+			t.Run("grouped", func(t *testing.T) {
+				s.grouped(t).run(t, append(contents(0), topic{"DuplicatesInACrowdChangeNoOtherPurchase", duplicatesInACrowdChangeNoOtherPurchase, 0}))
+			})
+			t.Run("fenced", func(t *testing.T) { s.withFences(t).run(t, contents(fenced)) })
 		})
 	}
 }
@@ -112,88 +114,69 @@ func (s *subject) run(t *testing.T, topics []topic) {
 type topic struct {
 	name string
 	test func(*testing.T, *subject)
+	also scope
 }
 
-// lockContents lists what a strategy is held to whose lock alone is its own.
-func lockContents() []topic {
-	return []topic{
-		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
-		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
-		{"TakesARequestIDOnce", takesARequestIDOnce},
-		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails},
-		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
-		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
-		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother},
-		{"OnOneReplica", onOneReplica},
-		{"OnThreeReplicas", onThreeReplicas},
-		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
-		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
-		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
-		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle},
-		{"LimitsABuyer", limitsABuyer},
-		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle},
-	}
-}
+// scope says where a topic is tested beside the full test of a strategy, and of its grouped calls.
+type scope int
 
-// contents lists what a strategy is held to.
-func contents() []topic {
-	return append(lockContents(), []topic{
-		// contract.go
-		{"SellsTheLastUnit", sellsTheLastUnit},
-		{"KeepsALargeStock", keepsALargeStock},
-		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
-		{"RejectsWhatAnotherStrategySoldOut", rejectsWhatAnotherStrategySoldOut},
-		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-		{"ChangesNoOtherItem", changesNoOtherItem},
-		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
+const (
+	brief  scope = 1 << iota // of a strategy whose lock alone is its own, too
+	fenced                   // with fenced writes, too: a fenced purchase is answered and recorded like any other
+)
+
+// contents lists what a strategy is held to, as far as it is in a scope; 0 is all.
+func contents(in scope) []topic {
+	all := []topic{
+		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft, brief | fenced},
+		{"RejectsAnUnknownItem", rejectsAnUnknownItem, brief | fenced},
+		{"TakesARequestIDOnce", takesARequestIDOnce, brief | fenced},
+		{"NamesTheDatabaseThatFails", namesTheDatabaseThatFails, brief},
+		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest, brief | fenced},
+		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer, brief},
+		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother, brief},
+		{"KeepsALargeStock", keepsALargeStock, 0},
+		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit, fenced},
+		{"RejectsWhatAnotherStrategySoldOut", rejectsWhatAnotherStrategySoldOut, 0},
+		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed, fenced},
+		{"ChangesNoOtherItem", changesNoOtherItem, 0},
+		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica, fenced},
+		{"HoldsUnits", holdsUnits, fenced},
+		{"SellsWhatComesBack", sellsWhatComesBack, 0},
+		{"CountsWhatABuyerHolds", countsWhatABuyerHolds, fenced},
+		// exclusion.go
+		{"OnOneReplica", onOneReplica, brief},
+		{"OnThreeReplicas", onThreeReplicas, brief},
+		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas, brief},
+		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed, brief},
+		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim, brief},
+		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle, brief},
 		// limit.go
-		{"LimitsEveryBuyer", limitsEveryBuyer},
-		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
-		{"RejectsWhatDoesNotFitUnderALimit", rejectsWhatDoesNotFitUnderALimit},
-		{"FollowsTheLimit", followsTheLimit},
-		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
-		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
-		{"HoldsUnits", holdsUnits},
-		{"SellsWhatComesBack", sellsWhatComesBack},
-		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
+		{"LimitsABuyer", limitsABuyer, brief},
+		{"LimitsEveryBuyer", limitsEveryBuyer, 0},
+		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit, fenced},
+		{"RejectsWhatDoesNotFitUnderALimit", rejectsWhatDoesNotFitUnderALimit, 0},
+		{"FollowsTheLimit", followsTheLimit, 0},
+		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies, 0},
+		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes, 0},
 		// beside.go
-		{"NoticesChangesDuringASale", noticesChangesDuringASale},
-		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
+		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle, brief},
+		{"NoticesChangesDuringASale", noticesChangesDuringASale, 0},
+		{"KeepsRestocksDuringASale", keepsRestocksDuringASale, 0},
 		// allocation.go
-		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
-		{"ReturnsItsAllocation", returnsItsAllocation},
-		{"RecallsDuringASale", recallsDuringASale},
+		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation, 0},
+		{"ReturnsItsAllocation", returnsItsAllocation, 0},
+		{"RecallsDuringASale", recallsDuringASale, 0},
+		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft, 0},
+		{"LosesUnitsWithAReplica", losesUnitsWithAReplica, 0},
+		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer, 0},
 		// several.go
-		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce},
-		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
-		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem},
-		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas},
-		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
-		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
-		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
-	}...)
-}
-
-// groupedContents lists what a strategy is held to with its calls grouped.
-func groupedContents() []topic {
-	return append(contents(), topic{"DuplicatesInACrowdChangeNoOtherPurchase", duplicatesInACrowdChangeNoOtherPurchase})
-}
-
-// fencedContents lists what a strategy is held to with its writes fenced as well: a fenced purchase
-// is answered and recorded like any other.
-func fencedContents() []topic {
-	return []topic{
-		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
-		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
-		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
-		{"TakesARequestIDOnce", takesARequestIDOnce},
-		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
-		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
-		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
-		{"HoldsUnits", holdsUnits},
-		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
+		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce, 0},
+		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy, 0},
+		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem, 0},
+		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas, 0},
 	}
+	return slices.DeleteFunc(all, func(one topic) bool { return one.also&in != in })
 }
 
 // subject is one strategy, as three replicas have it.
@@ -339,6 +322,26 @@ func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	}
 }
 
+// sell is deduct, which must not fail.
+func (s *subject) sell(t *testing.T, goodsID int64, batch ...stock.Purchase) []stock.Outcome {
+	t.Helper()
+	outcomes, err := s.deduct(t.Context(), goodsID, batch...)
+	if err != nil || len(outcomes) != len(batch) {
+		t.Fatalf("a batch of %d is answered with %+v, %v", len(batch), outcomes, err)
+	}
+	return outcomes
+}
+
+// wantSoldOf compares which purchases of a batch were sold.
+func wantSoldOf(t *testing.T, outcomes []stock.Outcome, sold ...bool) {
+	t.Helper()
+	for i, want := range sold {
+		if got := outcomes[i].Rejected == nil; got != want {
+			t.Errorf("purchase %d: sold is %v (%v), want %v", i+1, got, outcomes[i].Rejected, want)
+		}
+	}
+}
+
 // deduct sells through the first replica.
 func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
 	return s.replicas[0](ctx, goodsID, batch)
@@ -351,6 +354,15 @@ func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return audit
+}
+
+// wantBooks compares what is left of an item, and what was sold of it.
+func (s *subject) wantBooks(t *testing.T, goodsID, left, sold int64) stock.Audit {
+	t.Helper()
+	audit := s.audit(t, goodsID)
+	want(t, "stock", audit.Stock, left)
+	want(t, "sold", audit.Sold, sold)
 	return audit
 }
 
