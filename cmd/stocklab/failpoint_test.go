@@ -46,7 +46,9 @@ func TestFailpointsOfAReplica(t *testing.T) {
 			must.Do(t, l.cluster.ClientOf(0).SetFault(t.Context(), c.fault))
 			recorded := func() *history.History {
 				h := must.Get(history.Read(l.cluster.Replicas[0].History(), l.cluster.Replicas[1].History()))(t)
-				return h.Window(from, time.Now())
+				h.Marks = slices.DeleteFunc(h.Marks, func(m history.Mark) bool { return m.At.Before(from) })
+				h.Leases = slices.DeleteFunc(h.Leases, func(l history.Lease) bool { return l.Asked.Before(from) })
+				return h
 			}
 			buy := func(replica int) <-chan string {
 				answered := make(chan string, 1)

@@ -53,8 +53,6 @@ func TestTheBooks(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	two := []history.Request{sold(0, 1, order("a")), sold(1, 2, order("b"))}
-	early := audit(8, 10, 2, 2)
-	early.At = at(1)
 	overReturned := history.Audit{At: at(1_000_000), Audit: stock.AuditOf(7, 9, stock.Sums{Restocked: 10, Sold: 2, Orders: 2, Held: -1})}
 	counted, miscounted := audit(8, 10, 2, 2), audit(8, 10, 2, 2)
 	counted.Audit, miscounted.Audit = counted.With(stock.Buyers{}), miscounted.With(stock.Buyers{Miscounted: 1})
@@ -72,23 +70,14 @@ func TestClean(t *testing.T) {
 		{"an unknown outcome behind one that its key cleared up", checker.Clean(), of(unknown(0, 1, key("k")), sold(2, 3, order("a"), key("k")), unknown(4, 5), audit(8, 10, 2, 2)), true, map[string]float64{"unknown_answers": 1}},
 		{"all rejected", checker.Clean(), of(rejected(0, 1), audit(0, 0, 0, 0)), true, nil},
 
-		{"oversold", checker.Clean(), of(two, audit(0, 1, 2, 2)), false, nil},
-		{"updates lost", checker.Clean(), of(two, audit(9, 10, 2, 2)), false, nil},
-		{"stock gone", checker.Clean(), of(two, audit(7, 10, 2, 2)), false, nil},
-		{"below zero", checker.Clean(), of(two, audit(-1, 1, 2, 2)), false, nil},
-		{"a sale that the ledger does not have", checker.Clean(), of(two, audit(9, 10, 1, 1)), false, nil},
 		{"a sale without an answer", checker.Clean(), of(two, audit(7, 10, 3, 3)), false, nil},
 		{"more than the unknown outcomes explain", checker.Clean(), of(two, unknown(0, 9), audit(6, 10, 4, 4)), false, nil},
 		{"as many orders and more units", checker.Clean(), of(two, audit(7, 10, 3, 2)), false, nil},
 		{"as many units and more orders", checker.Clean(), of(two, audit(8, 10, 2, 3)), false, nil},
 		{"as many units and fewer orders", checker.Clean(), of(two, audit(8, 10, 2, 1)), false, nil},
-		{"an order given to two buyers", checker.Clean(), of(sold(0, 1, order("a")), sold(1, 2, order("a")), audit(9, 10, 1, 1)), false, map[string]float64{"orders_given_twice": 1}},
-		{"two orders given under one key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(1, 2, order("b"), key("k")), audit(8, 10, 2, 2)), false, map[string]float64{"orders_given_twice": 1}},
 		{"more given back than was held", checker.Clean(), of(two, overReturned), false, nil},
 		{"a buyer is miscounted", checker.Clean(), of(two, miscounted), false, nil},
 		{"never audited", checker.Clean(), of(two), false, nil},
-		{"another goods never audited", checker.Clean(), of(two, sold(0, 1, goods(8)), audit(8, 10, 2, 2)), false, nil},
-		{"audited before the end", checker.Clean(), of(two, early), false, nil},
 		{"no requests", checker.Clean(), of(audit(10, 10, 0, 0)), false, nil},
 		{"nothing decided", checker.Clean(), of(failed("busy", 0, 1), audit(10, 10, 0, 0)), false, nil},
 	})

@@ -153,35 +153,6 @@ func TestSeveralFilesAreOneHistoryInTheOrderOfTime(t *testing.T) {
 	}
 }
 
-func TestAWindowHasWhatBeganInIt(t *testing.T) {
-	h := read(t, written(t,
-		request(1, 1), request(2, 2), request(3, 4),
-		event("before", 1, history.Asked, 0), event("before", 3, history.Granted, 0),
-		event("in", 3, history.Asked, 0), event("in", 9, history.Released, 0),
-		history.Line{Figure: &history.Figure{Name: "tries", Value: 3}},
-	)).Window(at(2), at(4))
-	var all history.History
-	for seconds := 1; seconds <= 4; seconds++ {
-		all.Marks = append(all.Marks, history.Mark{At: at(seconds), Until: at(9)})
-		all.Audits = append(all.Audits, history.Audit{At: at(seconds)})
-		all.Samples = append(all.Samples, history.Sample{At: at(seconds)})
-	}
-	all.Cut = []string{"file"}
-	w := all.Window(at(2), at(4))
-	if len(w.Marks) != 2 || !w.Marks[0].At.Equal(at(2)) || len(w.Audits) != 2 || !w.Audits[1].At.Equal(at(3)) || len(w.Samples) != 2 || !w.Samples[0].At.Equal(at(2)) || len(w.Cut) != 1 {
-		t.Errorf("the window has %+v, want what was at 2 and 3", w)
-	}
-	if h.Figures["tries"] != 3 || len(all.Marks) != 4 || !all.Marks[0].At.Equal(at(1)) {
-		t.Errorf("the window has the figures %v, and the history %+v", h.Figures, all.Marks)
-	}
-	if len(h.Requests) != 1 || h.Requests[0].Client != 2 {
-		t.Errorf("requests are %+v, want that of client 2", h.Requests)
-	}
-	if len(h.Leases) != 1 || h.Leases[0].ID != "in" || !h.Leases[0].Released.Equal(at(9)) {
-		t.Errorf("leases are %+v, want the one that was asked for in it, whole", h.Leases)
-	}
-}
-
 // change rewrites a file by hand.
 func change(t *testing.T, path string, by func(string) string) {
 	t.Helper()
@@ -457,16 +428,13 @@ func TestATraceEndsWithTheStepThatEndsLast(t *testing.T) {
 	}
 }
 
-func TestTracesAreInTheOrderOfTimeAndInTheirWindow(t *testing.T) {
+func TestTracesAreInTheOrderOfTime(t *testing.T) {
 	trace := func(id string, seconds int) history.Line {
 		return history.Line{Trace: &history.Trace{Request: id, Steps: []history.Step{{At: at(seconds + 1)}, {At: at(seconds), What: history.StepRead}}}}
 	}
 	h := read(t, written(t, trace("late", 5), trace("early", 1)))
 	if len(h.Traces) != 2 || h.Traces[0].Request != "early" {
 		t.Errorf("traces are %+v", h.Traces)
-	}
-	if w := h.Window(at(4), at(6)); len(w.Traces) != 1 || w.Traces[0].Request != "late" {
-		t.Errorf("the window has %+v", w.Traces)
 	}
 }
 

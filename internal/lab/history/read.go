@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"time"
 )
 
 // ErrBroken tells that a file is no history, or a damaged one. A last line that
@@ -142,24 +140,4 @@ func (h *History) sort() {
 	slices.SortStableFunc(h.Marks, func(a, b Mark) int { return a.At.Compare(b.At) })
 	slices.SortStableFunc(h.Audits, func(a, b Audit) int { return a.At.Compare(b.At) })
 	slices.SortStableFunc(h.Samples, func(a, b Sample) int { return a.At.Compare(b.At) })
-}
-
-// Window is what began at from or later, and before to. A lease that was asked
-// for before is not in it, however long it was held.
-func (h *History) Window(from, to time.Time) *History {
-	in := func(at time.Time) bool { return !at.Before(from) && at.Before(to) }
-	return &History{
-		Requests: within(h.Requests, func(r Request) bool { return in(r.Start) }),
-		Leases:   within(h.Leases, func(l Lease) bool { return in(l.Asked) }),
-		Marks:    within(h.Marks, func(m Mark) bool { return in(m.At) }),
-		Audits:   within(h.Audits, func(a Audit) bool { return in(a.At) }),
-		Samples:  within(h.Samples, func(s Sample) bool { return in(s.At) }),
-		Traces:   within(h.Traces, func(t Trace) bool { return in(t.start()) }),
-		Figures:  maps.Clone(h.Figures),
-		Cut:      slices.Clone(h.Cut),
-	}
-}
-
-func within[T any](all []T, in func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !in(one) })
 }

@@ -54,22 +54,6 @@ func TestEtcdGrantsALeaseOfASecond(t *testing.T) {
 	}
 }
 
-func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
-	e := lab.OwnEtcd(t)
-	client := etcdClient(t, e)
-	if _, err := client.Get(within(t, 5*time.Second), "key"); err != nil {
-		t.Fatal(err)
-	}
-	must(t, e.Pause(t.Context()))
-	if _, err := client.Get(within(t, 300*time.Millisecond), "key"); err == nil {
-		t.Error("a paused server answers")
-	}
-	must(t, e.Resume(t.Context()))
-	if _, err := client.Get(within(t, 5*time.Second), "key"); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAnEtcdOfAnotherRunIsNotTakenForOurs(t *testing.T) {
 	if err := lab.Etcd(t).AsksFor(within(t, limit), "another"); err == nil || !strings.Contains(err.Error(), "another etcd answers") {
 		t.Errorf("it is taken for another member: %v", err)
@@ -151,19 +135,6 @@ func TestZooKeeperGrantsTheSessionThatIsAskedFor(t *testing.T) {
 			sessions, err := z.Ask(t.Context(), "cons")
 			return err == nil && strings.Contains(sessions, shown)
 		})
-	}
-}
-
-func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
-	z := lab.OwnZooKeeper(t)
-	conn := connect(t, z)
-	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
-	must(t, z.Pause(t.Context()))
-	eventually(t, "the client notices", func() bool { return conn.State() != zk.StateHasSession })
-	must(t, z.Resume(t.Context()))
-	eventually(t, "the client is back", func() bool { return conn.State() == zk.StateHasSession })
-	if _, err := conn.Sync("/"); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -47,11 +47,9 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 	case c.Mode == Embedded:
 		return nil, fmt.Errorf("%s has no embedded form", c.Database)
 	}
-	found := LocalDatabases()
-	i := slices.IndexFunc(found, func(p Program) bool { return c.Database == "" || p.Kind == c.Database })
-	if i >= 0 {
-		found[i].volatile, found[i].options = c.Volatile, strings.Fields(c.Options)
-		return found[i].start(ctx, k, nil)
+	if p, ok := localDatabase(c.Database); ok {
+		p.volatile, p.options = c.Volatile, strings.Fields(c.Options)
+		return p.start(ctx, k, nil)
 	}
 	if c.Mode == Auto && c.Database == "" {
 		return embeddedDatabase(ctx, k)
@@ -61,12 +59,21 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 
 // StartSecureDatabase starts a database server of a kind that takes TLS only.
 func StartSecureDatabase(ctx context.Context, k *Supervisor, kind string, s *Security) (*Database, error) {
-	found := LocalDatabases()
-	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == kind })
-	if i < 0 {
+	p, ok := localDatabase(kind)
+	if !ok {
 		return nil, &MissingError{What: fmt.Sprintf("%s: %v", kind, ErrNotFound), How: "apt-get install mariadb-server brings one"}
 	}
-	return found[i].start(ctx, k, s)
+	return p.start(ctx, k, s)
+}
+
+// localDatabase is a database server of this machine: of a kind, or of any where that is empty.
+func localDatabase(kind string) (p Program, ok bool) {
+	for _, one := range LocalDatabases() {
+		if kind == "" || one.Kind == kind {
+			return one, true
+		}
+	}
+	return Program{}, false
 }
 
 func embeddedDatabase(ctx context.Context, k *Supervisor) (*Database, error) {

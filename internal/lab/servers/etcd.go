@@ -68,7 +68,7 @@ func startEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.start(ctx); err != nil {
+	if err := e.server.start(ctx); err != nil {
 		return nil, err
 	}
 	return e, addUsers(ctx, e)
@@ -93,31 +93,13 @@ func newEtcd(k *Supervisor, s *Security) (*Etcd, error) {
 	return e, nil
 }
 
-// start starts it on ports that are free.
-func (e *Etcd) start(ctx context.Context) error {
-	return onFreePort(func(port int) error {
-		if err := e.allocate(port); err != nil {
-			return err
-		}
-		if err := e.server.configure(port); err != nil {
-			return err
-		}
-		return e.Restart(ctx)
-	})
-}
-
 // allocate gives it a port for clients, and one for other members.
-func (e *Etcd) allocate(port int) error {
-	peer, err := FreePort()
-	if err != nil {
-		return err
-	}
+func (e *Etcd) allocate(port, peer int) {
 	scheme := "http://"
 	if e.security != nil {
 		scheme = "https://"
 	}
 	e.Endpoint, e.peer = scheme+Loopback(port), "http://"+Loopback(peer)
-	return nil
 }
 
 // StartEtcdCluster starts the members, of which one leads before this returns.
@@ -129,15 +111,13 @@ func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) 
 // StartEtcdClusterOf starts so many members.
 func StartEtcdClusterOf(ctx context.Context, k *Supervisor, members int) (*EtcdCluster, error) {
 	c, err := startEnsemble(ctx, members, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
+		ports, err := freePorts(2 * len(all))
+		if err != nil {
+			return err
+		}
 		list := make([]string, len(all))
 		for i, one := range all {
-			port, err := FreePort()
-			if err != nil {
-				return err
-			}
-			if err := one.allocate(port); err != nil {
-				return err
-			}
+			one.allocate(ports[2*i], ports[2*i+1])
 			list[i] = one.name + "=" + one.peer
 		}
 		for _, one := range all {
@@ -164,7 +144,15 @@ func (e *Etcd) leads(ctx context.Context) bool {
 	return err == nil && status.Leader == status.Header.GetMemberId()
 }
 
-func (e *Etcd) arguments(folder string, _ int) (args, env []string, err error) {
+// arguments gives it ports where it is alone: those of a cluster know each other's.
+func (e *Etcd) arguments(folder string, port int) (args, env []string, err error) {
+	if e.cluster == "" {
+		peer, err := FreePort()
+		if err != nil {
+			return nil, nil, err
+		}
+		e.allocate(port, peer)
+	}
 	args = []string{
 		"--name=" + e.name, "--data-dir=" + filepath.Join(folder, "data"),
 		"--listen-client-urls=" + e.Endpoint, "--advertise-client-urls=" + e.Endpoint,

@@ -50,7 +50,7 @@ func StartGalera(ctx context.Context, k *Supervisor, network *Network) (*Nodes, 
 	if err != nil {
 		return nil, err
 	}
-	p.clients = network.clients()
+	p.clients, p.volatile = network.clients(), true
 	if p.user, err = reader(k); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,19 @@ func StartGalera(ctx context.Context, k *Supervisor, network *Network) (*Nodes, 
 		return nil, err
 	}
 	password := rand.Text()
-	return startNodes(ctx, network, nodes, "Galera", func(n node) (*Database, error) { return p.startNode(ctx, k, n, password) })
+	return startNodes(ctx, network, nodes, "Galera", func(n node) (*Database, error) {
+		d := n.database(password)
+		return n.start(ctx, k, p, "galera", d, nodeKind{
+			arguments: func(folder string, makes bool) []string {
+				if makes {
+					return []string{"--wsrep-new-cluster", initFile(folder)}
+				}
+				return nil
+			},
+			ready:   func(ctx context.Context, _ bool) error { return d.synced(ctx) },
+			prepare: func(s *Server) error { return p.prepareNode(ctx, s, n, password) },
+		})
+	})
 }
 
 // startNodes starts one node after the other, each of which joins those before it.
@@ -92,15 +104,14 @@ func FindGalera() (p Program, library string, err error) {
 	if _, err := Find("rsync"); err != nil { // by which a node gets the state of another one
 		return p, "", missing
 	}
-	found := LocalDatabases()
-	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MariaDB })
+	p, ok := localDatabase(MariaDB)
 	for _, folder := range []string{"/usr/lib/galera", "/usr/lib64/galera", "/usr/lib/galera-4", "/usr/lib64/galera-4"} {
 		path := filepath.Join(folder, "libgalera_smm.so")
-		if _, err := os.Stat(path); err == nil && i >= 0 {
-			return found[i], path, nil
+		if _, err := os.Stat(path); err == nil && ok {
+			return p, path, nil
 		}
 	}
-	return p, "", missing
+	return Program{}, "", missing
 }
 
 // reader is whom the nodes run as; empty: as this process. The state of a node is sent by rsync, which
@@ -138,28 +149,47 @@ func (n node) database(password string) *Database {
 	return &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
 }
 
-// spec says how to start a database there.
-func (n node) spec(name string, p Program, more func(folder string) []string, ready func(context.Context) error) Spec {
-	var path string
-	var args []string
-	path, args = n.network.on(n.number, p.Path, nil)
-	return Spec{
+// nodeKind is what differs between the kinds of nodes. makes is true while the first one makes the cluster.
+type nodeKind struct {
+	arguments func(folder string, makes bool) []string
+	ready     func(ctx context.Context, makes bool) error
+	prepare   func(*Server) error // makes its data
+}
+
+// start starts a database there. The first node makes the cluster, the others, and itself from then on, join it.
+func (n node) start(ctx context.Context, k *Supervisor, p Program, name string, d *Database, kind nodeKind) (*Database, error) {
+	makes := n.number == 0
+	path, args := n.network.on(n.number, p.Path, nil)
+	server, err := newServer(k, Spec{
 		Name: name, Program: path,
 		Configure: func(folder string, port int) ([]string, []string, error) {
-			return slices.Concat(args, p.arguments(folder, port, nil), []string{"--bind-address=" + n.network.address(n.number)}, n.arguments, more(folder)), nil, nil
+			return slices.Concat(args, p.arguments(folder, port, nil), []string{"--bind-address=" + n.network.address(n.number)},
+				n.arguments, kind.arguments(folder, makes)), nil, nil
 		},
-		Ready: func(ctx context.Context, _ int) error { return ready(ctx) },
+		Ready: func(ctx context.Context, _ int) error { return kind.ready(ctx, makes) },
+	})
+	if err != nil {
+		return nil, err
 	}
+	d.runner = server
+	if err := kind.prepare(server); err != nil {
+		return nil, err
+	}
+	if err := server.configure(n.port); err != nil {
+		return nil, err
+	}
+	if err := server.Restart(ctx); err != nil {
+		return nil, err
+	}
+	makes = false
+	return d, server.configure(n.port)
 }
 
 // galeraNodes gives each node its ports.
 func galeraNodes(library string, network *Network) ([]node, error) {
-	ports := make([]int, 4*members)
-	for i := range ports {
-		var err error
-		if ports[i], err = FreePort(); err != nil {
-			return nil, err
-		}
+	ports, err := freePorts(4 * members)
+	if err != nil {
+		return nil, err
 	}
 	list, all := make([]node, members), make([]string, members)
 	for i := range list {
@@ -178,34 +208,6 @@ func galeraNodes(library string, network *Network) ([]node, error) {
 		}
 	}
 	return list, nil
-}
-
-// startNode starts a node. The first one makes the cluster and its users, the others get its state.
-func (p Program) startNode(ctx context.Context, k *Supervisor, n node, password string) (*Database, error) {
-	p.volatile = true
-	d := n.database(password)
-	makes := n.number == 0
-	server, err := newServer(k, n.spec("galera", p, func(folder string) []string {
-		if makes {
-			return []string{"--wsrep-new-cluster", initFile(folder)}
-		}
-		return nil
-	}, d.synced))
-	if err != nil {
-		return nil, err
-	}
-	d.runner = server
-	if err := p.prepareNode(ctx, server, n, password); err != nil {
-		return nil, err
-	}
-	if err := server.configure(n.port); err != nil {
-		return nil, err
-	}
-	if err := server.Restart(ctx); err != nil {
-		return nil, err
-	}
-	makes = false // from now on it joins what the others have
-	return d, server.configure(n.port)
 }
 
 // prepareNode makes the data of the first node, and an empty folder for those of another one.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -26,34 +25,36 @@ func StartPrimary(ctx context.Context, k *Supervisor, network *Network) (*Nodes,
 }
 
 func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...string) (*Nodes, error) {
-	found := LocalDatabases()
-	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MySQL })
-	if i < 0 {
+	p, ok := localDatabase(MySQL)
+	if !ok {
 		return nil, &MissingError{What: "Group Replication: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
 	}
-	p := found[i]
-	p.clients = network.clients()
+	p.clients, p.volatile = network.clients(), true
 	all, err := groupMembers(network, mode)
 	if err != nil {
 		return nil, err
 	}
 	password := rand.Text()
-	return startNodes(ctx, network, all, "Group Replication", func(n node) (*Database, error) { return p.startMember(ctx, k, n, password) })
+	return startNodes(ctx, network, all, "Group Replication", func(n node) (*Database, error) {
+		d := n.database(password)
+		return n.start(ctx, k, p, "group", d, nodeKind{
+			arguments: func(folder string, _ bool) []string { return []string{initFile(folder)} },
+			ready:     d.joined,
+			prepare:   func(s *Server) error { return p.prepareMember(ctx, s, password) },
+		})
+	})
 }
 
 // groupMembers gives each member its ports.
 func groupMembers(network *Network, mode []string) ([]node, error) {
 	list, all := make([]node, members), make([]string, members)
+	ports, err := freePorts(2 * members)
+	if err != nil {
+		return nil, err
+	}
 	for i := range list {
-		port, err := FreePort()
-		if err != nil {
-			return nil, err
-		}
-		list[i] = node{network: network, number: i}
-		if list[i].port, err = FreePort(); err != nil {
-			return nil, err
-		}
-		all[i] = list[i].address(port)
+		list[i] = node{network: network, number: i, port: ports[2*i]}
+		all[i] = list[i].address(ports[2*i+1])
 	}
 	for i := range list {
 		list[i].arguments = append([]string{
@@ -72,33 +73,12 @@ func groupMembers(network *Network, mode []string) ([]node, error) {
 	return list, nil
 }
 
-// startMember starts a member. The first one makes the group, the others join it.
-func (p Program) startMember(ctx context.Context, k *Supervisor, n node, password string) (*Database, error) {
-	p.volatile = true
-	d := n.database(password)
-	makes := n.number == 0
-	server, err := newServer(k, n.spec("group", p, func(folder string) []string { return []string{initFile(folder)} },
-		func(ctx context.Context) error { return d.joined(ctx, makes) }))
-	if err != nil {
-		return nil, err
+// prepareMember makes the data of a member, whose users are no transaction of the group.
+func (p Program) prepareMember(ctx context.Context, s *Server, password string) error {
+	if err := p.initialize(ctx, s, password, nil); err != nil {
+		return err
 	}
-	d.runner = server
-	if err := p.initialize(ctx, server, password, nil); err != nil {
-		return nil, err
-	}
-	// What each member makes by itself is no transaction of the group.
-	file := filepath.Join(server.spec.Folder, "users.sql")
-	if err := os.WriteFile(file, []byte("SET SESSION sql_log_bin = 0;\n"+p.users(password, nil)), 0o600); err != nil {
-		return nil, err
-	}
-	if err := server.configure(n.port); err != nil {
-		return nil, err
-	}
-	if err := server.Restart(ctx); err != nil {
-		return nil, err
-	}
-	makes = false // from now on it joins the others
-	return d, nil
+	return os.WriteFile(filepath.Join(s.spec.Folder, "users.sql"), []byte("SET SESSION sql_log_bin = 0;\n"+p.users(password, nil)), 0o600)
 }
 
 const (

@@ -35,26 +35,20 @@ type Proxy struct {
 }
 
 // NewProxy puts a proxy before a target. It must be closed.
-func NewProxy(target string) (*Proxy, error) {
-	for try := 1; ; try++ {
-		port, err := FreePort()
-		if err != nil {
-			return nil, err
-		}
-		p := &Proxy{Address: Loopback(port), links: make(map[*link]bool)}
+func NewProxy(target string) (p *Proxy, err error) {
+	err = onFreePort(func(port int) error {
+		p = &Proxy{Address: Loopback(port), links: make(map[*link]bool)}
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 		p.proxy = toxiproxy.NewProxy(server, p.Address, p.Address, target)
 		if err := errors.Join(p.install(stream.Upstream, p.open, (*link).request), p.install(stream.Downstream, p.way, (*link).reply)); err != nil {
-			return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
+			return err
 		}
-		err = p.proxy.Start()
-		if err == nil {
-			return p, nil
-		}
-		if try == portTries {
-			return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
-		}
+		return p.proxy.Start()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
 	}
+	return p, nil
 }
 
 // install puts our toxic into one direction of the links to come. That is done

@@ -128,35 +128,6 @@ func withoutClock(program string, err error) error {
 	}
 }
 
-// RestartEmpty kills the Redis and starts it without its data, whatever it kept.
-func (r *Redis) RestartEmpty(ctx context.Context) error {
-	if err := r.Kill(ctx); err != nil {
-		return err
-	}
-	// The file of old versions, or the folder of new ones.
-	kept, err := filepath.Glob(filepath.Join(r.server.spec.Folder, "appendonly*"))
-	if err != nil {
-		return err
-	}
-	for _, one := range kept {
-		if err := os.RemoveAll(one); err != nil {
-			return err
-		}
-	}
-	return r.Restart(ctx)
-}
-
-// RestartAfter kills the Redis and starts it after a delay.
-func (r *Redis) RestartAfter(ctx context.Context, delay time.Duration) error {
-	if err := r.Kill(ctx); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, delay); err != nil {
-		return err
-	}
-	return r.Restart(ctx)
-}
-
 func (s redisSetup) file(folder string, port int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bind 127.0.0.1\ndir \"%s\"\n", folder)

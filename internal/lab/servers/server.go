@@ -252,6 +252,17 @@ func FreePort() (int, error) {
 	return 0, errors.New("no free port on 127.0.0.1 in 100 tries")
 }
 
+// freePorts finds so many.
+func freePorts(count int) (ports []int, err error) {
+	ports = make([]int, count)
+	for i := range ports {
+		if ports[i], err = FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	return ports, nil
+}
+
 // claimPort binds the UDP port of the same number, which none of the servers uses. It is a
 // bare descriptor, so that nothing but the end of the process closes it.
 func claimPort(port int) bool {

@@ -65,7 +65,7 @@ func TestTheLastChildIsStoppedFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		want += name + "\n"
-		await(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
+		eventually(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
 	}
 	must(t, k.Close())
 	if content, err := os.ReadFile(log); err != nil || string(content) != want+"balancer ends\nreplica ends\nserver ends\n" {
@@ -134,7 +134,7 @@ func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 	must(t, err)
 	<-p.Done()
 	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
-	await(t, "the orphan to be gone", func() bool { return !alive(orphan) })
+	eventually(t, "the orphan to be gone", func() bool { return !alive(orphan) })
 }
 
 func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
@@ -204,7 +204,7 @@ func awaitGrandchild(t *testing.T, folder string) int {
 func awaitNumber(t *testing.T, log string) int {
 	t.Helper()
 	var number int
-	await(t, "a process id in the log", func() bool {
+	eventually(t, "a process id in the log", func() bool {
 		content, err := os.ReadFile(log)
 		if err != nil || !strings.Contains(string(content), "\n") {
 			return false
@@ -217,12 +217,12 @@ func awaitNumber(t *testing.T, log string) int {
 
 func assertGone(t *testing.T, folder string, pids ...int) {
 	t.Helper()
-	await(t, "the folder to be gone", func() bool {
+	eventually(t, "the folder to be gone", func() bool {
 		_, err := os.Stat(folder)
 		return err != nil && os.IsNotExist(err)
 	})
 	for _, pid := range pids {
-		await(t, fmt.Sprintf("process %d to be gone", pid), func() bool { return !alive(pid) })
+		eventually(t, fmt.Sprintf("process %d to be gone", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -231,14 +231,4 @@ func assertGone(t *testing.T, folder string, pids ...int) {
 func alive(pid int) bool {
 	stat, err := fs.ReadFile(os.DirFS("/proc"), fmt.Sprintf("%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
-}
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("waited 10s for %s", what)
 }

@@ -1,8 +1,6 @@
 package servers_test
 
 import (
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,29 +64,6 @@ func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 	must(t, client.Set(t.Context(), "after", "", 0).Err())
 }
 
-func TestMastersComeBackAsTheyAreTold(t *testing.T) {
-	for _, durable := range []bool{false, true} {
-		t.Run("durable="+strconv.FormatBool(durable), func(t *testing.T) {
-			r := lab.OwnRedlockWith(t, servers.RedlockOptions{Durable: durable})
-			for _, node := range r.Nodes {
-				must(t, open(t, node).Set(t.Context(), "key", "", 0).Err())
-			}
-			const delay = 300 * time.Millisecond
-			start := time.Now()
-			must(t, r.Nodes[0].RestartAfter(t.Context(), delay))
-			if took := time.Since(start); took < delay {
-				t.Errorf("it was back after %s", took)
-			}
-			must(t, r.Nodes[1].RestartEmpty(t.Context()))
-			must(t, r.Nodes[2].Kill(t.Context()))
-			has := func(i int) bool { return open(t, r.Nodes[i]).Exists(t.Context(), "key").Val() == 1 }
-			if has(0) != durable || has(1) || has(2) || !has(3) || !has(4) {
-				t.Errorf("the key is there: %t, %t, %t, %t, %t", has(0), has(1), has(2), has(3), has(4))
-			}
-		})
-	}
-}
-
 // When the clock of a master jumps, its keys go early, and those of the others
 // do not. What measures how long something takes goes on as before.
 func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
@@ -139,28 +114,6 @@ func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {
 	return conn
 }
 
-// resident is the memory of all processes that have a word in their arguments.
-func resident(t *testing.T, word string) (mib int) {
-	t.Helper()
-	all, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Skip("this system does not tell")
-	}
-	for _, one := range all {
-		args, err := os.ReadFile("/proc/" + one.Name() + "/cmdline")
-		if err != nil || !strings.Contains(string(args), word) {
-			continue
-		}
-		status, _ := os.ReadFile("/proc/" + one.Name() + "/status")
-		_, after, _ := strings.Cut(string(status), "VmRSS:")
-		if fields := strings.Fields(after); len(fields) > 0 {
-			kib, _ := strconv.Atoi(fields[0])
-			mib += kib >> 10
-		}
-	}
-	return mib
-}
-
 func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	e := lab.OwnEnsemble(t)
 	if !strings.HasPrefix(e.String(), "3 × ZooKeeper 3.") {
@@ -168,7 +121,6 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	}
 	leader, err := e.AwaitLeader(within(t, 20*time.Second))
 	must(t, err)
-	t.Logf("three take %d MiB", resident(t, lab.Supervisor().Folder()))
 	conn := ensemble(t, e)
 	_, err = conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
 	must(t, err)

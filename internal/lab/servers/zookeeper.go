@@ -92,30 +92,20 @@ func StartZooKeeperEnsembleOf(ctx context.Context, k *Supervisor, members int) (
 func configureEnsemble(all []*ZooKeeper) error {
 	var config strings.Builder
 	config.WriteString("initLimit=100\nsyncLimit=20\n")
+	ports, err := freePorts(3 * len(all)) // for clients, for followers and for elections
+	if err != nil {
+		return err
+	}
 	for i := range all {
-		var two [2]int // for followers and for elections
-		for j := range two {
-			port, err := FreePort()
-			if err != nil {
-				return err
-			}
-			two[j] = port
-		}
-		fmt.Fprintf(&config, "server.%d=127.0.0.1:%d:%d\n", i+1, two[0], two[1])
+		fmt.Fprintf(&config, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[3*i+1], ports[3*i+2])
 	}
 	for i, member := range all {
-		port, err := FreePort()
-		if err != nil {
-			return err
-		}
 		member.ensemble = config.String()
-		if err := member.server.configure(port); err != nil {
+		if err := member.server.configure(ports[3*i]); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(member.file("data"), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(member.file("data/myid"), []byte(strconv.Itoa(i+1)), 0o600); err != nil {
+		err := errors.Join(os.MkdirAll(member.file("data"), 0o700), os.WriteFile(member.file("data/myid"), []byte(strconv.Itoa(i+1)), 0o600))
+		if err != nil {
 			return err
 		}
 	}

@@ -166,7 +166,7 @@ func TestARequestHappensBetweenItsSendingAndItsFirstAcceptance(t *testing.T) {
 	}{
 		"not before it is accepted":              {[]Record{record(buy, 0, 1, history.Unknown, "", 0), record(buy, 4, 5, history.Sold, "7", 3)}, 5, false},
 		"from the first sending on":              {[]Record{record(buy, 4, 5, history.Sold, "7", 3), record(buy, 0, 1, history.Unknown, "", 0)}, 3, false},
-		"by the first of two acceptances":        {[]Record{record(buy, 0, 9, history.Sold, "7", 3), record(buy, 0, 1, history.Sold, "7", 3)}, 5, true},
+		"by the first of its acceptances":        {[]Record{record(buy, 0, 9, history.Sold, "7", 3), record(buy, 0, 1, history.Sold, "7", 3), record(buy, 4, 5, history.Sold, "7", 3)}, 5, true},
 		"not before it is sent":                  {[]Record{record(buy, 4, 5, history.Sold, "7", 3)}, 3, true},
 		"its row says what it left":              {[]Record{record(buy, 0, 1, history.Unknown, "", 0)}, 3, false},
 		"it may be written after all have ended": {[]Record{record(buy, 0, 1, history.Unknown, "", 0)}, 5, false},
@@ -255,6 +255,7 @@ func TestUnitsAreBackWhenTheirStepSays(t *testing.T) {
 		"released by the first, recorded late": {stock.Release, []Record{step(Release, 8, 9, history.Sold, "7"), step(Release, 4, 5, history.Sold, "7")}, 6, 2, true},
 		"released before that is asked for":    {stock.Release, []Record{step(Release, 4, 5, history.Sold, "7")}, 2, 5, true},
 		"expired":                              {stock.Expiry, nil, 1200, 5, false},
+		"expired, and not yet seen":            {stock.Expiry, nil, 1200, 2, false},
 		"expired before its time":              {stock.Expiry, nil, 900, 5, true},
 		"expired although it was extended":     {stock.Expiry, []Record{step(Extend, 500, 501, history.Sold, "7")}, 1200, 5, true},
 		"extended, and expired":                {stock.Expiry, []Record{step(Extend, 500, 501, history.Sold, "7")}, 1600, 5, false},

@@ -386,49 +386,6 @@ func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
 	}
 }
 
-// Units that expire come back after everything else has ended, where nothing asks for them.
-func TestUnitsThatExpireAfterTheLastAnswerAreExplained(t *testing.T) {
-	from := time.Unix(0, 0)
-	reserve := Step{Do: Reserve, Key: "r", Quantity: 5, Strategy: "sql-conditional"}
-	for _, answer := range []Record{
-		{Order: "7", Outcome: history.Sold}, {Outcome: history.Unknown, Problem: "outcome-unknown"},
-	} {
-		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
-		w.Ledger = []Row{
-			{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5},
-			{Order: "7", Kind: "expire", Request: "7 final", Strategy: "sql-conditional", Quantity: 5},
-		}
-		answer.Step, answer.Start, answer.End = reserve, from, from.Add(time.Millisecond)
-		w.Records = []Record{answer}
-		happened, faults := w.reconcile()
-		if faults = append(faults, w.orderFaults(happened)...); len(faults) > 0 || len(happened) != 2 {
-			t.Errorf("%s: %d operations: %q", answer.Outcome, len(happened), faults)
-		}
-		if back := happened[0].start; happened[0].do != Restock || !back.Equal(from.Add(ReserveTTL-clockStep)) {
-			t.Errorf("%s: they may be back from %s on, want when they expire", answer.Outcome, back)
-		}
-	}
-}
-
-// What was accepted twice had happened when it was accepted first: a read in between sees it.
-func TestAReplayIsNoLaterSale(t *testing.T) {
-	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
-	buy := Step{Do: Buy, Key: "b", Quantity: 2, Strategy: "sql-conditional"}
-	for seen, faults := range map[int64]int{3: 0, 5: 1} {
-		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
-		w.Ledger = []Row{{Order: "7", Kind: "deduct", Request: w.FullKey("b"), Strategy: "sql-conditional", Quantity: 2}}
-		w.Records = []Record{
-			{Step: buy, Order: "7", Remaining: 3, Start: at(0), End: at(1), Outcome: history.Sold},
-			{Step: Step{Do: ReadItem}, Remaining: seen, Start: at(2), End: at(3), Outcome: history.Sold},
-			{Step: buy, Order: "7", Remaining: 3, Start: at(4), End: at(5), Outcome: history.Sold},
-		}
-		happened, found := w.reconcile()
-		if found = append(found, w.orderFaults(happened)...); len(found) != faults {
-			t.Errorf("a read after the sale that sees %d: %q, want %d faults", seen, found, faults)
-		}
-	}
-}
-
 // Without a beginning it would be beside everything, and no order could be searched for.
 func TestWhatNoRequestAskedForIsAFault(t *testing.T) {
 	w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
@@ -436,39 +393,6 @@ func TestWhatNoRequestAskedForIsAFault(t *testing.T) {
 	happened, _ := w.reconcile()
 	if faults := w.orderFaults(happened); len(faults) != 1 || !strings.HasPrefix(faults[0], "no request asked for row 7") {
 		t.Errorf("%q, want that no request asked for the release of 7", faults)
-	}
-}
-
-// What is held is gone, and what has come back is there again, in the order of operations.
-func TestUnitsOfReservationsAreInTheOrderOfOperations(t *testing.T) {
-	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
-	record := func(s Step, order string, from, to int, outcome history.Outcome) Record {
-		return Record{Step: s, Order: order, Start: at(from), End: at(to), Outcome: outcome}
-	}
-	reserve := Step{Do: Reserve, Key: "r", Quantity: 5, Strategy: "sql-conditional"}
-	release := Step{Do: Release, Quantity: 5, Strategy: "sql-conditional"}
-	later := Step{Do: Buy, Key: "b", Quantity: 5, Strategy: "sql-conditional"}
-	for name, c := range map[string]struct {
-		released, bought int // when they began; a millisecond each
-		faults           int
-	}{"bought when they are back": {2, 4, 0}, "rejected when they are back": {2, 4, 1}, "rejected before": {4, 2, 0}} {
-		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
-		hold := Row{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5}
-		back := Row{Order: "7", Kind: "release", Request: "7 final", Strategy: "sql-conditional", Quantity: 5}
-		w.Ledger = []Row{hold, back}
-		outcome := history.Rejected
-		if name == "bought when they are back" {
-			outcome = history.Sold
-			w.Ledger = append(w.Ledger, Row{Order: "8", Kind: "deduct", Request: w.FullKey("b"), Strategy: "sql-conditional", Quantity: 5})
-		}
-		w.Records = []Record{
-			record(reserve, "7", 0, 1, history.Sold), record(release, "7", c.released, c.released+1, history.Sold),
-			record(later, "8", c.bought, c.bought+1, outcome),
-		}
-		happened, faults := w.reconcile()
-		if faults = append(faults, w.orderFaults(happened)...); len(faults) != c.faults {
-			t.Errorf("%s: %q, want %d faults", name, faults, c.faults)
-		}
 	}
 }
 
