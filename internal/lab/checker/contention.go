@@ -16,7 +16,7 @@ type Contention struct {
 	Ahead string
 	// Beside are the other holders that had the name when the lease was granted, each once.
 	Beside []Beside
-	// Woke is how many waiters were notified by its release.
+	// Woke is how often waiters were notified of its release.
 	Woke int
 }
 
@@ -80,14 +80,13 @@ func ahead(asked []history.Lease, holdings []holding) map[string]string {
 	return found
 }
 
-// woken counts the waiters that were notified from each release of a name to the next one, by the ids of the leases that
-// were released. A waiter that looked again by its own timeout was not.
+// woken counts the notifications of waiters from each release of a name to the next one, by the ids of the leases that
+// were released. A waiter that looked again by its own timeout got none.
 func woken(asked []history.Lease, holdings []holding) map[string]int {
 	counts := make(map[string]int)
 	released := slices.DeleteFunc(slices.Clone(holdings), func(one holding) bool { return one.Released.IsZero() })
 	slices.SortStableFunc(released, func(a, b holding) int { return a.Released.Compare(b.Released) })
 	for _, l := range asked {
-		last := ""
 		for _, n := range l.Notes {
 			after, _ := slices.BinarySearchFunc(released, n.At, func(r holding, at time.Time) int {
 				if r.Released.After(at) {
@@ -95,11 +94,10 @@ func woken(asked []history.Lease, holdings []holding) map[string]int {
 				}
 				return -1
 			})
-			if n.What != history.Woken || n.By == lock.ByTimeout || after == 0 || released[after-1].ID == last {
+			if n.What != history.Woken || n.By == lock.ByTimeout || after == 0 {
 				continue
 			}
-			last = released[after-1].ID
-			counts[last]++
+			counts[released[after-1].ID]++
 		}
 	}
 	return counts

@@ -15,12 +15,12 @@ func TestWhatOthersHadToDoWithALease(t *testing.T) {
 	other.Name = "m"
 	third.Asked = at(20)
 	third.Notes = []history.Event{
-		{At: at(15), What: history.Woken, By: lock.ByTimeout}, {At: at(30), What: history.Woken, By: "watch"}, {At: at(31), What: history.Woken, By: "watch"},
+		{At: at(15), What: history.Woken, By: lock.ByTimeout}, {At: at(30), What: history.Woken, By: "watch"}, {At: at(30), What: history.Woken, By: "watch"},
 	}
 	h := of(first, second, third, other, mark("a", 40, "killed"))
 	want := map[string]checker.Contention{
 		"a": {Died: at(40)},
-		"b": {Ahead: "a", Beside: []checker.Beside{{Holder: "a", From: at(10), To: at(30)}}, Woke: 1},
+		"b": {Ahead: "a", Beside: []checker.Beside{{Holder: "a", From: at(10), To: at(30)}}, Woke: 2},
 		"c": {Ahead: "a", Beside: []checker.Beside{{Holder: "a", From: at(31), To: at(40)}}},
 		"d": {},
 	}

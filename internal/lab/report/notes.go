@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
@@ -110,7 +111,7 @@ func (p *Picture) voted(r round, masters []string, from time.Time, y float64) {
 			granted++
 		}
 		p.rect(key.Class, x, y+1, voteWidth-1, voteHeight-3, fmt.Sprintf("master %s: %s, after %s", name, key.Words, Duration(vote.Took.Round(time.Microsecond))))
-		p.text("vote", x+(voteWidth-1)/2, y+14, "middle", key.Glyph())
+		p.text("vote", x+(voteWidth-1)/2, y+14, "middle", key.glyph())
 	}
 	said := fmt.Sprintf("%d of %d", granted, len(masters))
 	if r.won {
@@ -186,13 +187,9 @@ const (
 
 // Wakes draw how many waiters looked again after each release. It is nil where no lease was released.
 func Wakes(h *history.History) *Picture {
-	counts := wokenBy(h)
+	counts, sum := wokenBy(h)
 	if len(counts) == 0 {
 		return nil
-	}
-	sum := 0
-	for _, n := range counts {
-		sum += n
 	}
 	p := &Picture{Title: "Waiters that each release woke", height: wakesTop + wakesHeight + footHeight}
 	p.Desc = fmt.Sprintf("%s, after which waiters were woken %s in all, and %s at most after one.", Plural(len(counts), "release", "releases"), Times(sum), Times(slices.Max(counts)))
@@ -215,31 +212,20 @@ func Wakes(h *history.History) *Picture {
 	return p
 }
 
-// wokenBy counts the wake-ups from each release to the next one.
-func wokenBy(h *history.History) []int {
-	var released, woken []time.Time
-	for _, l := range h.Leases {
+// wokenBy is how many waiters each release woke, in the order of time, and their sum.
+func wokenBy(h *history.History) (counts []int, sum int) {
+	contentions := checker.Contentions(h)
+	released := make([]int, 0, len(h.Leases))
+	for i, l := range h.Leases {
 		if !l.Released.IsZero() {
-			released = append(released, l.Released)
-		}
-		for _, n := range l.Notes {
-			if n.What == history.Woken {
-				woken = append(woken, n.At)
-			}
+			released = append(released, i)
 		}
 	}
-	slices.SortFunc(released, time.Time.Compare)
-	counts := make([]int, len(released))
-	for _, at := range woken {
-		i, found := slices.BinarySearchFunc(released, at, time.Time.Compare)
-		if !found {
-			i--
-		}
-		if i >= 0 { // what was woken before the first release was not by one
-			counts[i]++
-		}
+	slices.SortStableFunc(released, func(a, b int) int { return h.Leases[a].Released.Compare(h.Leases[b].Released) })
+	for _, i := range released {
+		counts, sum = append(counts, contentions[i].Woke), sum+contentions[i].Woke
 	}
-	return counts
+	return counts, sum
 }
 
 // holders counts those that asked for a lease.
@@ -314,7 +300,7 @@ func (p *Picture) signed(c clock, list []sign, y float64) float64 {
 		list = list[:min(len(list), mostSigns)]
 	}
 	for _, s := range list {
-		p.text(s.Class, c.percent(s.at), y+signHeight-3, "middle", s.Glyph())
+		p.text(s.Class, c.percent(s.at), y+signHeight-3, "middle", s.glyph())
 	}
 	return y + signHeight
 }

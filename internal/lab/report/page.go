@@ -94,24 +94,15 @@ func Read(folder string) (*experiments.Report, error) {
 	return &r, nil
 }
 
+// draw draws what there is of a history of the pictures that are asked for.
 func draw(h *history.History, asked []experiments.Picture) (list []*Picture) {
+	by := map[experiments.Picture]func(*history.History) *Picture{
+		experiments.Timeline: Timeline, experiments.Stock: Stock, experiments.Waits: Waits, experiments.Steps: Steps,
+		experiments.Votes: Votes, experiments.Wakes: Wakes, experiments.Rows: Rows,
+	}
 	for _, one := range asked {
-		switch one {
-		case experiments.Timeline:
-			list = append(list, Timelines(h)...)
-		case experiments.Stock:
-			list = append(list, Stock(h))
-		case experiments.Waits:
-			list = append(list, Waits(h))
-		case experiments.Steps:
-			list = append(list, Steps(h))
-		case experiments.Votes:
-			list = append(list, Votes(h))
-		case experiments.Wakes:
-			list = append(list, Wakes(h))
-		case experiments.Rows:
-			list = append(list, Rows(h))
-		default: // bars are drawn of the experiment
+		if of := by[one]; of != nil { // of bars the page has a table
+			list = append(list, of(h))
 		}
 	}
 	return slices.DeleteFunc(list, func(p *Picture) bool { return p == nil })

@@ -9,17 +9,15 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 //go:embed picture.svg.tmpl
 var drawing string
 
-// Style are the colours of all pictures, as CSS: a page that has pictures within
-// it needs it once.
+// style is the colours of all pictures, as CSS.
 //
 //go:embed picture.css
-var Style string
+var style string
 
 // Picture is a chart of primitives, as wide as its container: positions across are
 // in percent, and those down, like the letters, in pixels. So it is legible on a
@@ -43,8 +41,8 @@ const fileWidth = 760
 // Key is a colour of the legend: Class is its CSS class.
 type Key struct{ Class, Words string }
 
-// Glyph is the character that stands for the key, or is on its colour; empty: none.
-func (k Key) Glyph() string {
+// glyph is the character that stands for the key, or is on its colour; empty: none.
+func (k Key) glyph() string {
 	return map[string]string{
 		"renewed": "+", "unrenewed": "×", "expired": "▼", "woke": "○",
 		"vote-for": "✓", "vote-against": "–", "vote-none": "×",
@@ -63,9 +61,6 @@ type shape struct {
 	// After follows a text, in a lighter colour.
 	After string
 }
-
-// Pixels is how many of them the picture is high.
-func (p *Picture) Pixels() float64 { return p.height }
 
 func (p *Picture) rect(class string, x, y, w, h float64, title string) {
 	p.shapes = append(p.shapes, shape{Kind: "rect", Class: class, X: x, Y: y, W: w, H: h, Text: title})
@@ -117,18 +112,7 @@ func (p *Picture) path(class string, y, h float64, d string) {
 // Units is how many steps a path has from left to right.
 const Units = 10_000
 
-// Inline is the picture as a part of a page, which has the Style; id is unique on
-// that page.
-func (p *Picture) Inline(id string) (template.HTML, error) {
-	var b strings.Builder
-	if err := p.write(&b, id, ""); err != nil {
-		return "", err
-	}
-	return template.HTML(b.String()), nil //nolint:gosec // it was escaped by the template that wrote it
-}
-
-// File writes the picture as a file of its own, with its legend and its marks in
-// it: a page has them beside it.
+// File writes the picture as a file of its own, with its legend and its marks in it.
 func (p *Picture) File(w io.Writer) error {
 	whole := *p
 	whole.shapes = slices.Clone(p.shapes)
@@ -144,7 +128,7 @@ func (p *Picture) File(w io.Writer) error {
 		whole.height += captionHeight
 		whole.text("soft", 0.5, whole.height-4, "", note)
 	}
-	return whole.write(w, "picture", template.CSS(Style)) //nolint:gosec // it is our own
+	return whole.write(w)
 }
 
 // captionHeight is a line below a picture, in pixels.
@@ -152,34 +136,34 @@ const captionHeight = 18
 
 func (p *Picture) swatch(key Key, bottom float64) {
 	switch {
-	case key.Sign():
-		p.text(key.Class, 1.7, bottom-4, "middle", key.Glyph())
-	case key.Line():
+	case key.sign():
+		p.text(key.Class, 1.7, bottom-4, "middle", key.glyph())
+	case key.line():
 		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
 	default:
 		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
-		p.text("vote", 1.75, bottom-4, "middle", key.Glyph())
+		p.text("vote", 1.75, bottom-4, "middle", key.glyph())
 	}
 	p.text("", 4, bottom-4, "", key.Words)
 }
 
-// Sign tells whether the key is a character alone.
-func (k Key) Sign() bool {
+// sign tells whether the key is a character alone.
+func (k Key) sign() bool {
 	return slices.ContainsFunc(signs(), func(s Key) bool { return s.Class == k.Class })
 }
 
-// Line tells whether the colour is that of a line, and not of a surface.
-func (k Key) Line() bool {
+// line tells whether the colour is that of a line, and not of a surface.
+func (k Key) line() bool {
 	return slices.Contains([]string{"curve", "curve left", "limit", "lost", "polled", "woken", "queued"}, k.Class)
 }
 
-func (p *Picture) write(w io.Writer, id string, style template.CSS) error {
+func (p *Picture) write(w io.Writer) error {
 	t, err := template.New("picture").Funcs(template.FuncMap{"n": number}).Parse(drawing)
 	if err != nil {
 		return fmt.Errorf("read template of pictures: %w", err)
 	}
 	err = t.Execute(w, map[string]any{
-		"ID": id, "Style": style, "Title": p.Title, "Desc": p.Desc,
+		"Style": template.CSS(style), "Title": p.Title, "Desc": p.Desc, //nolint:gosec // the style is our own
 		"Width": cmp.Or(p.width, fileWidth), "Height": p.height, "Units": Units, "Shapes": p.shapes,
 	})
 	if err != nil {

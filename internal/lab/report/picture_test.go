@@ -66,52 +66,15 @@ func TestTheTimelineShowsWhoHeldTheLockWhileAnotherDid(t *testing.T) {
 		Leases: []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 60, 200), lease("replica-1", 210, 300)},
 		Marks:  []history.Mark{{At: ms(50), Until: ms(90), Who: "replica-1", What: "paused <now>"}},
 	}
-	list := Timelines(h)
-	if len(list) != 1 {
-		t.Fatalf("there are %d timelines, want one: the overlap is wide enough to be seen", len(list))
-	}
-	all := texts(t, list[0])
+	p := Timeline(h)
+	all := texts(t, p)
 	for _, want := range []string{"replica-1", "Once, two or more held it together", "for 40 ms in all: first at 60 ms for 40 ms, by replica-1 and replica-2.", "\n2 held", "1. 50 ms: replica-1 paused <now>, until 90 ms"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
 	}
-	if n := drawn(list[0], "over"); n != 1+2 {
+	if n := drawn(p, "over"); n != 1+2 {
 		t.Errorf("%d bars are red, want one above all and one for each holder", n)
-	}
-}
-
-func TestOverlapsAreThoseOfTheCheckPutTogether(t *testing.T) {
-	other := lease("replica-3", 10, 50)
-	other.Name = "goods/2"
-	lost := lease("replica-4", 400, 0)
-	lost.Lost = ms(450)
-	for _, c := range []struct {
-		name   string
-		leases []history.Lease
-		want   string
-	}{
-		{"one after the other", []history.Lease{lease("replica-1", 0, 50), lease("replica-2", 50, 100)}, ""},
-		{"other names", []history.Lease{lease("replica-1", 0, 100), other}, ""},
-		{"a holder of which no end is known", []history.Lease{lease("replica-1", 0, 0), lease("replica-2", 50, 100)}, "50-100 replica-1 replica-2"},
-		{"two", []history.Lease{lease("replica-1", 0, 60), lease("replica-2", 50, 100)}, "50-60 replica-1 replica-2"},
-		{"one within another", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 50, 60)}, "50-60 replica-1 replica-2"},
-		{"three", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 50, 90), lease("replica-3", 80, 120)}, "50-100 replica-1 replica-2 replica-3"},
-		{"twice", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 10, 20), lease("replica-2", 30, 40)}, "10-20 replica-1 replica-2,30-40 replica-1 replica-2"},
-		{"until it was notified of the loss", []history.Lease{lost, lease("replica-1", 440, 500)}, "440-450 replica-4 replica-1"},
-		{"the same holder", []history.Lease{lease("replica-1", 0, 100), lease("replica-1", 50, 120)}, "50-100 replica-1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			h := &history.History{Leases: c.leases}
-			found := overlaps(h)
-			got := make([]string, 0, len(found))
-			for _, o := range found {
-				got = append(got, fmt.Sprintf("%d-%d %s", o.from.Sub(ms(0)).Milliseconds(), o.to.Sub(ms(0)).Milliseconds(), strings.Join(o.holders, " ")))
-			}
-			if all := strings.Join(got, ","); all != c.want {
-				t.Errorf("%q, want %q", all, c.want)
-			}
-		})
 	}
 }
 
@@ -120,37 +83,30 @@ func TestAKilledHolderHoldsUntilItsDeath(t *testing.T) {
 		Leases: []history.Lease{lease("replica-1", 0, 0), lease("replica-2", 500, 1000)},
 		Marks:  []history.Mark{{At: ms(20), Who: "replica-2", What: "killed"}, {At: ms(30), Who: "replica-1", What: "killed: it is gone"}},
 	}
-	if list := holds(h, ms(1000)); !list[0].open || !list[0].to.Equal(ms(30)) {
-		t.Errorf("it held until %v, want its death", list[0].to)
+	if of, _ := holdings(h); !of["replica-1"].held[0].open || !of["replica-1"].held[0].to.Equal(ms(30)) {
+		t.Errorf("it held until %v, want its death", of["replica-1"].held)
 	}
-	p := Timelines(h)[0]
+	p := Timeline(h)
 	if drawn(p, "open") != 1 || !strings.Contains(texts(t, p), "no end is known") {
 		t.Error("it is not said that no end is known")
 	}
 }
 
-func TestAShortOverlapIsShownCloser(t *testing.T) {
+func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 	h := &history.History{}
 	for i := range 5000 {
 		h.Leases = append(h.Leases, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
 	}
 	h.Leases = append(h.Leases, lease("replica-9", 2500.5, 2501.5))
-	list := Timelines(h)
-	if len(list) != 2 {
-		t.Fatalf("there are %d timelines, want the whole and a closer one", len(list))
-	}
-	whole, near := list[0], list[1]
-	if n := drawn(whole, "hold"); n > mostBars {
+	p := Timeline(h)
+	if n := drawn(p, "hold"); n > mostBars {
 		t.Errorf("%d bars are drawn, want %d at most", n, mostBars)
 	}
-	if notes := strings.Join(whole.Notes, " "); !strings.Contains(notes, "5,001 leases are drawn as ") {
+	if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, "5,001 leases are drawn as ") {
 		t.Errorf("it is not said what was drawn as one: %q", notes)
 	}
-	if drawn(whole, "over") < 2 {
+	if drawn(p, "over") < 2 {
 		t.Error("thinning hides the overlap")
-	}
-	if len(near.Notes) > 0 || drawn(near, "hold") > 10 {
-		t.Errorf("the closer picture has %d bars and says %q", drawn(near, "hold"), near.Notes)
 	}
 }
 
@@ -160,7 +116,7 @@ func TestOfManyHoldersThoseWhoOverlapAreDrawn(t *testing.T) {
 		h.Leases = append(h.Leases, lease(fmt.Sprintf("contender-%d", i), float64(i*10), float64(i*10+5)))
 	}
 	h.Leases = append(h.Leases, lease("contender-39", 381, 384))
-	p := Timelines(h)[0]
+	p := Timeline(h)
 	all := texts(t, p)
 	for _, want := range []string{"contender-38", "contender-39", "16 holders of 40 are drawn"} {
 		if !strings.Contains(all, want) {
@@ -173,11 +129,10 @@ func TestWithoutLeasesTheTimelineHasTheRequests(t *testing.T) {
 	h := &history.History{Requests: []history.Request{
 		{Start: ms(0), End: ms(50), Outcome: history.Unknown, Client: 3}, {Start: ms(60), End: ms(80), Outcome: history.Sold, Client: 3},
 	}}
-	list := Timelines(h)
-	if len(list) != 1 || drawn(list[0], "unknown") != 1 || drawn(list[0], "sold") != 1 {
-		t.Errorf("%d pictures: %+v", len(list), list)
+	if p := Timeline(h); drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
+		t.Errorf("it is %+v", p)
 	}
-	if Timelines(&history.History{}) != nil || Stock(&history.History{}) != nil || Waits(&history.History{}) != nil || Bars(nil) != nil {
+	if Timeline(&history.History{}) != nil || Stock(&history.History{}) != nil || Waits(&history.History{}) != nil {
 		t.Error("there is a picture of nothing")
 	}
 }
@@ -241,24 +196,6 @@ func TestWaitsAreCountedInTheirBins(t *testing.T) {
 	}
 }
 
-func TestBarsCompareWhatDiffersMost(t *testing.T) {
-	p := Bars([]Measured{
-		{"herd", map[string]float64{"wakeups_per_release": 49, "sold": 10, "only_here": 3, "a": 1, "b": 1, "c": 1, "d": 1, "e": 1}},
-		{"sequential", map[string]float64{"wakeups_per_release": 1, "sold": 10, "a": 2, "b": 2, "c": 2, "d": 2, "e": 2}},
-	})
-	all := texts(t, p)
-	for _, want := range []string{"wakeups per release: herd 49, sequential 1", "The 5 numbers that differ most are drawn; 1 other is in the text only."} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
-	for _, not := range []string{"only here", "sold"} {
-		if strings.Contains(p.Desc, not) {
-			t.Errorf("it has %q, which is nothing to compare", not)
-		}
-	}
-}
-
 // sold is a history of an item of 10 units of which a strategy sold so many.
 func sold(strategy string, units, left int64) *history.History {
 	return &history.History{
@@ -304,7 +241,7 @@ func TestTheTimelineShowsRenewalsAndTheEndOfTheTTL(t *testing.T) {
 	first.TTL, first.Expires = 60*time.Millisecond, ms(60)
 	first.Notes = []history.Event{note(20, history.Renewed, ""), note(40, history.Renewed, ""), note(60, history.NotRenewed, "")}
 	second.Notes = []history.Event{note(150, history.Woken, "watch")}
-	p := Timelines(&history.History{Leases: []history.Lease{first, second}})[0]
+	p := Timeline(&history.History{Leases: []history.Lease{first, second}})
 	for class, want := range map[string]int{"renewed": 2, "unrenewed": 1, "expired": 1, "woke": 1} {
 		if n := drawn(p, class); n != want {
 			t.Errorf("%d signs are %s, want %d", n, class, want)
@@ -324,7 +261,7 @@ func TestTheTimelineShowsRenewalsAndTheEndOfTheTTL(t *testing.T) {
 func TestALeaseThatEndedInTimeHasNoSign(t *testing.T) {
 	l := lease("replica-1", 0, 50)
 	l.TTL, l.Expires = 60*time.Millisecond, ms(60)
-	if n := drawn(Timelines(&history.History{Leases: []history.Lease{l, lease("replica-2", 70, 300)}})[0], "expired"); n != 0 {
+	if n := drawn(Timeline(&history.History{Leases: []history.Lease{l, lease("replica-2", 70, 300)}}), "expired"); n != 0 {
 		t.Errorf("%d leases have outlived their TTL", n)
 	}
 }
@@ -411,7 +348,7 @@ func TestWakesAreCountedByTheirRelease(t *testing.T) {
 	second.Notes = []history.Event{note(5, history.Woken, "watch"), note(11, history.Woken, "watch")}
 	third.Notes = []history.Event{note(11, history.Woken, "watch"), note(21, history.Woken, "watch")}
 	h := &history.History{Leases: []history.Lease{first, second, third}}
-	if got := wokenBy(h); len(got) != 3 || got[0] != 2 || got[1] != 1 || got[2] != 0 {
+	if got, _ := wokenBy(h); len(got) != 3 || got[0] != 2 || got[1] != 1 || got[2] != 0 {
 		t.Errorf("releases woke %v, want 2, 1 and 0", got)
 	}
 	if all := texts(t, Wakes(h)); !strings.Contains(all, "3 releases, after which waiters were woken 3 times in all, and twice at most after one") {
