@@ -160,3 +160,36 @@ func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 		}
 	}
 }
+
+// A key is one purchase of its buyer, whatever the door: it gets its first answer at the door where it bought, and buys at
+// no other.
+func TestAKeyIsOnePurchaseAtAnyDoor(t *testing.T) {
+	doors := map[string]string{"/deduct": `{"goods_id": 1}`, "/reservations": `{"goods_id": 1}`, "/orders": `{"lines": [{"goods_id": 1}]}`}
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a, bought := serve(t, d), 0
+		at := func(door, key string) answer {
+			r := request(t, http.MethodPost, a.public.URL+door, jsonType, doors[door])
+			r.Header.Set("Idempotency-Key", key)
+			return send(t, r)
+		}
+		for first := range doors {
+			bought++
+			key := "key of " + first[1:]
+			key = strings.ReplaceAll(key, " ", "-")
+			got := at(first, key)
+			for other := range doors {
+				if again := at(other, key); other != first && again.problem() != "key-reused" {
+					t.Errorf("bought by %s, the key is answered by %s with %d %s", first, other, again.status, again.text)
+				} else if other == first && (again.header.Get("Idempotency-Replayed") != "true" || fmt.Sprint(again.body["order_id"]) != fmt.Sprint(got.body["order_id"])) {
+					t.Errorf("by %s it is answered with %s, and again with %s", first, got.text, again.text)
+				}
+			}
+		}
+		if found := a.get(t, "/orders?request_id=key-of-orders"); found.status != http.StatusOK || found.body["lines"] == nil {
+			t.Errorf("the key of the basket finds %d %s", found.status, found.text)
+		}
+		if item := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK); item.body["stock"] != float64(10-bought) {
+			t.Errorf("after %d purchases %v of 10 are left", bought, item.body["stock"])
+		}
+	})
+}

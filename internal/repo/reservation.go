@@ -128,6 +128,18 @@ func (s *Store) reservationFault(ctx context.Context, err error) error {
 // was released before. stock.ErrConfirmed, stock.ErrExpired, stock.ErrUnknownReservation:
 // nothing was written.
 func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation, again bool, err error) {
+	if !isNumber(number) {
+		return r, false, stock.ErrUnknownReservation
+	}
+	of, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
+	if err != nil {
+		return r, false, s.reservationFault(ctx, err)
+	}
+	end, err := s.Turn(ctx, of.GoodsID)
+	if err != nil {
+		return r, false, err
+	}
+	defer end()
 	return s.step(ctx, number, stock.Released, func(tx *Tx, r *heldRow) error {
 		if err := tx.stepIfHeld(ctx, r, setReleased, number); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -340,4 +341,45 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 			t.Errorf("%d units of 3 came back", back)
 		}
 	})
+}
+
+// Releases and returns of an item whose row is locked leave connections to others.
+func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	locking := labtest.Open(t, d, "locking")
+	s := open(t, d, backend.SQLOptions{MaxOpen: 4, LockWait: 9 * time.Second, ConnectTimeout: time.Second}, repo.Options{})
+	create(t, locking, 1, 20)
+	must.Do(t, s.CreateGoods(t.Context(), 2, 10, "other"))
+	var back []func() error
+	for i := range 8 {
+		number := hold(t, s, 1, 1, "")
+		back = append(back, func() error { _, _, err := s.Release(t.Context(), number); return err })
+		if i%2 == 0 {
+			must.Get(s.Confirm(t.Context(), &repo.Payment{Number: number, Reference: number}))(t)
+			back[i] = func() error { _, err := s.Return(t.Context(), number, 1, "return "+number); return err }
+		}
+	}
+	answers := make(chan error, len(back))
+	must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+			return err
+		}
+		for _, give := range back {
+			go func() { answers <- give() }()
+		}
+		labtest.AwaitRowWait(t, d, "UPDATE tb_goods_stock%", answers)
+		time.Sleep(100 * time.Millisecond) // for those that would take more connections
+		soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, 2); return err }); err != nil {
+			t.Errorf("another item waits for what comes back to the locked one: %v", err)
+		}
+		return nil
+	}))
+	for range back {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	wantSums(t, s, 20, 0, 4, 4)
 }

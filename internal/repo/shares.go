@@ -6,26 +6,21 @@ import (
 	"sync"
 )
 
-// shares keeps purchases of one item by one strategy from using all connections of a
-// pool: those that wait for a row lock hold theirs meanwhile. The purchases that wait for
-// a connection wait in one queue an item and strategy, and the queues are served in turns.
-// An item and strategy may use at most shareOfFree times as many connections as are free.
+// shares keeps what is done with one item from using all connections of a pool: what waits
+// for a row lock holds its own meanwhile. Purchases, and what gives units back, wait for a
+// connection in one queue an item, and the queues are served in turns.
+// An item may use at most shareOfFree times as many connections as are free.
 type shares struct {
 	most int // connections
 
 	mu    sync.Mutex
 	taken int
-	users map[shareUser]*share // that use or wait for connections
-	turns []*share             // those that wait, and some that no longer do
+	users map[int64]*share // that use or wait for connections
+	turns []*share         // those that wait, and some that no longer do
 }
 
-// shareOfFree lets one item and strategy alone use three quarters of all connections.
+// shareOfFree lets one item alone use three quarters of all connections.
 const shareOfFree = 3
-
-type shareUser struct {
-	goodsID  int64
-	strategy string
-}
 
 type share struct {
 	taken   int
@@ -39,25 +34,24 @@ type shareTurn struct {
 }
 
 func newShares(connections int) *shares {
-	return &shares{most: max(connections, 1), users: make(map[shareUser]*share)}
+	return &shares{most: max(connections, 1), users: make(map[int64]*share)}
 }
 
-// Turn waits until a purchase of an item may use a connection. End the turn. The error is
+// Turn waits until what is done with an item may use a connection. End the turn. The error is
 // that of a transaction that has not begun in time.
 func (s *Store) Turn(ctx context.Context, goodsID int64) (end func(), err error) {
-	user := shareUser{goodsID, s.strategy}
-	if err := s.shares.take(ctx, user); err != nil {
+	if err := s.shares.take(ctx, goodsID); err != nil {
 		return nil, s.beginFault(ctx, err)
 	}
-	return func() { s.shares.free(user) }, nil
+	return func() { s.shares.free(goodsID) }, nil
 }
 
-func (s *shares) take(ctx context.Context, user shareUser) error {
+func (s *shares) take(ctx context.Context, goodsID int64) error {
 	s.mu.Lock()
-	of, ok := s.users[user]
+	of, ok := s.users[goodsID]
 	if !ok {
 		of = &share{}
-		s.users[user] = of
+		s.users[goodsID] = of
 	}
 	if of.waiting.Len() == 0 && s.mayUse(of) {
 		s.taken++
@@ -73,33 +67,33 @@ func (s *shares) take(ctx context.Context, user shareUser) error {
 	case <-turn.granted:
 		return nil
 	case <-ctx.Done():
-		s.leave(user, of, queued, turn)
+		s.leave(goodsID, of, queued, turn)
 		return ctx.Err()
 	}
 }
 
 // leave removes a purchase from its queue, or returns the connection that it was granted meanwhile.
-func (s *shares) leave(user shareUser, of *share, queued *list.Element, turn *shareTurn) {
+func (s *shares) leave(goodsID int64, of *share, queued *list.Element, turn *shareTurn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-turn.granted:
-		s.giveBack(user, of)
+		s.giveBack(goodsID, of)
 	default:
 		of.waiting.Remove(queued)
-		s.forget(user, of)
+		s.forget(goodsID, of)
 	}
 }
 
-func (s *shares) free(user shareUser) {
+func (s *shares) free(goodsID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveBack(user, s.users[user])
+	s.giveBack(goodsID, s.users[goodsID])
 }
 
-// giveBack serves the next turns. An item and strategy that may not use more has at least
+// giveBack serves the next turns. An item that may not use more has at least
 // shareOfFree connections: few are passed over.
-func (s *shares) giveBack(user shareUser, of *share) {
+func (s *shares) giveBack(goodsID int64, of *share) {
 	s.taken--
 	of.taken--
 	for range len(s.turns) {
@@ -119,7 +113,7 @@ func (s *shares) giveBack(user shareUser, of *share) {
 			s.enqueue(next)
 		}
 	}
-	s.forget(user, of)
+	s.forget(goodsID, of)
 }
 
 func (s *shares) mayUse(of *share) bool { return of.taken < shareOfFree*(s.most-s.taken) }
@@ -131,9 +125,9 @@ func (s *shares) enqueue(of *share) {
 	}
 }
 
-// forget removes an item and strategy that neither uses nor waits for a connection.
-func (s *shares) forget(user shareUser, of *share) {
+// forget removes an item that neither uses nor waits for a connection.
+func (s *shares) forget(goodsID int64, of *share) {
 	if of.taken == 0 && of.waiting.Len() == 0 {
-		delete(s.users, user)
+		delete(s.users, goodsID)
 	}
 }

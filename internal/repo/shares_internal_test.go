@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +18,7 @@ import (
 func TestAnItemUsesNotAllConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(8)
-		slow, honest := shareUser{1, "slow"}, shareUser{2, "honest"}
+		const slow, honest = 1, 2
 		release := make(chan struct{})
 		var using atomic.Int64
 		for range 100 {
@@ -51,19 +50,19 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
-		must.Do(t, s.take(t.Context(), shareUser{9, ""}))
+		must.Do(t, s.take(t.Context(), 9))
 		var order []int64
 		for _, id := range []int64{1, 1, 1, 2, 3, 2} { // in this order
 			go func() {
-				if err := s.take(t.Context(), shareUser{id, ""}); err != nil {
+				if err := s.take(t.Context(), id); err != nil {
 					t.Error(err)
 				}
 				order = append(order, id) // one at a time
-				s.free(shareUser{id, ""})
+				s.free(id)
 			}()
 			synctest.Wait()
 		}
-		s.free(shareUser{9, ""})
+		s.free(9)
 		synctest.Wait()
 		want := []int64{1, 2, 3, 1, 2, 1}
 		for i := range want {
@@ -77,11 +76,11 @@ func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 func TestAPurchaseLeavesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(1)
-		user := shareUser{1, ""}
+		const user = 1
 		must.Do(t, s.take(t.Context(), user))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.take(ctx, shareUser{2, ""}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.take(ctx, 2); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it ends with %v", err)
 		}
 		s.free(user)
@@ -100,7 +99,7 @@ func TestSharesAreConserved(t *testing.T) {
 	for range 32 {
 		crowd.Go(func() {
 			for range 300 {
-				user := shareUser{rand.Int64N(4), strconv.Itoa(rand.N(3))}
+				user := rand.Int64N(12)
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(200*time.Microsecond))
 				if s.take(ctx, user) == nil {
 					if n := using.Add(1); n > connections {

@@ -74,8 +74,16 @@ func (s *Shop) BuyBasket(ctx context.Context, b *Basket) (SoldBasket, error) {
 // basket.
 func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold SoldBasket, err error) {
 	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return cmp.Compare(a.GoodsID, b.GoodsID) })
+	key, err := r.firstKey(ctx, b.RequestID)
+	if err != nil {
+		return sold, err
+	}
 	for try := range BasketTries {
-		sold, err = r.sellOnce(ctx, BasketNumber(b.RequestID, try), lines, b.UserID, hold)
+		number := BasketNumber(b.RequestID, try)
+		if try > 0 {
+			key = lineKey(number, 0)
+		}
+		sold, err = r.sellOnce(ctx, number, key, lines, b.UserID, hold)
 		// What has come back under this number was rejected before.
 		if !stock.IsOver(err) {
 			return sold, err
@@ -98,9 +106,10 @@ func (r *Reservations) Basket(ctx context.Context, number string) (SoldBasket, e
 
 // BasketOf finds the basket that a buyer's key has sold, as Basket does. The buyer may be empty.
 func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBasket, error) {
-	numbers := make(map[string]string, BasketTries) // by the request id of the first line
+	id := stock.BuyerKey(key, buyer)
+	numbers := map[string]string{id: BasketNumber(id, 0)} // by the request id of the first line
 	for try := range BasketTries {
-		number := BasketNumber(stock.BuyerKey(key, buyer), try)
+		number := BasketNumber(id, try)
 		numbers[lineKey(number, 0)] = number
 	}
 	held, err := r.store.Orders(ctx, slices.Collect(maps.Keys(numbers))...)
@@ -116,19 +125,34 @@ func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBas
 	return SoldBasket{}, stock.ErrUnknownOrder
 }
 
+// firstKey is the request id of the first line of a basket: the basket's own, so that its key buys nothing at another
+// door. A basket of an earlier version has that of a line.
+func (r *Reservations) firstKey(ctx context.Context, requestID string) (string, error) {
+	line := lineKey(BasketNumber(requestID, 0), 0)
+	held, err := r.store.Orders(ctx, line)
+	if _, ok := held[line]; ok {
+		return line, err
+	}
+	return requestID, err
+}
+
 func lineKey(number string, line int) string {
 	return stock.LineKey(number + "-" + strconv.Itoa(line+1))
 }
 
-// sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.
-func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
+// sellOnce tries a basket under one number; key is the request id of its first line. stock.IsOver: a line of it has
+// come back.
+func (r *Reservations) sellOnce(ctx context.Context, number, key string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
 	numbers, own := make([]string, len(lines)), make([]string, 0, len(lines))
 	for i := range lines {
 		numbers[i] = fmt.Sprintf("%s-%d-%d", number, i+1, len(lines))
 	}
 	for i, line := range lines {
+		if i > 0 {
+			key = lineKey(number, i)
+		}
 		p := stock.Purchase{
-			RequestID: lineKey(number, i), Keyed: true, Number: numbers[i],
+			RequestID: key, Keyed: true, Number: numbers[i],
 			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(), Durable: stock.InSQL, // it is confirmed next
 		}
 		outcome, err := hold(ctx, line.GoodsID, p)

@@ -35,13 +35,17 @@ func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrd
 		func() (stock.Order, bool, error) { return c.redis.FindRequest(ctx, stock.BuyerKey(key, buyer)) })
 }
 
-// orderUnder finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed.
+// orderUnder finds the order of a buyer's key in the ledger. A reservation is one once it is confirmed, and a basket,
+// whose first line has its key, is none: see Reservations.BasketOf.
 func (c *Catalogue) orderUnder(ctx context.Context, key, buyer string) (stock.Order, bool, error) {
 	id := stock.BuyerKey(key, buyer)
 	orders, err := c.requests.Get(ctx, id)
 	order, ok := orders[id]
 	if order.Kind != stock.Hold {
 		return order, ok, err
+	}
+	if stock.IsLineNumber(order.ID) {
+		return stock.Order{}, false, err
 	}
 	final := stock.FinalKey(order.ID)
 	orders, err = c.requests.Get(ctx, final)

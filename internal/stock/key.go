@@ -16,7 +16,7 @@ import (
 //	key create          the creation of an item
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
-//	number line         the hold of a line of a basket
+//	number line         the hold of a line of a basket, but for the first, which has the key of the basket
 
 const (
 	tagSeparator = " "
@@ -54,6 +54,11 @@ func LineKey(number string) string { return number + tagSeparator + lineTag }
 
 // IsLine reports whether a stored request id is that of a line of a basket.
 func IsLine(requestID string) bool { return requestID == LineKey(KeyOf(requestID)) }
+
+// IsLineNumber reports whether a number is that of a line of a basket: the line's own follows the UUID of the basket.
+func IsLineNumber(number string) bool {
+	return len(number) > len("00000000-0000-0000-0000-000000000000")
+}
 
 // KeyOf is the client's key of a stored request id, and all that a client is shown of it.
 func KeyOf(requestID string) string {

@@ -106,7 +106,7 @@ func (o Order) Sells() bool { return o.Kind == Deduction || o.Kind == Confirmati
 
 // Answers reports whether the order is the result of p, so that a repeated p gets it.
 func (o Order) Answers(goodsID int64, p Purchase) bool {
-	return o.Kind == p.Kind() && o.RequestID == p.RequestID && o.GoodsID == goodsID &&
+	return o.Kind == p.Kind() && IsLineNumber(o.ID) == IsLineNumber(p.Number) && o.RequestID == p.RequestID && o.GoodsID == goodsID &&
 		o.Quantity == p.Quantity && o.UserID == p.UserID
 }
 

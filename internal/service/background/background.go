@@ -3,6 +3,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func NewJobs(log *slog.Logger) *Jobs {
 
 // Do runs work within a limit of its own, and waits for it as long as the request lasts,
 // also where that has ended already. stock.ErrUnknownOutcome: the work goes on.
-// stock.ErrBusy: the jobs are closed, and nothing was begun.
+// stock.ErrBusy: the jobs are closed, and nothing was begun. Where it fails after the request has ended, the log has it.
 func (j *Jobs) Do(ctx context.Context, limit time.Duration, doing string, work func(context.Context) error) error {
 	run, done := j.job(ctx, limit, doing, work)
 	if !j.begin(run) {
@@ -68,7 +69,15 @@ func (j *Jobs) Do(ctx context.Context, limit time.Duration, doing string, work f
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+		go j.logEnd(ctx, doing, done)
 		return fmt.Errorf("%w: %s goes on: %w", stock.ErrUnknownOutcome, doing, context.Cause(ctx))
+	}
+}
+
+// logEnd logs why work failed whose request has ended.
+func (j *Jobs) logEnd(ctx context.Context, doing string, done <-chan error) {
+	if err := <-done; err != nil && !errors.Is(err, ErrPanicked) {
+		cmp.Or(j.log, slog.Default()).ErrorContext(context.WithoutCancel(ctx), "work in the background failed", "doing", doing, "error", err)
 	}
 }
 

@@ -167,3 +167,29 @@ func TestAHungReleaseDelaysTheAnswerBriefly(t *testing.T) {
 		}
 	})
 }
+
+// Work that fails when its request has gone is in the log: no one else has its error.
+func TestWorkThatFailsAfterItsRequestIsLogged(t *testing.T) {
+	for name, fails := range map[string]error{"it fails": errors.New("lock wait timeout"), "it works": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			jobs := NewJobs(slog.New(slog.NewTextHandler(&log, nil)))
+			request, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := jobs.Do(request, time.Minute, "set a limit", func(context.Context) error {
+				time.Sleep(2 * time.Second)
+				return fails
+			})
+			if !errors.Is(err, stock.ErrUnknownOutcome) {
+				t.Errorf("%s: answered with %v", name, err)
+			}
+			if err := jobs.Close(3 * time.Second); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if said := strings.Contains(log.String(), `doing="set a limit"`) && strings.Contains(log.String(), "lock wait timeout"); said != (fails != nil) {
+				t.Errorf("%s: the log has %q", name, &log)
+			}
+		})
+	}
+}

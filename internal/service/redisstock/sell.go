@@ -192,7 +192,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, order, memory string) (st
 	if !first.Answers(goodsID, p) {
 		return stock.Outcome{Rejected: stock.ErrKeyReused}, nil
 	}
-	return stock.Outcome{Order: first, Replayed: first.ID != order || stock.IsLine(p.RequestID), Durable: stock.InRedis}, nil
+	return stock.Outcome{Order: first, Replayed: first.ID != order || stock.IsLine(p.RequestID) || stock.IsLineNumber(p.Number), Durable: stock.InRedis}, nil
 }
 
 func rejectAll(batch []stock.Purchase) []stock.Outcome {
