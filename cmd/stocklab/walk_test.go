@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +26,6 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/lab/walk"
@@ -157,7 +156,7 @@ func startWalks(t *testing.T, database string) *walkStage {
 	}
 	own := make(map[int][]string)
 	for i := range replicas {
-		paths, env := pathsTo(t, b)
+		paths, env := pathsTo(t, opened)
 		s.paths, own[i+1] = append(s.paths, paths), env
 	}
 	s.lab = startReplicas(t, opened, shop.Replicas{Count: replicas, Own: own, Lab: true, Env: []string{
@@ -185,32 +184,14 @@ func (s *walkStage) keepData(t *testing.T, k *servers.Supervisor, b *servers.Bac
 
 // pathsTo puts proxies before the backends, and returns the configuration of a replica
 // that reaches them so.
-func pathsTo(t *testing.T, b *servers.Backends) (paths map[backend.Name][]*servers.Proxy, env []string) {
+func pathsTo(t *testing.T, opened *shop.Shop) (paths map[backend.Name][]*servers.Proxy, env []string) {
 	t.Helper()
-	paths, env = make(map[backend.Name][]*servers.Proxy), b.Env()
-	add := func(name backend.Name, address string) {
-		proxy := labtest.NewProxy(t, address)
-		paths[name] = append(paths[name], proxy)
-		for i := range env {
-			env[i] = strings.ReplaceAll(env[i], address, proxy.Address)
-		}
-	}
-	if c, err := mysql.ParseDSN(b.Database.DSN); b.Database.Driver == repo.MySQL && err == nil {
-		add(backend.Database, c.Addr)
-	}
-	if b.Redis != nil {
-		add(backend.Redis, b.Redis.Address)
-	}
-	if b.Redlock != nil {
-		for _, node := range b.Redlock.Nodes {
-			add(backend.Redlock, node.Address)
-		}
-	}
-	if b.ZooKeeper != nil {
-		add(backend.ZooKeeper, b.ZooKeeper.Address)
-	}
-	if b.Etcd != nil {
-		add(backend.Etcd, b.Etcd.Endpoint[strings.Index(b.Etcd.Endpoint, "//")+2:])
+	links, env, err := opened.Links()
+	must.Do(t, err)
+	paths = make(map[backend.Name][]*servers.Proxy)
+	for _, server := range slices.Sorted(maps.Keys(links)) {
+		name, _, _ := strings.Cut(server, "-") // the masters of Redlock are numbered
+		paths[backend.Name(name)] = append(paths[backend.Name(name)], links[server])
 	}
 	return paths, env
 }
@@ -578,11 +559,11 @@ func (w walking) arm(ctx context.Context, s walk.Step, f failpoint.Fault) <-chan
 // pause has a purchase that is late go on to its write, where that is fenced.
 func (w walking) pause(ctx context.Context, s walk.Step) error {
 	if !s.Middle {
-		if err := w.replicaOf(s).Signal(ctx, syscall.SIGSTOP); err != nil {
+		if err := w.replicaOf(s).Pause(ctx); err != nil {
 			return err
 		}
 		time.Sleep(s.Lasts)
-		return w.replicaOf(s).Signal(ctx, syscall.SIGCONT)
+		return w.replicaOf(s).Resume(ctx)
 	}
 	armed := w.arm(ctx, s, failpoint.Fault{Do: failpoint.Pause, GoodsID: w.Item, IgnoreCancel: s.Lasts > walk.LeaseTTL})
 	time.Sleep(s.Lasts)
@@ -590,12 +571,12 @@ func (w walking) pause(ctx context.Context, s walk.Step) error {
 	cleared := make(chan error, 1)
 	go func() { cleared <- errors.Join(<-armed, w.client(s).ClearFaults(ctx)) }()
 	for {
-		if err := w.replicaOf(s).Signal(ctx, syscall.SIGCONT); err != nil {
+		if err := w.replicaOf(s).Resume(ctx); err != nil {
 			return err
 		}
 		select {
 		case err := <-cleared:
-			return errors.Join(err, w.replicaOf(s).Signal(ctx, syscall.SIGCONT))
+			return errors.Join(err, w.replicaOf(s).Resume(ctx))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

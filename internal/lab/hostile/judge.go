@@ -260,10 +260,8 @@ func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
 	}
 	r.Ledger.compare(crowd, orders, r.stolen)
 	for _, replica := range s.cluster.Replicas {
-		select {
-		case <-replica.Done():
+		if replica.Ended() {
 			r.Ended = append(r.Ended, replica.Name)
-		default:
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,22 +45,6 @@ func relinks() map[string]struct {
 	}{
 		Slow: {[]string{whole}, slow}, Fast: {[]string{slow}, whole}, Cut: {[]string{whole, slow}, cut}, Mend: {[]string{cut}, whole},
 	}
-}
-
-var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
-
-// through is an environment whose addresses are those of the proxies.
-func (s *stage) through(env []string) []string {
-	env = slices.Clone(env)
-	for i := range env {
-		env[i] = address.ReplaceAllStringFunc(env[i], func(one string) string {
-			if front := s.fronts[one]; front != "" {
-				return front
-			}
-			return one
-		})
-	}
-	return env
 }
 
 // relink does something to the way to a server.
@@ -124,13 +107,6 @@ func about(server string, item int64) string {
 		return strconv.FormatInt(item, 10) + "}"
 	default:
 		return url.PathEscape(lockName(item))
-	}
-}
-
-// disconnect closes the proxies.
-func (s *stage) disconnect() {
-	for _, proxy := range s.links {
-		proxy.Close()
 	}
 }
 

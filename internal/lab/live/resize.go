@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/shop"
@@ -53,19 +52,19 @@ func (s *stage) add(ctx context.Context, c *shop.Cluster) error {
 // remove has the balancer leave a replica out, and stops it when it has answered what it had.
 func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error {
 	s.mu.Lock()
-	run, ok := s.runners[name].(replicaRunner)
+	run, ok := s.runners[name].(*shop.Replica)
 	if !ok || !s.set(name, working, running, paused, down) {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: %s %s", errConflict, Remove, name)
 	}
 	delete(s.runners, name)
-	s.replicas = slices.DeleteFunc(slices.Clone(s.replicas), func(r *shop.Replica) bool { return r == run.Replica })
+	s.replicas = slices.DeleteFunc(slices.Clone(s.replicas), func(r *shop.Replica) bool { return r == run })
 	s.layout.replicas = len(s.replicas)
 	s.publishLocked()
 	s.mu.Unlock()
 	at := time.Now()
-	err := c.Leave(ctx, run.Replica)
-	_ = run.Signal(ctx, syscall.SIGCONT) // a paused one would not end; it may have ended
+	err := c.Leave(ctx, run)
+	_ = run.Resume(ctx) // a paused one would not end; it may have ended
 	err = errors.Join(err, run.Stop(ctx))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error 
 // enter lists a replica that runs; the caller holds mu.
 func (s *stage) enter(r *shop.Replica) {
 	s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running})
-	s.runners[r.Name] = replicaRunner{r}
+	s.runners[r.Name] = r
 	s.replicas = append(slices.Clone(s.replicas), r)
 	s.layout.replicas = len(s.replicas)
 	s.watch(r)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/experiments"
@@ -74,13 +73,6 @@ type runner interface {
 	Restart(ctx context.Context) error
 }
 
-// replicaRunner is a replica as a runner.
-type replicaRunner struct{ *shop.Replica }
-
-func (r replicaRunner) Pause(ctx context.Context) error   { return r.Signal(ctx, syscall.SIGSTOP) }
-func (r replicaRunner) Resume(ctx context.Context) error  { return r.Signal(ctx, syscall.SIGCONT) }
-func (r replicaRunner) Restart(ctx context.Context) error { return r.Start(ctx) }
-
 // layout is what the replicas are started with: where it changes, they are started anew.
 type layout struct {
 	replicas int
@@ -108,9 +100,9 @@ type stage struct {
 	hub      *hub
 	follow   *follower
 
-	spare  *spare                    // nil: Redis is as elsewhere
-	links  map[string]*servers.Proxy // before the servers, by their names
-	fronts map[string]string         // the address of the proxy of each address
+	spare *spare                    // nil: Redis is as elsewhere
+	links map[string]*servers.Proxy // before the servers, by their names
+	env   []string                  // of the replicas, through the links where there are any
 
 	changing sync.Mutex // held while a replica is added or removed, or all end
 	mu       sync.Mutex
@@ -187,7 +179,6 @@ func (s *stage) quit(ctx context.Context) error {
 // close ends the servers, as far as they were started.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
-	s.disconnect()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
@@ -245,7 +236,7 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 		return err
 	}
 	c, err := s.shop.Start(ctx, shop.Replicas{
-		Count: l.replicas, Lab: true, Servers: s.through(s.backends.Env()),
+		Count: l.replicas, Lab: true, Servers: s.env,
 		Env: []string{"STOCKD_LOCK_TTL=" + l.ttl.String(), "STOCKD_LOCK_WAIT=" + lockWait.String(), "STOCKD_DEDUCT_TIMEOUT=" + deductTimeout.String()},
 	})
 	if err != nil {
@@ -284,7 +275,7 @@ func (s *stage) closeCluster(ctx context.Context) error {
 	s.publish()
 	s.follow.files(nil)
 	for _, r := range c.Replicas { // one that is paused would not end
-		_ = r.Signal(ctx, syscall.SIGCONT) // it may have ended
+		_ = r.Resume(ctx) // it may have ended
 	}
 	err := c.Close(ctx)
 	for _, r := range c.Replicas { // what is recorded may be large
@@ -342,12 +333,12 @@ func (s *stage) trap(ctx context.Context, name string) error {
 	run, c, work := s.runners[name], s.cluster, s.work
 	is := slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == name && m.Status == running })
 	s.mu.Unlock()
-	replica, ok := run.(replicaRunner)
+	replica, ok := run.(*shop.Replica)
 	if !ok || !is || c == nil || work.GoodsID == 0 {
 		return fmt.Errorf("%w: %s %s", errConflict, Trap, name)
 	}
 	// The first fault of a list that fits is reached: this one stands before the work.
-	one := c.ClientTo(replica.Replica)
+	one := c.ClientTo(replica)
 	if err := one.ClearFaults(ctx); err != nil {
 		return err
 	}
@@ -418,7 +409,7 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 
 // perform does something to a machine. A cluster ends before or after a replica of it is started again.
 func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what string) (done bool, err error) {
-	replica, ok := run.(replicaRunner)
+	replica, ok := run.(*shop.Replica)
 	if !ok || what != Start {
 		err = do(ctx, run, what)
 		return err == nil, err
@@ -431,7 +422,7 @@ func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what s
 	if err := do(ctx, run, what); err != nil {
 		return false, err
 	}
-	return true, s.rejoin(ctx, c, replica.Replica)
+	return true, s.rejoin(ctx, c, replica)
 }
 
 // has reports that the replicas are those of a cluster.
@@ -523,6 +514,12 @@ func (s *stage) addServers(proxies bool) error {
 	if err != nil {
 		return err
 	}
+	s.env = s.backends.Env()
+	if proxies {
+		if s.links, s.env, err = s.shop.Links(); err != nil {
+			return err
+		}
+	}
 	for _, server := range list {
 		m := Machine{Name: server.Name, Kind: "server", Title: server.String(), Status: running}
 		if server.Started == servers.Embedded {
@@ -530,12 +527,8 @@ func (s *stage) addServers(proxies bool) error {
 		} else {
 			s.runners[server.Name] = server
 		}
-		if proxies && server.Address != "" {
-			proxy, err := servers.NewProxy(server.Address)
-			if err != nil {
-				return err
-			}
-			s.links[server.Name], s.fronts[server.Address], m.Link = proxy, proxy.Address, whole
+		if s.links[server.Name] != nil {
+			m.Link = whole
 		}
 		s.machines = append(s.machines, m)
 	}

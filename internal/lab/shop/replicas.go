@@ -228,6 +228,15 @@ func (r *Replica) Stop(ctx context.Context) error { return r.server.Close(ctx) }
 // Kill ends the replica without a warning, and returns when it has ended.
 func (r *Replica) Kill(ctx context.Context) error { return r.server.Kill(ctx) }
 
+// Restart is Start of a replica that was killed.
+func (r *Replica) Restart(ctx context.Context) error { return r.Start(ctx) }
+
+// Pause stops the replica's process, and returns when all of its threads have stopped.
+func (r *Replica) Pause(ctx context.Context) error { return r.server.Pause(ctx) }
+
+// Resume continues a paused replica.
+func (r *Replica) Resume(ctx context.Context) error { return r.server.Resume(ctx) }
+
 // Pid is the replica's process id.
 func (r *Replica) Pid() int { return r.server.Process().Pid() }
 
@@ -244,4 +253,14 @@ func (r *Replica) Done() <-chan struct{} { return r.server.Process().Done() }
 // Signal sends its process a signal.
 func (r *Replica) Signal(ctx context.Context, signal syscall.Signal) error {
 	return r.server.Process().Signal(ctx, signal)
+}
+
+// Ended reports whether it has.
+func (r *Replica) Ended() bool {
+	select {
+	case <-r.Done():
+		return true
+	default:
+		return false
+	}
 }

@@ -3,8 +3,10 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -29,6 +31,7 @@ type Shop struct {
 	options  Options
 	mu       sync.Mutex
 	clusters []*Cluster // that are not closed
+	links    []*servers.Proxy
 }
 
 // Open starts the servers. Where it fails, nothing is left of them.
@@ -56,7 +59,37 @@ func (s *Shop) Close(ctx context.Context) error {
 	for _, c := range s.open() {
 		errs = append(errs, c.Close(ctx))
 	}
+	for _, link := range s.links {
+		link.Close()
+	}
 	return errors.Join(append(errs, s.Servers.Close(ctx), s.Supervisor.Close())...)
+}
+
+var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// Links puts a proxy before each server that has an address. It returns them by the server's name, with the
+// variables that lead a replica through them.
+func (s *Shop) Links() (links map[string]*servers.Proxy, env []string, err error) {
+	members, err := s.Servers.Members()
+	if err != nil {
+		return nil, nil, err
+	}
+	links, env = make(map[string]*servers.Proxy), s.Servers.Env()
+	front := make(map[string]string)
+	for _, member := range members {
+		if member.Address == "" {
+			continue
+		}
+		if links[member.Name], err = servers.NewProxy(member.Address); err != nil {
+			return nil, nil, err
+		}
+		s.links = append(s.links, links[member.Name])
+		front[member.Address] = links[member.Name].Address
+	}
+	for i := range env {
+		env[i] = loopback.ReplaceAllStringFunc(env[i], func(address string) string { return cmp.Or(front[address], address) })
+	}
+	return links, env, nil
 }
 
 func (s *Shop) open() []*Cluster {
