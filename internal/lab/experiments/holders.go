@@ -199,7 +199,7 @@ func longWork(strategy, expect string, seen checker.Check) Part {
 		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, ttl/2, nil)
+			x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, nil)
 			x.audit()
 		},
 	}

@@ -28,7 +28,7 @@ func failover() Experiment {
 			Do: func(x *Try) {
 				x.stock(100)
 				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, 500*time.Millisecond, x.promoteReplica)
+				x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, x.promoteReplica)
 				x.audit()
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
@@ -41,7 +41,7 @@ func failover() Experiment {
 				x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
 				x.Must(x.Pair.AwaitSync(x))
 				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, 500*time.Millisecond, x.promoteReplica)
+				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, x.promoteReplica)
 				x.audit()
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
@@ -51,7 +51,7 @@ func failover() Experiment {
 			Expect: "replica 2 waits, and nothing is lost",
 			Do: func(x *Try) {
 				x.stock(100)
-				x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, 500*time.Millisecond, func() { x.killMaster(1) })
+				x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, func() { x.killMaster(1) })
 				x.audit()
 			},
 			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
@@ -61,9 +61,9 @@ func failover() Experiment {
 
 // whileOneWorks has replica 1 buy, and work for a time between its read and its write, under the lock. Something may
 // happen meanwhile, and then replica 2 buys.
-func (x *Try) whileOneWorks(sale Sale, first, second time.Duration, happens func()) {
-	x.willStall(1, first)
-	x.willStall(2, second)
+func (x *Try) whileOneWorks(sale Sale, works time.Duration, happens func()) {
+	x.willStall(1, works)
+	x.willStall(2, 500*time.Millisecond)
 	x.start(func() { x.buy(1, sale) })
 	x.awaitFault(1)
 	if happens != nil {

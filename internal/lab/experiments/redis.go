@@ -112,7 +112,7 @@ func clocks(strategy, expect string, seen checker.Check) Part {
 		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			x.stock(100)
-			x.whileOneWorks(Sale{Strategy: strategy}, time.Second, 500*time.Millisecond, nil)
+			x.whileOneWorks(Sale{Strategy: strategy}, time.Second, nil)
 			x.audit()
 		},
 	}

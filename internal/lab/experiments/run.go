@@ -188,7 +188,7 @@ func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder,
 
 // Watch follows a run as it happens. Each of its functions may be nil.
 type Watch struct {
-	// Try is called before the first step of a try, and what it returns after the last one.
+	// Try is called before a try begins, and what it returns when its function has ended.
 	Try func(Attempt) (over func())
 	// Part is called when a part was made as often as it had to be, or could not be made. Its
 	// history is relative to the folder.

@@ -32,19 +32,16 @@ const (
 // Registry lists them.
 func Registry() []lock.Entry {
 	return slices.Concat(inRedis(), readWriteLocks(), onMasters(), inEtcd(), []lock.Entry{
-		{
-			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
-			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
-			Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, ReleasesOnlyItsOwn: true},
-			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
-		},
-		{
-			Name: InsertLoop, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
-			Summary:    "the same in a loop, without an owner, an expiry and a depth",
-			Guarantees: lock.Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, ReleasesOnlyItsOwn: true},
-			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
-		},
+		inserting(InsertOnce, "INSERT of the name into a table with a unique key; a client that finds it taken gives up", false),
+		inserting(InsertLoop, "the same in a loop, without an owner, an expiry and a depth", true),
 	})
+}
+
+func inserting(name, summary string, loop bool) lock.Entry {
+	return lock.Entry{
+		Name: name, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL}, Summary: summary,
+		New: func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: loop} },
+	}
 }
 
 type insert struct {
