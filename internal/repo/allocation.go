@@ -22,8 +22,10 @@ type Allocation struct {
 	GoodsID int64
 	// Units are those without an order in the ledger.
 	Units int64
-	// Epoch grows each time the allocation is loaded, and when the limit changes.
+	// Epoch grows each time the allocation is opened, closed or loaded anew, and when the limit changes.
 	Epoch int64
+	// Added is how many units were moved into it within its epoch: see Add.
+	Added int64
 	// PerUser is the limit per buyer in this epoch, or 0.
 	PerUser int64
 	// Closed reports that nothing is sold from the allocation in this epoch: its units are
@@ -53,7 +55,7 @@ func (e *StaleError) Error() string {
 }
 
 const (
-	placeColumns = `goods_id, units, epoch, per_user, closed`
+	placeColumns = `goods_id, units, epoch, per_user, closed, added`
 
 	readAllocation = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
@@ -63,7 +65,9 @@ const (
 
 	insertPlace = `INSERT INTO tb_stock_place (units, epoch, closed, goods_id, place, per_user) VALUES (?, ?, ?, ?, ?, ?)`
 
-	fillPlace = `UPDATE tb_stock_place SET units = units + ?, epoch = ?, closed = ? WHERE goods_id = ? AND place = ?`
+	fillPlace = `UPDATE tb_stock_place SET units = units + ?, epoch = ?, closed = ?, added = 0 WHERE goods_id = ? AND place = ?`
+
+	addToPlace = `UPDATE tb_stock_place SET units = units + ?, added = added + ? WHERE goods_id = ? AND place = ?`
 
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
@@ -135,6 +139,34 @@ func (s *Store) nextEpoch(ctx context.Context, goodsID int64, allocation string,
 	return filled, err
 }
 
+// Add moves a share of the row into an open allocation, within its epoch: Added tells how far a copy of the
+// allocation has followed. One that is closed, or was never loaded, stays as it is, and so does a row without units,
+// which is not locked.
+func (s *Store) Add(ctx context.Context, goodsID int64, allocation string) (Allocation, error) {
+	goods, before, err := s.Reach(ctx, goodsID, allocation)
+	if err != nil || before.Epoch == 0 || before.Closed || goods.Stock <= 0 {
+		return before, err
+	}
+	err = s.InTx(ctx, func(tx *Tx) error {
+		goods, err := tx.lockGoods(ctx, goodsID) // an epoch changes only under this lock
+		if err != nil {
+			return err
+		}
+		tx.perUser = goods.PerUser
+		before, _, err = s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)
+		moved := goods.Share(s.strategy)
+		if err != nil || before.Closed || moved == 0 {
+			return err
+		}
+		if err := tx.Subtract(ctx, goods, moved); err != nil {
+			return err
+		}
+		_, err = tx.write(ctx, "add to place", addToPlace, moved, moved, goodsID, allocation)
+		return err
+	})
+	return before, err
+}
+
 // Allocation reads an allocation of an item. One that was never loaded is empty and has epoch 0.
 func (s *Store) Allocation(ctx context.Context, goodsID int64, allocation string) (Allocation, error) {
 	p, _, err := s.readAllocation(ctx, s.pool, readAllocation, goodsID, allocation)
@@ -145,7 +177,7 @@ func (s *Store) Allocation(ctx context.Context, goodsID int64, allocation string
 func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allocation, err error) {
 	err = s.each(ctx, s.pool, "read allocations", func(scan scanRow) error {
 		var a Allocation
-		err := scan(&a.GoodsID, &a.Units, &a.Epoch, &a.PerUser, &a.Closed)
+		err := scan(&a.GoodsID, &a.Units, &a.Epoch, &a.PerUser, &a.Closed, &a.Added)
 		list = append(list, a)
 		return err
 	}, readPlaces, allocation)
@@ -169,7 +201,7 @@ func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsI
 }
 
 func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {
-	err = conn.QueryRowContext(ctx, statement, goodsID, allocation).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed)
+	err = conn.QueryRowContext(ctx, statement, goodsID, allocation).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed, &p.Added)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Allocation{GoodsID: goodsID}, false, nil
 	}
@@ -294,7 +326,7 @@ const (
 
 	// readReach has the columns of readRow, and then those of a place.
 	readReach = `SELECT g.goods_id, g.stock, ` + allocated + ` - COALESCE(p.units, 0), ` + goodsColumns + `,
-		COALESCE(p.units, 0), COALESCE(p.epoch, 0), COALESCE(p.closed, FALSE)
+		COALESCE(p.units, 0), COALESCE(p.epoch, 0), COALESCE(p.closed, FALSE), COALESCE(p.added, 0)
 		FROM tb_goods_stock AS g LEFT JOIN tb_stock_place AS p ON p.goods_id = g.goods_id AND p.place = ?
 		WHERE g.goods_id = ?`
 )
@@ -329,7 +361,7 @@ func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, allocation strin
 // the units of its other allocations.
 func (s *Store) Reach(ctx context.Context, goodsID int64, allocation string) (goods stock.Goods, in Allocation, err error) {
 	in.GoodsID = goodsID
-	goods, err = s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readReach, allocation, goodsID), goodsID, &in.Units, &in.Epoch, &in.Closed)
+	goods, err = s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readReach, allocation, goodsID), goodsID, &in.Units, &in.Epoch, &in.Closed, &in.Added)
 	in.PerUser = goods.PerUser
 	return goods, in, err
 }

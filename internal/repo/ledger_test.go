@@ -267,7 +267,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 			}
 		}
 		must.Do(t, s.SetLimit(t.Context(), 1, 5))
-		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2}}) {
+		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2, Beside: 2}}) {
 			t.Errorf("the buyers are %+v (%v)", buyers, err)
 		}
 		reason := longest(200, "小")

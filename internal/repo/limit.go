@@ -3,6 +3,7 @@ package repo
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,7 +37,7 @@ const (
 		WHEN kind IN ('release', 'expire', 'return') THEN -quantity ELSE 0 END`
 
 	// A limit that is set halfway has the row of a buyer without a name, which no purchase counts.
-	beginAllowing  = countUsers + `(?, '', 0, 0)`
+	beginAllowing  = countUsers + `(?, '', 0, 0, 0, 0)`
 	isAllowing     = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
 	finishAllowing = `DELETE FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
 
@@ -153,12 +154,17 @@ func (s *Store) AuditUsers(ctx context.Context, goodsID int64) (found stock.Buye
 // one of the transaction. For pending orders the epoch of the allocation does that.
 
 const (
-	countUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) VALUES `
-	countUsersRow = `(?, ?, ?, ?)`
+	countUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed, kept, returned) VALUES `
+	countUsersRow = `(?, ?, ?, ?, ?, ?)`
 
 	readUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id IN `
 
-	readAllUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id > ? ORDER BY user_id LIMIT ?`
+	readAllUsers = `SELECT user_id, units, units - kept, returned FROM tb_stock_user WHERE goods_id = ? AND user_id > ? ORDER BY user_id LIMIT ?`
+
+	// readChanges is followed by a list of users.
+	readChanges = `SELECT p.units, p.epoch, p.per_user, p.closed, p.added, u.user_id, u.units, u.units - u.kept, u.returned
+		FROM tb_stock_place AS p LEFT JOIN tb_stock_user AS u ON u.goods_id = p.goods_id AND u.user_id IN (`
+	readChangesOf = `) WHERE p.goods_id = ? AND p.place = ?`
 
 	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id > ''`
 )
@@ -170,6 +176,8 @@ type userUnits struct {
 	units   int64
 	// allowed is not 0 if the buyer may keep what it has with these units.
 	allowed int64
+	// kept are those of pending orders, and returned those that are given back.
+	kept, returned int64
 }
 
 // sumUsers sums the units of each buyer, in the order in which buyers are locked. Anonymous
@@ -187,6 +195,8 @@ func sumUsers(each []userUnits) []userUnits {
 		sum := sums[key{u.goodsID, u.user}]
 		u.units += sum.units
 		u.allowed += sum.allowed
+		u.kept += sum.kept
+		u.returned += sum.returned
 		sums[key{u.goodsID, u.user}] = u
 	}
 	list := slices.Collect(maps.Values(sums))
@@ -254,9 +264,9 @@ func (t *Tx) count(ctx context.Context, doing string, users []userUnits) error {
 }
 
 func countStatement(users []userUnits, onUser string) (statement string, args []any) {
-	args = make([]any, 0, 4*len(users))
+	args = make([]any, 0, 6*len(users))
 	for _, u := range users {
-		args = append(args, u.goodsID, u.user, u.units, u.allowed)
+		args = append(args, u.goodsID, u.user, u.units, u.allowed, u.kept, u.returned)
 	}
 	return countUsers + listOf(len(users), countUsersRow) + onUser, args
 }
@@ -280,7 +290,7 @@ func (t *Tx) countPending(ctx context.Context, orders []PendingOrder) error {
 		if !p.Limited {
 			continue
 		}
-		u := userUnits{goodsID: p.GoodsID, user: p.UserID, units: p.Quantity}
+		u := userUnits{goodsID: p.GoodsID, user: p.UserID, units: p.Quantity, kept: p.Quantity}
 		if p.Earlier {
 			u.allowed = p.Quantity
 		}
@@ -329,6 +339,9 @@ const UsersAtOnce = 1000
 type UserUnits struct {
 	User  string
 	Units int64
+	// Beside is Units without those that were written as pending orders: what else the user has bought, less all that
+	// was given back. Returned is how much that was; it never falls, and tells a later Beside from an earlier one.
+	Beside, Returned int64
 }
 
 // UsersAfter is a page of the units of users of an item with a limit, in the order of their names
@@ -336,11 +349,31 @@ type UserUnits struct {
 func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (page []UserUnits, err error) {
 	err = s.each(ctx, s.pool, "read users", func(scan scanRow) error {
 		var u UserUnits
-		err := scan(&u.User, &u.Units)
+		err := scan(&u.User, &u.Units, &u.Beside, &u.Returned)
 		page = append(page, u)
 		return err
 	}, readAllUsers, goodsID, after, UsersAtOnce)
 	return page, err
+}
+
+// Changes reads an allocation, and what some of its users have, as of one moment. Users that have nothing are left out.
+func (s *Store) Changes(ctx context.Context, goodsID int64, allocation string, users ...string) (a Allocation, list []UserUnits, err error) {
+	a.GoodsID = goodsID
+	args := make([]any, 0, 3+len(users))
+	for _, u := range slices.Concat(users, []string{""}) { // the empty one, which no purchase has, keeps the list from being empty
+		args = append(args, u)
+	}
+	statement := readChanges + listOf(len(args), `?`) + readChangesOf
+	err = s.each(ctx, s.pool, "read changes of a place", func(scan scanRow) error {
+		var user sql.NullString
+		var units, beside, returned sql.NullInt64
+		err := scan(&a.Units, &a.Epoch, &a.PerUser, &a.Closed, &a.Added, &user, &units, &beside, &returned)
+		if user.String != "" {
+			list = append(list, UserUnits{user.String, units.Int64, beside.Int64, returned.Int64})
+		}
+		return err
+	}, statement, append(args, goodsID, allocation)...)
+	return a, list, err
 }
 
 // CountUsers is how many users have, or had, units of an item that has a limit.

@@ -224,12 +224,12 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 			before      map[string]int64
 			after       string
 		}{
-			{1, 9, batch, nil, map[string]int64{"ann": 0, "bob": 0}, "[{ann 6} {bob 1}]"},
-			{1, 9, batch, batch[1:2], map[string]int64{"ann": 6, "bob": 1}, "[{ann 10} {bob 2}]"},
-			{1, 9, []stock.Purchase{by("bob", 3)}, []stock.Purchase{by("", 7), by("bob", 3)}, map[string]int64{"bob": 2}, "[{ann 10} {bob 2}]"},
-			{2, 9, batch, batch, map[string]int64{"ann": 0, "bob": 0}, "[{ann 0} {bob 0}]"},
-			{1, 0, batch, batch, nil, "[{ann 10} {bob 2}]"},
-			{1, 9, []stock.Purchase{by("", 1)}, nil, nil, "[{ann 10} {bob 2}]"},
+			{1, 9, batch, nil, map[string]int64{"ann": 0, "bob": 0}, "[{ann 6 6 0} {bob 1 1 0}]"},
+			{1, 9, batch, batch[1:2], map[string]int64{"ann": 6, "bob": 1}, "[{ann 10 10 0} {bob 2 2 0}]"},
+			{1, 9, []stock.Purchase{by("bob", 3)}, []stock.Purchase{by("", 7), by("bob", 3)}, map[string]int64{"bob": 2}, "[{ann 10 10 0} {bob 2 2 0}]"},
+			{2, 9, batch, batch, map[string]int64{"ann": 0, "bob": 0}, "[{ann 0 0 0} {bob 0 0 0}]"},
+			{1, 0, batch, batch, nil, "[{ann 10 10 0} {bob 2 2 0}]"},
+			{1, 9, []stock.Purchase{by("", 1)}, nil, nil, "[{ann 10 10 0} {bob 2 2 0}]"},
 		} {
 			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				limit, err := tx.CountIn(t.Context(), c.item, c.limit, c.in)
@@ -276,7 +276,7 @@ func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 			t.Fatalf("after %q there are %d users (%v), want %d", after, len(page), err, pages[0])
 		}
 		for _, u := range page {
-			if want := (repo.UserUnits{User: fmt.Sprintf("2-%04d", i), Units: int64(i + 1)}); u != want {
+			if want := (repo.UserUnits{User: fmt.Sprintf("2-%04d", i), Units: int64(i + 1), Beside: int64(i + 1)}); u != want {
 				t.Fatalf("user %d is %+v, want %+v", i, u, want)
 			}
 			i, after = i+1, u.User
@@ -308,7 +308,7 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 		if limit == 0 {
 			continue
 		}
-		if users, err := s.UsersAfter(t.Context(), 2, ""); err != nil || fmt.Sprint(users) != "[{ann 5} {bob 2}]" {
+		if users, err := s.UsersAfter(t.Context(), 2, ""); err != nil || fmt.Sprint(users) != "[{ann 5 5 0} {bob 2 2 0}]" {
 			t.Errorf("limited to %d, the buyers have %v (%v)", limit, users, err)
 		}
 		if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
@@ -333,7 +333,7 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		write.Pass()
 		must.Do(t, <-released)
-		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1}]" {
+		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1 1 2}]" {
 			t.Errorf("the buyers have %v (%v), want one unit", users, err)
 		}
 		wantOrders(t, s, 0)

@@ -49,7 +49,7 @@ func mysqlDialect() dialect {
 		readSettled: `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AS old
 			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,
 		onUser: ` ON DUPLICATE KEY UPDATE units = units + VALUES(units),
-			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed)`,
+			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed), kept = kept + VALUES(kept), returned = returned + VALUES(returned)`,
 		userBytes:  `CAST(user_id AS BINARY)`,
 		columnTime: "2006-01-02 15:04:05.000000",
 		now:        `UTC_TIMESTAMP(6)`,

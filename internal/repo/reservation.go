@@ -272,10 +272,26 @@ func (t *Tx) countBack(ctx context.Context, rows []stock.Order, limits map[int64
 	var users []userUnits
 	for _, o := range rows {
 		if limits[o.GoodsID] > 0 {
-			users = append(users, userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity})
+			users = append(users, userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity, returned: o.Quantity})
 		}
 	}
 	return t.count(ctx, "count buyers out", sumUsers(users))
+}
+
+// Back is what an item has got back.
+type Back struct {
+	Units  int64
+	Buyers []string // who had them
+}
+
+// backOf sums rows up by their items.
+func backOf(rows []stock.Order) map[int64]Back {
+	back := make(map[int64]Back)
+	for _, o := range rows {
+		b := back[o.GoodsID]
+		back[o.GoodsID] = Back{b.Units + o.Quantity, append(b.Buyers, o.UserID)}
+	}
+	return back
 }
 
 // unitsOf sums the units of rows by their items.
@@ -291,19 +307,19 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 // the longest, and returns what each item has got back. Where the row of an item is locked, it ends up to most of
 // every item, each by itself, and then waits for one of those that are locked: the others have their turn in a later
 // round. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
-func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
-	ended, units, err = s.expire(ctx, most, false, "")
+func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
+	ended, back, err = s.expire(ctx, most, false, "")
 	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
-		return ended, units, err
+		return ended, back, err
 	}
 	items, failed := s.overdueItems(ctx)
-	ended, units = 0, make(map[int64]int64, len(items))
+	ended, back = 0, make(map[int64]Back, len(items))
 	var locked []int64
 	one := func(id int64, waits bool) error {
-		n, back, err := s.expire(ctx, most, waits, ofOverdueItem, id)
+		n, own, err := s.expire(ctx, most, waits, ofOverdueItem, id)
 		if err == nil {
 			ended += n
-			maps.Copy(units, back)
+			maps.Copy(back, own)
 		}
 		return err
 	}
@@ -323,7 +339,7 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int6
 	if ended > 0 { // those of the others end in the next round
 		failed = nil
 	}
-	return ended, units, failed
+	return ended, back, failed
 }
 
 // overdueItems are the items that have reservations whose time is over.
@@ -334,10 +350,10 @@ func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
 
 // expire is Expire in one transaction, of the reservations that a condition selects. stock.ErrBusy: the row of an item
 // is locked, and was not waited for, or for too long.
-func (s *Store) expire(ctx context.Context, most int, waits bool, condition string, args ...any) (ended int, units map[int64]int64, err error) {
+func (s *Store) expire(ctx context.Context, most int, waits bool, condition string, args ...any) (ended int, back map[int64]Back, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		var over []stock.Reservation
-		units = nil // those of a try before
+		back = nil // that of a try before
 		statement := s.selectHeld() + ifOver + s.dialect.now + condition + oldestFirst + s.dialect.skipLocked
 		err := s.each(ctx, tx.conn(), "read expired reservations", func(scan scanRow) error {
 			r, err := scanReservation(scan)
@@ -355,10 +371,10 @@ func (s *Store) expire(ctx context.Context, most int, waits bool, condition stri
 			return err
 		}
 		steps := s.stepsOf(stock.Expiry, over...)
-		units = unitsOf(steps)
+		back = backOf(steps)
 		return tx.giveBack(ctx, steps, waits)
 	})
-	return ended, units, err
+	return ended, back, err
 }
 
 // Reservations counts what is held.

@@ -32,7 +32,8 @@ func sqliteDialect() dialect {
 		// While a transaction runs there is no other: what it sees is all there is.
 		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,
 		onUser: ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
-			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END`,
+			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END,
+			kept = kept + excluded.kept, returned = returned + excluded.returned`,
 		userBytes:  `user_id`,
 		columnTime: "2006-01-02 15:04:05.000", // compared with the next two as text
 		now:        `strftime('%Y-%m-%d %H:%M:%f', 'now')`,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -228,7 +229,7 @@ func (r *Reservations) letGo(ctx context.Context, numbers []string) {
 			r.jobs.Finish(ctx, "give a line of a basket back", func(ctx context.Context) error {
 				released, again, err := r.release(ctx, number)
 				if err == nil && !again {
-					r.allCameBack(ctx, map[int64]int64{released.GoodsID: released.Quantity})
+					r.allCameBack(ctx, map[int64]repo.Back{released.GoodsID: {Units: released.Quantity, Buyers: []string{released.UserID}}})
 				}
 				return err
 			})

@@ -52,7 +52,7 @@ type Ahead interface {
 	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
 	Drift(ctx context.Context, goodsID int64) (redisstock.Drift, error)
 	Lag(ctx context.Context) (redisstock.Lag, error)
-	Restocked(ctx context.Context, goodsID, units int64) error
+	Restocked(ctx context.Context, goodsID, units int64, buyers ...string) error
 	LimitChanged(ctx context.Context, goodsID int64) error
 }
 
@@ -145,12 +145,13 @@ func (c *Catalogue) Within(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, c.timeout)
 }
 
-// Restocked notifies redis-stock, which keeps a copy of the stock, that units were added to the row of an item.
-func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
+// Restocked notifies redis-stock, which keeps a copy of the stock, that units were added to the row of an item,
+// or given back to it by buyers.
+func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64, buyers ...string) error {
 	if c.redis == nil {
 		return nil
 	}
-	return c.redis.Restocked(ctx, goodsID, units)
+	return c.redis.Restocked(ctx, goodsID, units, buyers...)
 }
 
 // LimitChanged notifies redis-stock, which checks the limit of one buyer in Redis, that it was changed.

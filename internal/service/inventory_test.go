@@ -26,7 +26,7 @@ type cancelling struct {
 	units  int64
 }
 
-func (c *cancelling) Restocked(ctx context.Context, _, units int64) error {
+func (c *cancelling) Restocked(ctx context.Context, _, units int64, _ ...string) error {
 	c.cancel()
 	c.ended, c.units = context.Cause(ctx), units
 	return c.ended
@@ -60,7 +60,7 @@ type notifiedLate struct {
 	notified []int64
 }
 
-func (n *notifiedLate) Restocked(_ context.Context, _, units int64) error {
+func (n *notifiedLate) Restocked(_ context.Context, _, units int64, _ ...string) error {
 	if n.notified = append(n.notified, units); len(n.notified) == 1 {
 		return stock.ErrBackendUnavailable
 	}

@@ -110,7 +110,7 @@ func (r *Reservations) Confirm(ctx context.Context, number, reference string) (c
 func (r *Reservations) Release(ctx context.Context, number string) (released stock.Reservation, again bool, err error) {
 	released, again, err = r.release(ctx, number)
 	if err == nil && !again {
-		r.cameBack(ctx, released.GoodsID, released.Quantity)
+		r.cameBack(ctx, released.GoodsID, repo.Back{Units: released.Quantity, Buyers: []string{released.UserID}})
 	}
 	return released, again, err
 }
@@ -145,7 +145,7 @@ func (r *Reservations) Return(ctx context.Context, number string, units int64, k
 	back, err = r.store.Return(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())))
 	switch {
 	case err == nil:
-		r.cameBack(ctx, back.GoodsID, back.Quantity)
+		r.cameBack(ctx, back.GoodsID, repo.Back{Units: back.Quantity, Buyers: []string{back.UserID}})
 	case errors.Is(err, stock.ErrDuplicateRequest):
 		return r.returned(ctx, number, units, key)
 	case errors.Is(err, stock.ErrUnknownOrder):
@@ -169,16 +169,16 @@ func (r *Reservations) returned(ctx context.Context, number string, units int64,
 
 // cameBack notifies the strategies that keep a copy of the stock. One that is not notified in
 // time finds the units when it has sold all others.
-func (r *Reservations) cameBack(ctx context.Context, goodsID, units int64) {
-	r.jobs.Finish(ctx, notifying, func(ctx context.Context) error { return r.restocked(ctx, goodsID, units) })
+func (r *Reservations) cameBack(ctx context.Context, goodsID int64, back repo.Back) {
+	r.jobs.Finish(ctx, notifying, func(ctx context.Context) error { return r.restocked(ctx, goodsID, back) })
 }
 
 const notifying = "notify the strategies of units that have come back"
 
-func (r *Reservations) restocked(ctx context.Context, goodsID, units int64) error {
-	err := r.catalogue.Restocked(ctx, goodsID, units)
+func (r *Reservations) restocked(ctx context.Context, goodsID int64, back repo.Back) error {
+	err := r.catalogue.Restocked(ctx, goodsID, back.Units, back.Buyers...)
 	if err != nil {
-		r.catalogue.log.WarnContext(ctx, "a strategy was not notified of units that have come back", "goods", goodsID, "units", units, "error", err)
+		r.catalogue.log.WarnContext(ctx, "a strategy was not notified of units that have come back", "goods", goodsID, "units", back.Units, "error", err)
 	}
 	return err
 }
@@ -188,19 +188,19 @@ func (r *Reservations) restocked(ctx context.Context, goodsID, units int64) erro
 const notifyEach = 400 * time.Millisecond
 
 // allCameBack is cameBack for many items, one after the other.
-func (r *Reservations) allCameBack(ctx context.Context, back map[int64]int64) {
+func (r *Reservations) allCameBack(ctx context.Context, back map[int64]repo.Back) {
 	if len(back) == 0 {
 		return
 	}
 	waiting, end := context.WithTimeout(ctx, notifyEach)
 	defer end()
 	_ = r.jobs.Do(waiting, notifyWithin, notifying, func(ctx context.Context) error {
-		for id, units := range back {
+		for id, own := range back {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			own, cancel := context.WithTimeout(ctx, notifyEach)
-			_ = r.restocked(own, id, units) // the log has it
+			bounded, cancel := context.WithTimeout(ctx, notifyEach)
+			_ = r.restocked(bounded, id, own) // the log has it
 			cancel()
 		}
 		return nil
@@ -235,17 +235,17 @@ func (r *Reservations) KeepExpiring(ctx context.Context, failed func(error)) {
 
 // Expire is one round of KeepExpiring: it ends all reservations that are over.
 func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
-	back := make(map[int64]int64)
+	back := make(map[int64]repo.Back)
 	defer r.allCameBack(ctx, back)
 	for {
-		n, units, err := r.store.Expire(ctx, expireAtOnce)
+		n, some, err := r.store.Expire(ctx, expireAtOnce)
 		if err != nil {
 			return ended, err
 		}
 		r.observer.ReservationsEnded(stock.Expired, n)
 		ended += n
-		for id, some := range units {
-			back[id] += some
+		for id, own := range some {
+			back[id] = repo.Back{Units: back[id].Units + own.Units, Buyers: append(back[id].Buyers, own.Buyers...)}
 		}
 		if n < expireAtOnce {
 			return ended, nil

@@ -43,7 +43,7 @@ func (s *seen) take() []string {
 	return list
 }
 
-func (s *seen) Restocked(_ context.Context, goodsID, units int64) error {
+func (s *seen) Restocked(_ context.Context, goodsID, units int64, _ ...string) error {
 	s.notef("%d units of item %d", units, goodsID)
 	return s.fails
 }

@@ -141,7 +141,7 @@ type told struct {
 	units []int64
 }
 
-func (c *told) Restocked(_ context.Context, _, units int64) error {
+func (c *told) Restocked(_ context.Context, _, units int64, _ ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.units = append(c.units, units)

@@ -259,7 +259,7 @@ type unresponsive struct {
 	notified chan int64
 }
 
-func (u unresponsive) Restocked(ctx context.Context, goodsID, _ int64) error {
+func (u unresponsive) Restocked(ctx context.Context, goodsID, _ int64, _ ...string) error {
 	u.notified <- goodsID
 	<-ctx.Done()
 	return context.Cause(ctx)

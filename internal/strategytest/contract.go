@@ -431,7 +431,7 @@ func (s *subject) giveBack(t *testing.T, p stock.Purchase) {
 		t.Fatal(err)
 	}
 	if copied, ok := s.bare[1].(*redisstock.Stock); ok {
-		if err := copied.Restocked(t.Context(), r.GoodsID, r.Quantity); err != nil {
+		if err := copied.Restocked(t.Context(), r.GoodsID, r.Quantity, r.UserID); err != nil {
 			t.Fatal(err)
 		}
 	}

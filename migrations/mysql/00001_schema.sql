@@ -30,8 +30,8 @@ CREATE TABLE IF NOT EXISTS tb_goods_stock (
 ) ENGINE = InnoDB;
 
 -- Units of an item outside its row: in a bucket, or in Redis. The stock of an item is its row and all of
--- its allocations together. epoch grows each time an allocation is loaded from the row, so that a writer on
--- behalf of an older one is detected. per_user is a copy of the item's: a sale from a bucket does not read
+-- its allocations together. epoch grows each time an allocation is opened, closed or loaded anew, so that a writer
+-- on behalf of an older one is detected; added is how many units were moved into it since. per_user is a copy of the item's: a sale from a bucket does not read
 -- the row. A closed allocation sells nothing: its units are pending orders, and what is on its way back
 -- into the row. The next sale through it opens it again.
 CREATE TABLE IF NOT EXISTS tb_stock_place (
@@ -41,16 +41,20 @@ CREATE TABLE IF NOT EXISTS tb_stock_place (
     epoch    BIGINT      NOT NULL DEFAULT 0,
     per_user BIGINT      NOT NULL DEFAULT 0,
     closed   BOOLEAN     NOT NULL DEFAULT FALSE,
+    added    BIGINT      NOT NULL DEFAULT 0,
     PRIMARY KEY (goods_id, place)
 ) ENGINE = InnoDB;
 
 -- What each buyer has of an item, while it has a limit. A user is bytes: as text, one that ends in a space
--- would be the same as one that does not. allowed is what the buyer had when a lower limit was set.
+-- would be the same as one that does not. allowed is what the buyer had when a lower limit was set. kept is how many
+-- units were written as pending orders of redis-stock, and returned how many were given back: neither ever falls.
 CREATE TABLE IF NOT EXISTS tb_stock_user (
     goods_id BIGINT         NOT NULL,
     user_id  VARBINARY(256) NOT NULL,
     units    BIGINT         NOT NULL,
     allowed  BIGINT         NOT NULL DEFAULT 0,
+    kept     BIGINT         NOT NULL DEFAULT 0,
+    returned BIGINT         NOT NULL DEFAULT 0,
     PRIMARY KEY (goods_id, user_id)
 ) ENGINE = InnoDB;
 

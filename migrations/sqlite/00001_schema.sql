@@ -25,8 +25,8 @@ CREATE TABLE tb_goods_stock (
 );
 
 -- Units of an item outside its row: in a bucket, or in Redis. The stock of an item is its row and all of
--- its allocations together. epoch grows each time an allocation is loaded from the row, so that a writer on
--- behalf of an older one is detected. per_user is a copy of the item's: a sale from a bucket does not read
+-- its allocations together. epoch grows each time an allocation is opened, closed or loaded anew, so that a writer
+-- on behalf of an older one is detected; added is how many units were moved into it since. per_user is a copy of the item's: a sale from a bucket does not read
 -- the row. A closed allocation sells nothing: its units are pending orders, and what is on its way back
 -- into the row. The next sale through it opens it again.
 CREATE TABLE tb_stock_place (
@@ -36,16 +36,20 @@ CREATE TABLE tb_stock_place (
     epoch    INTEGER NOT NULL DEFAULT 0,
     per_user INTEGER NOT NULL DEFAULT 0,
     closed   BOOLEAN NOT NULL DEFAULT FALSE,
+    added    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (goods_id, place)
 );
 
 -- What each buyer has of an item, while it has a limit. allowed is what the buyer had when a lower limit was
--- set.
+-- set. kept is how many units were written as pending orders of redis-stock, and returned how many were given
+-- back: neither ever falls.
 CREATE TABLE tb_stock_user (
     goods_id INTEGER NOT NULL,
     user_id  TEXT    NOT NULL,
     units    INTEGER NOT NULL,
     allowed  INTEGER NOT NULL DEFAULT 0,
+    kept     INTEGER NOT NULL DEFAULT 0,
+    returned INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (goods_id, user_id)
 );
 

@@ -33,7 +33,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
 	reported = append(reported, sell(t, seller, buy(2)))
-	s.restock(t, seller, 1)
+	s.rebuild(t, seller)
 
 	way := labtest.NewProxy(t, server.Address)
 	held := way.Arm(servers.Rule{Sent: "\r\nrestore\r\n", Do: servers.Hold})
@@ -480,7 +480,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 		t.Fatalf("not sold: %v, %v", err, outcomes)
 	}
 	purchase.End()
-	s.restock(t, a, 1) // a new epoch begins
+	s.rebuild(t, a)
 	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.Tracer = tracer })
 	s.assertExact(t, b, append(reported, outcomes[0].Order))
 	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })

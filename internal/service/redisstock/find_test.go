@@ -47,9 +47,9 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 		}
 	}
 	// Another replica offers them again in the next epoch: they keep their names and time.
-	s.restock(t, r, 1)
+	s.rebuild(t, r)
 	if got, ok, err := r.FindOrder(t.Context(), pending[7].ID); err != nil || !ok || got != pending[7] {
-		t.Errorf("after a restock it is %+v, %v, %v; want %+v", got, ok, err, pending[7])
+		t.Errorf("after a rebuild it is %+v, %v, %v; want %+v", got, ok, err, pending[7])
 	}
 }
 

@@ -124,7 +124,21 @@ func sell(t *testing.T, r *redisstock.Stock, p stock.Purchase) stock.Order {
 	return o.Order
 }
 
-// restock adds units to the row, and notifies a replica: a new epoch begins.
+// rebuild begins an epoch, as a new limit does, and waits for its counter.
+func (s *shop) rebuild(t *testing.T, r *redisstock.Stock) {
+	t.Helper()
+	s.endEpoch(t)
+	must(t, r.LimitChanged(t.Context(), goods))
+}
+
+// endEpoch ends the epoch in the database alone.
+func (s *shop) endEpoch(t *testing.T) {
+	t.Helper()
+	_, err := s.sql(t).ExecContext(t.Context(), `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`, goods)
+	must(t, err)
+}
+
+// restock adds units to the row, and notifies a replica.
 func (s *shop) restock(t *testing.T, r *redisstock.Stock, units int64) {
 	t.Helper()
 	if _, err := s.store.Restock(t.Context(), goods, units, rand.Text()); err != nil {

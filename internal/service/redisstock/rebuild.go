@@ -283,7 +283,7 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Allocation, after
 		}
 		args := []any{b.owner, markerTTL.Milliseconds(), place.Epoch, after, last, end}
 		for _, u := range page {
-			args = append(args, u.User, u.Units)
+			args = append(append(args, u.User, u.Units), mark(u)...)
 		}
 		answer, err := b.ask(ctx, "stage", keys, args...)
 		if err != nil || answer != more {
@@ -309,7 +309,7 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Allocation) erro
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
 	for {
 		answer, err := b.ask(ctx, "page", keys, b.owner, markerTTL.Milliseconds(), place.Epoch,
-			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, flag(place.Closed))
+			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, flag(place.Closed), place.Added)
 		if err != nil {
 			return failed("count the stream", err)
 		}
@@ -332,27 +332,19 @@ func (b *rebuilder) release(ctx context.Context) {
 // limit, and what each buyer has. Doing it again goes on with the same rebuild. A closed
 // counter is rebuilt when its orders are offered again.
 func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
-	return s.Restocked(ctx, goodsID, 0)
-}
-
-// Restocked moves units that were added to the row of an item into Redis, where its
-// allocation is open. Doing it again moves nothing twice, and goes on with the same
-// rebuild. Where the allocation is closed, the units stay in the row, and whether Redis
-// answers does not matter.
-func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
-	goods, place, err := s.store.Reach(ctx, goodsID, Allocation)
-	if err != nil || place.Epoch == 0 {
+	place, err := s.store.Allocation(ctx, goodsID, Allocation)
+	if err != nil || place.Epoch == 0 || place.Closed {
 		return err
 	}
-	if place.Closed {
-		s.soldOut.announce(ctx, goodsID)
-		return nil
-	}
-	above := place.Epoch - 1
-	if goods.Stock > 0 {
-		above = place.Epoch // of which the units in the row are not a part
-	}
-	return s.counterAbove(ctx, wanted{goodsID: goodsID}, above)
+	return s.counterAbove(ctx, wanted{goodsID: goodsID}, place.Epoch-1)
+}
+
+// Restocked adds units to the counter that were added to the row of an item, and those of them that these buyers have
+// given back to what they may have, where its allocation is open. Doing it again adds nothing twice. Where the
+// allocation is closed, the units stay in the row, and whether Redis answers does not matter.
+func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64, buyers ...string) error {
+	_, err := s.added(ctx, goodsID, buyers...)
+	return err
 }
 
 // flag is how the script takes a bool.

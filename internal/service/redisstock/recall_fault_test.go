@@ -474,15 +474,15 @@ func TestRecallOfAnEpochThatOnlyRedisKnows(t *testing.T) {
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	for range 3 {
-		s.restock(t, a, 1)
+		s.rebuild(t, a)
 	}
 	settle(t, a)
 	if _, err := s.sql(t).ExecContext(t.Context(), "UPDATE tb_stock_place SET epoch = 1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := recall(t, a); got != (stock.Recalled{Returned: 12}) {
-		t.Errorf("%+v is recalled, want 12 units", got)
+	if got := recall(t, a); got != (stock.Recalled{Returned: 9}) {
+		t.Errorf("%+v is recalled, want 9 units", got)
 	}
 	s.assertConsistent(t, a, reported)
-	s.assertReach(t, 12, 0, true)
+	s.assertReach(t, 9, 0, true)
 }

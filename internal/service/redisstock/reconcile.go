@@ -204,6 +204,11 @@ func (s *Stock) repair(ctx context.Context, place repo.Allocation, d Drift) erro
 		_, err := s.Recall(bounded, place.GoodsID)
 		return err
 	}
+	if d.Loaded && d.Drift < 0 { // a replica may have died before it added what came back
+		if added, err := s.added(ctx, place.GoodsID); added || err != nil {
+			return err
+		}
+	}
 	s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
 		"pending", d.Pending, "allocation", d.Allocation, "drift", d.Drift)
 	if err := s.counterSoon(ctx, place.GoodsID, max(place.Epoch-1, d.Epoch), repairPatience); err != nil {

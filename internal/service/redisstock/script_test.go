@@ -35,8 +35,11 @@ type modelItem struct {
 	id           string
 	limit        int64
 	epoch, units int64
-	closed       bool // in this epoch
+	closed       bool  // in this epoch
+	added        int64 // in this epoch
 	users        map[string]int64
+	kept         map[string]int64 // of them, as orders of the script
+	returned     map[string]int64
 	late         func() // a step that arrives once more
 }
 
@@ -64,8 +67,8 @@ func newModel(t *testing.T, client redis.UniversalClient, seed uint64) *model {
 		t: t, random: mathrand.New(mathrand.NewPCG(seed, seed)), client: client, script: redis.NewScript(redisstock.Source()),
 		base: "{model-" + rand.Text() + "}:",
 		items: map[string]*modelItem{
-			"1": {id: "1", limit: 50, units: 60, users: make(map[string]int64)},
-			"2": {id: "2", units: 60, users: make(map[string]int64)},
+			"1": {id: "1", limit: 50, units: 60, users: make(map[string]int64), kept: make(map[string]int64), returned: make(map[string]int64)},
+			"2": {id: "2", units: 60, users: make(map[string]int64), kept: make(map[string]int64), returned: make(map[string]int64)},
 		},
 	}
 }
@@ -120,6 +123,7 @@ func (m *model) keep(i *modelItem) {
 			m.t.Fatalf("item %s is overdrawn", i.id)
 		}
 		i.users[e.text("user")] += e.whole("quantity")
+		i.kept[e.text("user")] += e.whole("quantity")
 		m.kept = append(m.kept, e)
 	}
 }
@@ -144,6 +148,7 @@ func (m *model) settle(all bool) {
 // fill begins an epoch in SQL: a closed one, or one with some units more.
 func (m *model) fill(i *modelItem) {
 	i.epoch++
+	i.added = 0
 	if i.closed = m.random.IntN(3) == 0; !i.closed {
 		i.units += int64(m.random.IntN(4))
 	}
@@ -189,7 +194,7 @@ func (m *model) step(i *modelItem) (done bool) {
 	default:
 		const page = 5
 		m.run("page", []string{"goods:" + i.id, "users:" + i.id, "orders", "staged:" + i.id, marker},
-			owner, 1000, i.epoch, i.id, i.units, i.limit, "channel", page, map[bool]int{true: 1}[i.closed])
+			owner, 1000, i.epoch, i.id, i.units, i.limit, "channel", page, map[bool]int{true: 1}[i.closed], i.added)
 	}
 	return false
 }
@@ -205,6 +210,9 @@ func (m *model) stage(i *modelItem, owner, marker, after string) {
 	for _, u := range names {
 		last = u
 		args = append(args, u, i.users[u])
+		if i.returned[u] != 0 || i.users[u] != i.kept[u] {
+			args = append(args, "\x00"+u, fmt.Sprint(i.returned[u], " ", i.users[u]-i.kept[u]))
+		}
 	}
 	args[4] = last
 	i.late = func() { m.run("stage", []string{"goods:" + i.id, "staged:" + i.id, marker}, args...) }
@@ -242,10 +250,41 @@ func (m *model) bury(i *modelItem) {
 	}
 }
 
+// giveBack has a buyer give a unit back, which comes into the allocation; or buy one through another strategy.
+func (m *model) giveBack(i *modelItem) {
+	user := "u" + strconv.Itoa(m.random.IntN(8))
+	if m.random.IntN(3) == 0 {
+		i.users[user]++
+	} else if i.users[user] > 0 {
+		i.users[user]--
+		i.returned[user]++
+		if !i.closed {
+			i.units++
+			i.added++
+		}
+	}
+}
+
+// add tells the script what came back. It may arrive again, and late.
+func (m *model) add(i *modelItem) {
+	args := []any{i.epoch, i.added, "channel", i.id}
+	for u, units := range i.users {
+		args = append(args, u, i.returned[u], units-i.kept[u])
+	}
+	i.late = func() { m.run("add", []string{"goods:" + i.id, "users:" + i.id}, args...) }
+	if m.random.IntN(2) == 0 {
+		i.late()
+	}
+}
+
 // act takes one step of any kind.
 func (m *model) act() {
 	i := m.items[[]string{"1", "2"}[m.random.IntN(2)]]
-	switch n := m.random.IntN(40); {
+	switch n := m.random.IntN(50); {
+	case n >= 46:
+		m.add(i)
+	case n >= 40:
+		m.giveBack(i)
 	case n < 12:
 		m.sell(i)
 	case n < 16:
@@ -280,6 +319,14 @@ func (m *model) assertExact() {
 		}
 		m.restore(i, true)
 		m.recall(i)
+		for u, units := range i.users {
+			if units > 0 { // what it has through other strategies is known from then on
+				i.users[u]--
+				i.returned[u]++
+			}
+		}
+		m.add(i)
+		i.late()
 		pending, users := int64(0), maps.Clone(i.users)
 		for _, e := range m.onStream(id) {
 			pending += e.whole("quantity")
@@ -304,7 +351,9 @@ func (m *model) assertUsers(i *modelItem, want map[string]int64) {
 	}
 	got := make(map[string]int64)
 	for user, units := range kept {
-		got[user], _ = strconv.ParseInt(units, 10, 64)
+		if user[0] != 0 { // a mark
+			got[user], _ = strconv.ParseInt(units, 10, 64)
+		}
 	}
 	isNone := func(_ string, units int64) bool { return units == 0 }
 	maps.DeleteFunc(got, isNone)
@@ -323,7 +372,7 @@ func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
 		m := newModel(t, client, 1)
 		i := m.items["2"]
 		m.run("begin", []string{"goods:2", "staged:2"}, 2, 0)
-		m.run("page", []string{"goods:2", "users:2", "orders", "staged:2", "marker"}, "a", 1000, 2, "2", 60, 0, "channel", 5, closed)
+		m.run("page", []string{"goods:2", "users:2", "orders", "staged:2", "marker"}, "a", 1000, 2, "2", 60, 0, "channel", 5, closed, 0)
 		e := modelEntry{id: "1-1", fields: map[string]any{
 			"goods": 2, "quantity": 1, "epoch": 1, "request": "lost", "order": "lost", "remaining": 0, "at": 0, "replica": "a", "user": "", "ttl": "",
 		}}

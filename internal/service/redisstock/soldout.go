@@ -18,6 +18,9 @@ import (
 // asking again. It is the most that a lost message costs.
 const doubted = time.Second
 
+// limitDoubted is how long an item's buyers at their limit are rejected without a look at what they have given back.
+const limitDoubted = 50 * time.Millisecond
+
 // soldOut remembers which items have nothing left, so that a rejection without a key costs
 // no round trip, and one with a key none to the database. A replica that installs a counter
 // notifies all replicas.
@@ -39,16 +42,16 @@ func newSoldOut(client redis.UniversalClient, channel string, log *slog.Logger) 
 
 // verified reports whether the item was found sold out within the last moment.
 func (o *soldOut) verified(goodsID int64) bool {
-	return o.since.isRecent(goodsID)
+	return o.since.isRecent(goodsID, doubted)
 }
 
 // moments has the last time at which something was found of each item.
 type moments struct{ sync.Map }
 
-func (m *moments) isRecent(goodsID int64) bool {
+func (m *moments) isRecent(goodsID int64, within time.Duration) bool {
 	last, _ := m.Load(goodsID)
 	at, ok := last.(time.Time)
-	return ok && time.Since(at) <= doubted
+	return ok && time.Since(at) <= within
 }
 
 // rejects reports whether a batch may be rejected unseen. A request with a key may be the

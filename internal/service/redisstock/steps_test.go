@@ -47,7 +47,7 @@ func (s steps) begin(c counterOf) {
 func (s steps) page(c counterOf, entries int) any {
 	s.t.Helper()
 	keys := []string{"goods:1", "users:1", "orders", "staged:1", "marker"}
-	return s.run("page", keys, "a", 1000, c.epoch, "1", c.units, c.limit, s.base+"channel", entries, c.closed)
+	return s.run("page", keys, "a", 1000, c.epoch, "1", c.units, c.limit, s.base+"channel", entries, c.closed, 0)
 }
 
 // install rebuilds a counter, which leaves nothing behind of the rebuild and of users that it does not count.
@@ -59,7 +59,7 @@ func (s steps) install(c counterOf) {
 	}
 	fields := s.client.HKeys(s.t.Context(), s.base+"goods:1").Val()
 	slices.Sort(fields)
-	if want := []string{"closed", "epoch", "history", "limit", "promised", "units"}; !slices.Equal(fields, want) {
+	if want := []string{"added", "closed", "epoch", "history", "limit", "promised", "units"}; !slices.Equal(fields, want) {
 		s.t.Errorf("the counter is %q, want %q", fields, want)
 	}
 	counted := c.limit > 0 && c.closed == 0
@@ -405,7 +405,7 @@ func TestOnlyAClosedCounterIsDrained(t *testing.T) {
 	s.assertCounter(9, 1)
 	s.install(counterOf{epoch: 2, units: 10, limit: 1, closed: 1}) // with an order of a user on the stream
 	for _, user := range []string{"u-1", "u-2", ""} {
-		if got := s.sell("r-2", 2, user, ""); got[0] != int64(0) || got[1] != "0 2" {
+		if got := s.sell("r-2", 2, user, ""); got[0] != int64(0) || got[1] != "0 2 0" {
 			t.Errorf("%q is answered with %v by a closed counter, want nothing left in epoch 2", user, got)
 		}
 	}

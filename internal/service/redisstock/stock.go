@@ -112,15 +112,16 @@ type Stock struct {
 	store   *repo.Store
 	redis   redis.UniversalClient
 	// reading has a connection for each partition, on which a read blocks.
-	reading redis.UniversalClient
-	script  *redis.Script
-	parts   []*partition
-	soldOut *soldOut
-	limited moments                            // when buyers at their limit were verified
-	ledger  *queue.Shared[string, stock.Order] // orders by their request ids
-	wasUsed atomic.Bool                        // see used
-	looking sync.Mutex
-	drifts  map[int64]Drift // what the last look has seen
+	reading   redis.UniversalClient
+	script    *redis.Script
+	parts     []*partition
+	soldOut   *soldOut
+	limited   moments                             // when buyers at their limit were verified
+	ledger    *queue.Shared[string, stock.Order]  // orders by their request ids
+	additions *queue.Queue[int64, []string, bool] // to the counters of items
+	wasUsed   atomic.Bool                         // see used
+	looking   sync.Mutex
+	drifts    map[int64]Drift // what the last look has seen
 
 	mu       sync.Mutex
 	rebuilds map[wanted]*rebuild
@@ -141,6 +142,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked", s.options.Log)
+	s.additions = s.newAdditions()
 	s.ledger = shareLedger(store.Orders, s.options.Log)
 	for n := range s.options.Partitions {
 		p := newPartition(s.options.Prefix, n)

@@ -96,8 +96,8 @@ func TestARebuildKeepsBackNothingThatIsWritten(t *testing.T) {
 	a := s.replica(t, "a", at(cut.Address))
 	labtest.AwaitReached(t, lost) // the ledger has all of them
 	b := s.replica(t, "b", idle)
-	s.restock(t, b, 1) // a new epoch begins
-	reported = append(reported, sell(t, b, buy(rest+1)))
+	s.rebuild(t, b)
+	reported = append(reported, sell(t, b, buy(rest)))
 	s.assertExact(t, a, reported)
 }
 
@@ -248,7 +248,7 @@ func TestABatchHasOrdersOfSeveralItems(t *testing.T) {
 		reported = append(reported, sell(t, a, buy(1)))
 		other.sell(t, a, buy(5))
 	}
-	s.restock(t, a, 1) // the next epoch of the first
+	s.rebuild(t, a)
 	other.sell(t, a, buy(3))
 	reported = append(reported, sell(t, a, buy(1)))
 	b := s.replica(t, "b")
@@ -356,7 +356,7 @@ func TestAReservationIsOneWhereverItGoes(t *testing.T) {
 	if o, err := deduct(t, a, sale); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
 		t.Errorf("a purchase under its key is answered with %v (%v), want %v", o.Rejected, err, stock.ErrKeyReused)
 	}
-	s.restock(t, a, 1) // the next epoch
+	s.rebuild(t, a)
 	if got, ok, err := a.FindRequest(t.Context(), p.RequestID); err != nil || !ok || got != first.Order {
 		t.Errorf("by its request id it is %+v, %t (%v), want %+v", got, ok, err, first.Order)
 	}

@@ -11,12 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// counterWanted is a counter to offer purchases to: one above an epoch.
-type counterWanted struct {
-	wanted
-	above int64
-}
-
 // sellOrVerify asks the script until there is a counter, and until what it rejects fits
 // neither into the counter nor into the row. Asking again is safe: the script knows the
 // orders that it has accepted.
@@ -25,22 +19,20 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 	mark := s.soldOut.mark()
 	for {
 		latest, installed, err := s.sell(ctx, goodsID, batch, orders, at)
-		if err != nil {
-			return unlessSold(answers, err)
-		}
-		next := &counterWanted{wanted: wanted{goodsID: goodsID}}
-		if installed {
+		again := true
+		switch {
+		case err != nil:
+		case installed:
 			answers = stillSold(answers, latest)
-			next, err = s.verify(ctx, goodsID, batch, answers, mark)
-		}
-		if err == nil && next == nil {
-			return answers, nil
-		}
-		if err == nil {
-			err = s.counterAbove(ctx, next.wanted, next.above)
+			again, err = s.verify(ctx, goodsID, batch, answers, mark)
+		default:
+			err = s.counterAbove(ctx, wanted{goodsID: goodsID}, 0)
 		}
 		if err != nil {
 			return unlessSold(answers, err)
+		}
+		if !again {
+			return answers, nil
 		}
 	}
 }
@@ -72,18 +64,20 @@ func unlessSold(answers []verdict, err error) ([]verdict, error) {
 
 // verify looks into the database on behalf of the purchases that do not fit into the
 // counter: once a rejection, and not while the item is known to be sold out. Where one of
-// them fits with the units of the row, or another epoch has begun, it returns the counter
-// that the batch is to be offered to next. So it does now and then for buyers at their limit: what was given
-// back is in the row, and the message of it may be lost. Otherwise those that would fit with the units of
+// them fits with the units of the row, or another epoch has begun, it waits for a counter that
+// the batch is to be offered to again. So it does now and then for buyers at their limit: what they
+// gave back may be on its way to the counter, or its replica died. Otherwise those that would fit with the units of
 // other allocations get stock.ErrAllocated as their cause.
-func (s *Stock) verify(ctx context.Context, goodsID int64, batch []stock.Purchase, answers []verdict, mark int64) (*counterWanted, error) {
-	no, err := rejectedOf(answers)
+func (s *Stock) verify(ctx context.Context, goodsID int64, batch []stock.Purchase, answers []verdict, mark int64) (again bool, err error) {
+	no, err := rejectedOf(batch, answers)
 	if err != nil {
-		return nil, s.fault(err)
+		return false, s.fault(err)
 	}
-	no.limited = no.limited && s.doubtsLimit(goodsID)
-	if !no.limited && (!no.short || no.left == 0 && s.soldOut.verified(goodsID)) {
-		return nil, nil //nolint:nilnil // there is nothing to offer it to
+	if len(no.limited) > 0 && !s.doubtsLimit(goodsID) {
+		no.limited = nil
+	}
+	if len(no.limited) == 0 && (!no.short || no.left == 0 && s.soldOut.verified(goodsID)) {
+		return false, nil
 	}
 	return s.verifyBeside(ctx, goodsID, batch, answers, no, mark)
 }
@@ -91,35 +85,47 @@ func (s *Stock) verify(ctx context.Context, goodsID int64, batch []stock.Purchas
 // verifyBeside is verify for what a counter has rejected.
 func (s *Stock) verifyBeside(
 	ctx context.Context, goodsID int64, batch []stock.Purchase, answers []verdict, no rejected, mark int64,
-) (*counterWanted, error) {
+) (again bool, err error) {
 	goods, place, err := s.reach(ctx, goodsID, no.epoch)
 	if err != nil {
-		return nil, fmt.Errorf("see what is left beside redis: %w", err)
+		return false, fmt.Errorf("see what is left beside redis: %w", err)
 	}
 	switch {
 	case isHome(place):
 		no.left = 0 // whatever a counter of an earlier epoch has
 	case place.Epoch != no.epoch:
-		return &counterWanted{wanted{goodsID: goodsID}, no.epoch}, nil
+		return true, s.counterAbove(ctx, wanted{goodsID: goodsID}, no.epoch)
 	}
-	inRow := no.left + max(0, goods.Stock)
+	inRow, fits := no.left+max(0, goods.Stock), false
+	if !place.Closed {
+		inRow += max(0, place.Added-no.added) // a replica died before the counter had it
+	}
 	for i, v := range answers {
 		switch {
-		case goods.Stock > 0 && (no.limited && v.answer == answerLimited || v.answer == answerShort && batch[i].Quantity <= inRow):
-			return &counterWanted{wanted{goodsID: goodsID, open: true}, no.epoch}, nil
-		case v.answer == answerShort && goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
+		case v.answer != answerShort:
+		case inRow > no.left && batch[i].Quantity <= inRow:
+			fits = true
+		case goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
 			answers[i].cause = &stock.AllocatedError{Units: goods.Allocated, Version: goods.Version}
+		}
+	}
+	switch {
+	case fits && place.Closed:
+		return true, s.counterAbove(ctx, wanted{goodsID: goodsID, open: true}, no.epoch)
+	case fits, len(no.limited) > 0:
+		if again, err = s.added(ctx, goodsID, no.limited...); again || fits || err != nil {
+			return again || fits, err
 		}
 	}
 	if no.short && inRow+goods.Allocated == 0 {
 		s.soldOut.learn(goodsID, mark)
 	}
-	return nil, nil //nolint:nilnil // there is nothing to offer it to
+	return false, nil
 }
 
-// doubtsLimit reports, once in a while, that a limit is to be held against the database.
+// doubtsLimit reports, now and then, that a limit is to be held against the database.
 func (s *Stock) doubtsLimit(goodsID int64) bool {
-	if s.limited.isRecent(goodsID) {
+	if s.limited.isRecent(goodsID, limitDoubted) {
 		return false
 	}
 	s.limited.Store(goodsID, time.Now())
@@ -141,19 +147,20 @@ func (s *Stock) reach(ctx context.Context, goodsID, epoch int64) (stock.Goods, r
 
 // rejected is what a counter of an epoch says of purchases that it rejects.
 type rejected struct {
-	left, epoch    int64
-	short, limited bool // some do not fit, or have a buyer at the limit
+	left, epoch, added int64
+	short              bool     // some do not fit
+	limited            []string // buyers at the limit
 }
 
 // rejectedOf sums the rejections of a batch up; what is left is that after the last purchase.
-func rejectedOf(answers []verdict) (no rejected, err error) {
-	for _, v := range answers {
+func rejectedOf(batch []stock.Purchase, answers []verdict) (no rejected, err error) {
+	for i, v := range answers {
 		switch v.answer {
 		case answerShort:
 			no.short = true
-			_, err = fmt.Sscan(v.text, &no.left, &no.epoch)
+			_, err = fmt.Sscan(v.text, &no.left, &no.epoch, &no.added)
 		case answerLimited:
-			no.limited = true
+			no.limited = append(no.limited, batch[i].UserID)
 			var most, has int64
 			_, err = fmt.Sscan(v.text, &most, &has, &no.epoch)
 		}

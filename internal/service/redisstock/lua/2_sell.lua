@@ -3,7 +3,8 @@
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
 -- request id, quantity, user, order number, and for how long a reservation holds the units,
 -- or ''.
--- A closed counter is one with nothing left. What is left, or what a buyer has, is answered with the epoch.
+-- A closed counter is one with nothing left. What is left is answered with the epoch and what was added in it, and
+-- what a buyer has with the epoch.
 function operations.sell()
   local units, promised, epoch, limit, closed = counter(KEYS[1])
   if not units then
@@ -28,7 +29,7 @@ function operations.sell()
     elseif limit > 0 and had + n > limit then
       answers[i] = {LIMITED, digits(limit) .. ' ' .. digits(had) .. ' ' .. epoch}
     elseif n > units then
-      answers[i] = {SHORT, digits(units) .. ' ' .. epoch}
+      answers[i] = {SHORT, digits(units) .. ' ' .. epoch .. ' ' .. (redis.call('HGET', KEYS[1], 'added') or 0)}
     else
       units, promised, sold = units - n, promised + n, true
       local left = digits(units)

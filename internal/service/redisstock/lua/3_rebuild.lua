@@ -86,7 +86,7 @@ local STAGED_MS = 600000
 -- Stages a page of what users have by the ledger, with the place where the next begins.
 -- KEYS: counter, staged users, marker.
 -- ARGV: operation, owner, time of the marker in ms, epoch, the user before the page, its
--- last user, 1 where it is the last page, and users with their units.
+-- last user, 1 where it is the last page, and users with their units, and the marks of users (operations.add).
 function operations.stage()
   local state, other = rebuild(KEYS[1], KEYS[2], KEYS[3])
   if not state then
@@ -112,7 +112,7 @@ local function install(promised)
     redis.call('PERSIST', KEYS[2])
   end
   redis.call('HSET', KEYS[1], 'units', digits(tonumber(ARGV[6]) - promised), 'promised', digits(promised),
-    'epoch', ARGV[4], 'history', history(), 'limit', ARGV[7], 'closed', ARGV[10])
+    'epoch', ARGV[4], 'history', history(), 'limit', ARGV[7], 'closed', ARGV[10], 'added', ARGV[11])
   redis.call('HDEL', KEYS[1], 'next_epoch', 'next_history', 'next_cursor', 'next_promised', 'next_user', 'next_loaded', 'next_staged')
   redis.call('DEL', KEYS[5])
   redis.pcall('PUBLISH', ARGV[8], ARGV[5])
@@ -149,7 +149,7 @@ end
 -- settled before.
 -- KEYS: counter, users, orders, staged users, marker.
 -- ARGV: operation, owner, time of the marker in ms, epoch, goods, units, limit of a user
--- or 0, channel, size of the page, 1 where the counter is closed.
+-- or 0, channel, size of the page, 1 where the counter is closed, and what was added to the units in this epoch.
 function operations.page()
   local state, other = rebuild(KEYS[1], KEYS[4], KEYS[5])
   if not state or not state.loaded then

@@ -79,4 +79,3 @@ function operations.bury()
   return 1
 end
 
-return operations[ARGV[1]]()
