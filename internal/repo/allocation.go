@@ -408,6 +408,13 @@ func (s *Store) ItemsIn(ctx context.Context, allocation string) (map[int64]bool,
 	return setOf(ids), nil
 }
 
+// Allocated finds the items among some that have units in an allocation.
+func (s *Store) Allocated(ctx context.Context, allocation string, goodsIDs ...int64) (map[int64]bool, error) {
+	var ids []int64
+	err := s.db.WithContext(ctx).Raw(readPlacesOf+` AND units > 0`, allocation, goodsIDs).Scan(&ids).Error
+	return setOf(ids), s.fault(ctx, "look for units in places", err)
+}
+
 // HasAllocations reports whether units of any item were ever moved into an allocation of this name.
 func (s *Store) HasAllocations(ctx context.Context, allocation string) (has bool, err error) {
 	err = s.pool.QueryRowContext(ctx, hasPlaces, allocation).Scan(&has)

@@ -34,11 +34,13 @@ type Catalogue struct {
 	recalls  *recaller
 	switches *switches
 	requests *queue.Shared[string, stock.Order] // of the ledger, by their ids
-	items    *items
-	pings    pings
-	timeout  time.Duration // of a deduction
-	batch    int           // the most that is written together
-	standard Mode
+	// unwritten are the items that have units in the allocation of redis-stock.
+	unwritten *queue.Shared[int64, bool]
+	items     *items
+	pings     pings
+	timeout   time.Duration // of a deduction
+	batch     int           // the most that is written together
+	standard  Mode
 	// maxQuantity is that of items that have none.
 	maxQuantity int64
 	log         *slog.Logger
@@ -80,6 +82,10 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity,
 	}
 	c.requests = queue.Share(deps.Store.Orders, queue.Options[struct{}, []string, map[string]stock.Order]{Doing: "find requests", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
+	allocated := func(ctx context.Context, ids ...int64) (map[int64]bool, error) {
+		return deps.Store.Allocated(ctx, redisstock.Allocation, ids...)
+	}
+	c.unwritten = queue.Share(allocated, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find units in Redis", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log}
 	versions := c.versions(ctx, entries)

@@ -290,7 +290,7 @@ func (s *switches) choice(goodsID int64) stock.Choice {
 	return stock.Choice{}
 }
 
-// hasUnitsInRedis reports whether orders of an item may be pending.
+// hasUnitsInRedis reports whether an item had units in Redis at the last look.
 func (s *switches) hasUnitsInRedis(goodsID int64) bool {
 	known := s.inRedis.Load()
 	return known != nil && (*known)[goodsID]

@@ -261,3 +261,27 @@ func sellInTurns(t *testing.T, units int64) {
 		})
 	}
 }
+
+// An order is pending that redis-stock has accepted as the first after a recall: its key sells nothing more through
+// another strategy at the same moment, on any replica.
+func TestAKeyThatIsPendingInRedisIsNotSoldByAnotherStrategy(t *testing.T) {
+	s := openAll(t, lab.Database(t, servers.MariaDB))
+	s.create(t, 1, 100)
+	for round := range int64(10) {
+		s.sells(t, "redis-stock", 1, 1)
+		s.settles(t, 1, 2*round+1)
+		_, err := s.inventory.Recall(t.Context(), 1)
+		must(t, err)
+		for _, c := range s.replicas {
+			must(t, c.LookAtSwitches(t.Context()))
+		}
+		p := keyed(rand.Text(), 1)
+		first, err := s.strategy(t, 0, "redis-stock").Deduct(t.Context(), 1, p)
+		must(t, errors.Join(err, first.Rejected))
+		again, err := s.strategy(t, int(round%2), "sql-conditional").Deduct(t.Context(), 1, p)
+		if err != nil || !again.Replayed || again.Order.ID != first.Order.ID {
+			t.Fatalf("round %d: it is sold as %+v, and then %+v (%v)", round, first.Order, again.Order, err)
+		}
+		s.settles(t, 1, 2*round+2)
+	}
+}

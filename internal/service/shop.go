@@ -62,7 +62,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	if r.TTL > 0 { // a reservation can be confirmed once it is answered
 		r.Number, r.Durable = cmp.Or(r.Number, NewKey()), stock.InSQL
 	}
-	first, err := s.first(ctx, r, stock.InSQL) // a key that was sold before has its answer
+	first, err := s.first(ctx, r, stock.InSQL, true) // a key that was sold before has its answer
 	if err != nil || first.Replayed {
 		return first, err
 	}
@@ -71,7 +71,11 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		defer taken.release()
 		// A copy may be pending that redis-stock has accepted, which finds it by itself.
 		if !by.sellsFromRedis() {
-			first, err = s.first(ctx, r, stock.InRedis)
+			pending, failed := s.mayBePending(ctx, r)
+			if failed != nil {
+				return stock.Outcome{}, failed
+			}
+			first, err = s.first(ctx, r, stock.InRedis, pending)
 		}
 		// Where Redis does not answer, the purchase is sold: what is pending there is then dead-lettered, so that
 		// the ledger has one order under a key.
@@ -89,7 +93,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		rejected = err
 	}
 	// What is rejected may repeat what is pending.
-	first, err = s.first(ctx, r, stock.InRedis)
+	first, err = s.first(ctx, r, stock.InRedis, s.switches.hasUnitsInRedis(r.GoodsID))
 	if err == nil && !first.Replayed {
 		err = rejected
 	}
@@ -208,23 +212,34 @@ func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainR
 // first is the answer that a purchase has got earlier under its key: from the ledger, or from what redis-stock has
 // accepted ahead of it. An outcome that is not Replayed means that there is none; a purchase without a key has none.
 //
-// One search of the ledger serves all callers that wait for one. Redis is asked where the item has units there, or
-// had a moment ago: else a rejection would cost what it is there to save. stock.ErrKeyReused: the key stands for
-// another purchase. stock.ErrUnknownOutcome: Redis does not answer.
-func (s *Shop) first(ctx context.Context, r Request, in stock.Durability) (outcome stock.Outcome, err error) {
+// One search of the ledger serves all callers that wait for one. It is asked where the order may be; of what is rejected
+// Redis is asked where the item had units there a moment ago: else a rejection would cost what it is there to save.
+// stock.ErrKeyReused: the key stands for another purchase. stock.ErrUnknownOutcome: Redis does not answer.
+func (s *Shop) first(ctx context.Context, r Request, in stock.Durability, asked bool) (outcome stock.Outcome, err error) {
 	begun := time.Now()
 	switch {
 	case !r.Keyed:
 		return stock.Outcome{}, nil
 	case in == stock.InSQL:
 		outcome, err = s.written(ctx, r)
-	case s.redis != nil && s.switches.hasUnitsInRedis(r.GoodsID):
+	case s.redis != nil && asked:
 		outcome, err = s.pending(ctx, r)
 	}
 	if o, ok := s.byName[outcome.Order.Strategy]; ok && err == nil && outcome.Replayed {
 		o.observer.Deducted(outcome, nil, time.Since(begun))
 	}
 	return outcome, err
+}
+
+// mayBePending reports whether redis-stock may have accepted a purchase of the item that is not in the ledger. Units are in
+// the allocation before the first of them is sold, on any replica, and leave it with their order: where the database has
+// none now, the ledger has all orders. One look serves all purchases that wait for one.
+func (s *Shop) mayBePending(ctx context.Context, r Request) (bool, error) {
+	if s.redis == nil || !r.Keyed || s.switches.hasUnitsInRedis(r.GoodsID) {
+		return s.redis != nil && r.Keyed, nil
+	}
+	items, err := s.unwritten.Get(ctx, r.GoodsID)
+	return items[r.GoodsID], err
 }
 
 func (s *Shop) written(ctx context.Context, r Request) (stock.Outcome, error) {

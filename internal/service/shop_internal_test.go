@@ -15,6 +15,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -57,6 +58,8 @@ func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, e
 	log := slog.New(slog.DiscardHandler)
 	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil), standard: Mode{Strategy: "s"}, maxQuantity: 100}
 	catalogue.requests = share(c.find)
+	none := func(context.Context, ...int64) (map[int64]bool, error) { return nil, nil }
+	catalogue.unwritten = queue.Share(none, queue.Options[struct{}, []int64, map[int64]bool]{Most: 1, Within: time.Minute, Log: log})
 	_, catalogue.items = newShelf(10, 1)
 	catalogue.items.remember(1)
 	calls := 0
