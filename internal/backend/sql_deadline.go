@@ -92,8 +92,14 @@ func (c *boundedConn) left(err error) error {
 		return err
 	}
 	_ = c.Close()
-	return fmt.Errorf("%w (%w)", err, driver.ErrBadConn)
+	return leftError{err}
 }
+
+// leftError is what the server said, and driver.ErrBadConn for database/sql.
+type leftError struct{ error }
+
+// Unwrap returns both.
+func (e leftError) Unwrap() []error { return []error{e.error, driver.ErrBadConn} }
 
 // ExecContext executes a statement.
 func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {

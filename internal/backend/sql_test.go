@@ -3,11 +3,13 @@ package backend_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,6 +252,12 @@ func TestAServerThatTakesNoWritesIsLeft(t *testing.T) {
 			if _, err := s.ExecContext(t.Context(), statement); err != nil {
 				t.Fatalf("%s: %v", statement, err)
 			}
+		}
+		must.Get(s.ExecContext(t.Context(), `SET GLOBAL read_only = 1`))(t)
+		defer s.ExecContext(context.WithoutCancel(t.Context()), `SET GLOBAL read_only = 0`) //nolint:errcheck // the server ends with the tests
+		_, err := openSQL(t, labtest.Restricted(t, d, labtest.ReplicaRights), 1).ExecContext(t.Context(), `INSERT INTO written VALUES (2)`)
+		if text := fmt.Sprint(err); !strings.Contains(text, "--read-only") || strings.Contains(text, driver.ErrBadConn.Error()) {
+			t.Errorf("all connections are left, with %q", text)
 		}
 	})
 }

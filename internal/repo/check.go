@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"regexp"
+	"strings"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/migrations"
@@ -45,6 +46,28 @@ func (s *Store) TryWrites(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// requireTransactions rejects tables that a server has made with another engine, or that were altered.
+func (s *Store) requireTransactions(ctx context.Context) error {
+	if s.dialect.engines == "" {
+		return nil
+	}
+	tables, err := s.tables()
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	err = s.each(ctx, s.pool, "read engines", func(scan scanRow) error {
+		var table, engine string
+		err := scan(&table, &engine)
+		wrong = append(wrong, fmt.Sprintf("%s has the engine %s", table, engine))
+		return err
+	}, fmt.Sprintf(s.dialect.engines, strings.Join(tables, "', '")))
+	if err == nil && len(wrong) > 0 {
+		return fmt.Errorf("%s, without transactions: ALTER TABLE … ENGINE = InnoDB", strings.Join(wrong, ", "))
+	}
+	return err
 }
 
 // tables are those that the migrations make.

@@ -137,3 +137,17 @@ func TestAMigrationThatIsRejectedSaysWhy(t *testing.T) {
 		}
 	})
 }
+
+// A sale on a table without transactions cannot be taken back.
+func TestATableOfAnotherEngineIsRejectedByName(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "owner")
+		db, _ := labtest.Connect(t, d)
+		defer db.Close() //nolint:errcheck // the test is over
+		must.Get(db.ExecContext(t.Context(), `ALTER TABLE tb_goods_stock ENGINE = MyISAM`))(t)
+		_, err := d.Open(t.Context(), "replica", 1)
+		if err == nil || !strings.Contains(err.Error(), "tb_goods_stock has the engine MyISAM") {
+			t.Errorf("it opens with %v", err)
+		}
+	})
+}

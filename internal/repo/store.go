@@ -107,6 +107,9 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 	if s.cluster, err = s.readCluster(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
+	if err := s.requireTransactions(ctx); err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
 	s.returns = d.returns(s.version)
 	s.db, err = gorm.Open(d.gorm(pool.DB), &gorm.Config{
 		SkipDefaultTransaction: true, // transactions are opened where they are meant

@@ -45,15 +45,11 @@ type base struct {
 	client   redis.UniversalClient
 	ttl      time.Duration
 	keep     keeper
-	repeated repeater
+	repeated lock.Repeater
 	polls    *lock.Polling
 	floor    func(ctx context.Context, name string) (uint64, error)
 	raise    *redis.Script
 }
-
-// repeater is lock.Deps.Repeated, of what names its own hold. The locks that are here to show how locks fail do not
-// repeat: their DEL would free another's name.
-type repeater func(do func(context.Context) error) func(context.Context) error
 
 // keeper is lock.Deps.Keep.
 type keeper func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))

@@ -53,19 +53,19 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 		return nil, err
 	}
 	defer turn.Release(ctx) //nolint:errcheck // it cannot fail
-	nodes := make([]redsyncredis.Pool, len(l.deps.Redlock))
+	nodes, pools := make([]*redsyncNode, len(l.deps.Redlock)), make([]redsyncredis.Pool, len(l.deps.Redlock))
 	for i, client := range l.deps.Redlock {
 		node := newNode(client)
 		node.setNX = voting(ctx, i, node.setNX)
-		nodes[i] = node
+		nodes[i], pools[i] = node, node
 	}
-	mutex := newMutex(l.key(name), l.deps.TTL, nodes...)
+	mutex := newMutex(l.key(name), l.deps.TTL, pools...)
 	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes), l.deps.Repeated)
 	if err != nil {
 		return nil, err
 	}
 	token, err := l.deps.NextToken(ctx, name)
-	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep, l.deps.Repeated)
+	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep, l.deps.Repeated, nodes...)
 	if err != nil {
 		lock.TakeBack(ctx, lease.Release)
 		return nil, lock.NotAcquired(ctx, string(backend.Database), err)

@@ -217,3 +217,29 @@ func TestARedlockLeaseIsCountedFromItsVotes(t *testing.T) {
 		t.Errorf("its expiry was told: %t (%v)", told, err)
 	}
 }
+
+// A majority frees the name, and redsync says no more. A master that did not get the release would keep the name for a TTL.
+func TestAMasterThatLosesAReleaseIsAskedAgain(t *testing.T) {
+	entry, clients := redlock(t, 0)
+	masters, name := lab.Redlock(t).Nodes, "minority/"+lock.NewOwner()
+	cut := labtest.NewProxy(t, masters[0].Address)
+	clients.Redlock[0] = clientAt(masters[0], cut.Address)
+	t.Cleanup(func() { _ = clients.Redlock[0].Close() }) // the test is over
+	releases := lock.NewReleases()
+	t.Cleanup(releases.Close)
+	deps := lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, Releases: releases}
+	deps.Issue = func(context.Context, string) (uint64, error) { return 1, nil }
+	lease := locktest.Hold(t, entry.New(deps), name)
+	direct := labtest.RedisClient(masters[0])
+	t.Cleanup(func() { _ = direct.Close() }) // the same
+	key := "stockd:{" + url.PathEscape(name) + "}:redlock"
+	if !labtest.Eventually(10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 1 }) {
+		t.Fatal("the first master has not granted the name")
+	}
+	lost := labtest.Lose(cut, "evalsha", false)
+	must.Do(t, lease.Release(t.Context()))
+	labtest.AwaitReached(t, lost)
+	if !labtest.Eventually(10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 0 }) {
+		t.Error("the master keeps the name")
+	}
+}

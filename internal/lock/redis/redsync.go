@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -101,6 +102,8 @@ type redsyncNode struct {
 	// A node that failed once may have granted the name, or may do so yet. What it rejects
 	// the name for later may be that grant. redsync asks a node one thing at a time.
 	unsure, rejected bool
+	// silent: it did not answer the last Eval.
+	silent bool
 }
 
 type setNXFunc func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
@@ -143,7 +146,9 @@ func (c redsyncConn) Eval(s *redsyncredis.Script, keysAndArgs ...any) (any, erro
 	if c.node.rejected {
 		return int64(0), nil
 	}
-	return c.Conn.Eval(s, keysAndArgs...)
+	answer, err := c.Conn.Eval(s, keysAndArgs...)
+	c.node.silent = err != nil
+	return answer, err
 }
 
 // newMutex is a mutex of redsync over some nodes. It has its value from the start: what it
@@ -181,14 +186,9 @@ const retryMultiplier = 3
 // the cause when ctx ends, and does not tell a name that is taken from nodes
 // that are down. What redsync takes back ends with the try, and a grant may reach
 // a node later: a failure takes it back once more, by its value.
-func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int, repeated repeater) (asked time.Time, err error) {
+func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int, repeated lock.Repeater) (asked time.Time, err error) {
 	defer waiter.End()
-	takeBack := func(ctx context.Context) error {
-		if _, err := m.UnlockContext(ctx); failedNodes(err) > 0 {
-			return err
-		}
-		return nil
-	}
+	takeBack := takeBackOf(m)
 	for {
 		asked = time.Now()
 		asking, answered := backend.Uncut(ctx)
@@ -210,6 +210,22 @@ func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *l
 		}
 	}
 }
+
+// takeBackOf takes back at every node what it may have granted. A majority that says so is not enough: the name
+// would stay with the others for the rest of the TTL.
+func takeBackOf(m *redsync.Mutex, nodes ...*redsyncNode) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, err := m.UnlockContext(ctx); failedNodes(err) > 0 {
+			return err
+		}
+		if slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
+			return errUnanswered
+		}
+		return nil
+	}
+}
+
+func (n *redsyncNode) isSilent() bool { return n.silent }
 
 // noQuorum reports whether so many nodes failed that the others cannot grant
 // anything, however free the name is.
@@ -234,12 +250,15 @@ func failedNodes(err error) int {
 }
 
 // mutexLease is the lease of a mutex that is ours: kept, and ended when that
-// fails.
-func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper, repeated repeater) lock.Lease {
+// fails. nodes are those of several of which a majority is enough: the others are asked again in the background.
+func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper, repeated lock.Repeater, nodes ...*redsyncNode) lock.Lease {
 	lease := lock.NewHeld(token, repeated(func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
 		switch {
 		case ours:
+			if slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
+				go lock.TakeBack(ctx, repeated(takeBackOf(m, nodes...)))
+			}
 			return nil
 		case err == nil, isTaken(err):
 			return lock.ErrLost

@@ -36,9 +36,8 @@ type base struct {
 	dialect string
 	ttl     time.Duration
 	// keep is lock.Deps.Keep, of leases that a statement prolongs.
-	keep func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
-	// repeated is lock.Deps.Repeated, of what names its own hold.
-	repeated func(do func(context.Context) error) func(context.Context) error
+	keep     func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
+	repeated lock.Repeater
 	retry    time.Duration
 	polls    *lock.Polling
 	words    *strings.Replacer

@@ -154,10 +154,10 @@ func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen s
 
 // hold is the lease of one hold; each prolongs the row by itself.
 func (l *insertLock) hold(r record, grant outcome) *lock.Held {
-	leave := leaveRecord
+	again := false
 	release := func(ctx context.Context) error {
-		err := l.release(ctx, r, grant.token, leave)
-		leave = leaveOwn // it may have left: a repetition must not count down another hold of the owner
+		err := l.release(ctx, r, grant.token, again)
+		again = true // it may have left: a repetition must not count down another hold of the owner
 		return err
 	}
 	return l.lease(grant, release, renewRecord, r.name, r.owner, grant.token)
@@ -171,8 +171,6 @@ const (
 	leaveRecord = `UPDATE record_lock SET depth = depth - 1, entry = CASE WHEN entry = ? THEN ? ELSE entry END
 		WHERE lock_name = ? AND owner = ? AND token = ?`
 
-	leaveOwn = leaveRecord + ` AND entry = ?`
-
 	undoRecord = `UPDATE record_lock SET depth = depth - CASE WHEN entry = ? THEN 1 ELSE 0 END, entry = ?
 		WHERE lock_name = ? AND entry IN (?, ?)`
 
@@ -181,14 +179,14 @@ const (
 
 // release ends a hold; the last one frees the name. Mostly there is but one. The entry in the row is that of the
 // last hold: its release takes it away.
-func (l *insertLock) release(ctx context.Context, r record, token uint64, leave string) error {
+func (l *insertLock) release(ctx context.Context, r record, token uint64, again bool) error {
 	var ended int64
 	err := l.insist(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
 		ended, err = l.exec(ctx, conn, endRecord, r.name, r.owner, token, r.entry)
 		if err == nil && ended == 0 {
-			args := []any{r.entry, lock.NewOwner(), r.name, r.owner, token}
-			if leave == leaveOwn {
-				args = append(args, r.entry)
+			leave, args := leaveRecord, []any{r.entry, lock.NewOwner(), r.name, r.owner, token}
+			if again {
+				leave, args = leaveRecord+` AND entry = ?`, append(args, r.entry)
 			}
 			ended, err = l.leave(ctx, conn, r.name, leave, args...)
 		}
