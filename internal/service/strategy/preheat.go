@@ -114,7 +114,7 @@ func (p *preheater) soldAlone(version string, row stock.Goods) bool {
 	return err == nil && (row.Version == read.Version || same)
 }
 
-// discardIfCurrent takes the version of the copy, if that is its mark.
+// discardIfCurrent deletes a key that has this value, and none that has another.
 const discardIfCurrent = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])
@@ -180,7 +180,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 	units, read, err := p.count(ctx, goodsID)
 	if err != nil {
 		// The next attempt need not wait until this mark expires.
-		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
+		return errors.Join(err, p.client.Eval(ctx, discardIfCurrent, []string{p.filling(goodsID)}, mark).Err())
 	}
 	key := p.key(goodsID)
 	beside := key + ":" + rand.Text() // what a failed attempt has left there expires

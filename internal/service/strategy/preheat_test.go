@@ -199,6 +199,32 @@ func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
 	}
 }
 
+// An attempt whose mark has expired meanwhile leaves the mark of the one that took its place: two would copy at once.
+func TestAnAttemptThatIsOvertakenKeepsTheMarkOfTheOther(t *testing.T) {
+	server := lab.Redis(t)
+	way := labtest.NewProxy(t, server.Address)
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	locks, prefix, entry := locksAt(t, d, server, way.Address), rand.Text(), copying("redis-decr")[0]
+	s := newCopying(t, entry, store, locks, prefix)
+	held := way.Arm(servers.Rule{Sent: "exists", Do: servers.Hold})
+	done := make(chan error, 1)
+	go func() { done <- deduct(t, s) }()
+	labtest.AwaitReached(t, held)
+	direct := labtest.RedisClient(server)
+	defer direct.Close() //nolint:errcheck // the test is over
+	key := copyOf(prefix, entry.Name)
+	for name, value := range map[string]string{":filling": "the mark of another", ":ready": "the copy of a third"} {
+		must(t, direct.Set(t.Context(), key+name, value, time.Minute).Err())
+	}
+	held.Pass()
+	<-done // whatever the copy of the third has
+	if mark, err := direct.Get(t.Context(), key+":filling").Result(); err != nil || mark != "the mark of another" {
+		t.Errorf("the mark of the other attempt is %q (%v)", mark, err)
+	}
+}
+
 // Another replica copies the item: its copy is waited for no longer than for a lock, and not by a client that has
 // left.
 func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
