@@ -34,19 +34,30 @@ type site struct {
 	authority *servers.Authority
 }
 
-func openSite(t *testing.T) *site {
+// openSiteOf is a site whose servers are a database alone.
+func openSiteOf(t *testing.T, k *servers.Supervisor, kind string) *site {
 	t.Helper()
-	cmdtest.NeedLockServers(t)
-	cmdtest.NeedDatabase(t, servers.MariaDB)
-	k := labtest.StartSupervisor(t)
-	s := &site{authority: newAuthority(t, k)}
-	s.database = cmdtest.Own(t, "mariadb", func(ctx context.Context) (*servers.Database, error) {
-		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: servers.MariaDB})
+	cmdtest.NeedDatabase(t, kind)
+	s := new(site)
+	s.database = cmdtest.Own(t, kind, func(ctx context.Context) (*servers.Database, error) {
+		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: kind})
 	})
 	s.sql, _ = labtest.Connect(t, s.database)
 	t.Cleanup(func() { closed(t, s.sql) })
 	labtest.Open(t, s.database, "check")
 	s.addShop(t)
+	s.env = slices.Concat(impatiently(t), s.database.Env(), []string{
+		"STOCKD_HTTP_MAX_CONNECTIONS=100", "STOCKD_ADMIN_TOKEN=" + cmdtest.Token, "STOCKD_DATABASE_DSN=" + strings.Replace(s.database.DSN, "stockd@", "shop@", 1),
+	})
+	return s
+}
+
+func openSite(t *testing.T) *site {
+	t.Helper()
+	cmdtest.NeedLockServers(t)
+	k := labtest.StartSupervisor(t)
+	s := openSiteOf(t, k, servers.MariaDB)
+	s.authority = newAuthority(t, k)
 	s.redis = cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
 	s.redlock = cmdtest.Own(t, "faketime", func(ctx context.Context) (*servers.Redlock, error) {
 		return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Durable: true, Clocks: true})
@@ -55,9 +66,7 @@ func openSite(t *testing.T) *site {
 		return servers.StartZooKeeperWithClock(ctx, k)
 	})
 	s.etcd = cmdtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
-	s.env = slices.Concat(impatiently(t), s.database.Env(), s.redis.Env(), s.redlock.Env(), s.zookeeper.Env(), s.etcd.Env(), []string{
-		"STOCKD_HTTP_MAX_CONNECTIONS=100", "STOCKD_ADMIN_TOKEN=" + cmdtest.Token, "STOCKD_DATABASE_DSN=" + strings.Replace(s.database.DSN, "stockd@", "shop@", 1),
-	})
+	s.env = slices.Concat(s.env, s.redis.Env(), s.redlock.Env(), s.zookeeper.Env(), s.etcd.Env())
 	return s
 }
 
@@ -278,26 +287,50 @@ func endsIn(left time.Duration) func(*testing.T, *site) []string {
 	}
 }
 
+// mistakes are things that are not as they should be, by what they are.
+type mistakes map[string]wrong
+
+func (m mistakes) areFound(t *testing.T, s *site) {
+	t.Helper()
+	for name, w := range m {
+		t.Run(name, func(t *testing.T) {
+			s.finds(t, w.make(t, s), fmt.Sprintf("%s: %s with %q", w.row, w.state, w.says), func(found []check.Finding) bool {
+				return slices.ContainsFunc(found, w.isSaid)
+			})
+		})
+	}
+}
+
+// isRight fails where something is wrong that is not.
+func (s *site) isRight(t *testing.T) {
+	t.Helper()
+	s.finds(t, nil, "nothing wrong", func(found []check.Finding) bool {
+		wrong := func(f check.Finding) bool { return f.State != check.OK }
+		named := func(f check.Finding) bool { return f.What == "database named lock" } // every server has them
+		return !slices.ContainsFunc(found, wrong) && slices.ContainsFunc(found, named)
+	})
+}
+
+func databaseMistakes() mistakes {
+	return mistakes{
+		"too few connections":       {statement("SET GLOBAL max_connections = 50", "SET GLOBAL max_connections = 1000"), "database max_connections", check.Problem, "50"},
+		"too few for the user":      {statement("ALTER USER shop@'127.0.0.1' WITH MAX_USER_CONNECTIONS 40", "ALTER USER shop@'127.0.0.1' WITH MAX_USER_CONNECTIONS 0"), "database max_user_connections", check.Problem, "40"},
+		"too few statements":        {statement("SET GLOBAL max_prepared_stmt_count = 10", "SET GLOBAL max_prepared_stmt_count = 16382"), "database max_prepared_stmt_count", check.Warning, "10"},
+		"no statement":              {statement("SET GLOBAL max_prepared_stmt_count = 0", "SET GLOBAL max_prepared_stmt_count = 16382"), "database prepared statement", check.Problem, "max_prepared_stmt_count"},
+		"a log that is not synced":  {statement("SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL innodb_flush_log_at_trx_commit = 1"), "database settings", check.Warning, `is "2"`},
+		"a read-only database":      {statement("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"), "database write", check.Problem, "takes writes"},
+		"a table without a right":   {statement("REVOKE DELETE ON stockd.lock_token FROM shop@'127.0.0.1'", "GRANT DELETE ON stockd.lock_token TO shop@'127.0.0.1'"), "database write", check.Problem, "lock_token"},
+		"a database without tables": {other, "database schema", check.Problem, "migrate up"},
+		"a wrong password":          {setting("STOCKD_DATABASE_PASSWORD=a-guess-at-it"), "database", check.Problem, "Access denied"},
+	}
+}
+
 func TestCheckNamesWhatIsWrong(t *testing.T) {
 	s := openSite(t)
-	t.Run("nothing", func(t *testing.T) {
-		s.finds(t, nil, "nothing wrong", func(found []check.Finding) bool {
-			wrong := func(f check.Finding) bool { return f.State != check.OK }
-			named := func(f check.Finding) bool { return f.What == "database named lock" } // no MariaDB lacks them
-			return !slices.ContainsFunc(found, wrong) && slices.ContainsFunc(found, named)
-		})
-		s.isClean(t)
-	})
-	for name, w := range map[string]wrong{
-		"too few connections":          {statement("SET GLOBAL max_connections = 50", "SET GLOBAL max_connections = 1000"), "database max_connections", check.Problem, "50"},
-		"too few for the user":         {statement("ALTER USER shop@'127.0.0.1' WITH MAX_USER_CONNECTIONS 40", "ALTER USER shop@'127.0.0.1' WITH MAX_USER_CONNECTIONS 0"), "database max_user_connections", check.Problem, "40"},
-		"too few statements":           {statement("SET GLOBAL max_prepared_stmt_count = 10", "SET GLOBAL max_prepared_stmt_count = 16382"), "database max_prepared_stmt_count", check.Warning, "10"},
-		"no statement":                 {statement("SET GLOBAL max_prepared_stmt_count = 0", "SET GLOBAL max_prepared_stmt_count = 16382"), "database prepared statement", check.Problem, "max_prepared_stmt_count"},
-		"a log that is not synced":     {statement("SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL innodb_flush_log_at_trx_commit = 1"), "database settings", check.Warning, `is "2"`},
-		"a read-only database":         {statement("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"), "database write", check.Problem, "takes writes"},
-		"a table without a right":      {statement("REVOKE DELETE ON stockd.lock_token FROM shop@'127.0.0.1'", "GRANT DELETE ON stockd.lock_token TO shop@'127.0.0.1'"), "database write", check.Problem, "lock_token"},
-		"a database without tables":    {other, "database schema", check.Problem, "migrate up"},
-		"a wrong password":             {setting("STOCKD_DATABASE_PASSWORD=a-guess-at-it"), "database", check.Problem, "Access denied"},
+	s.isRight(t)
+	s.isClean(t)
+	databaseMistakes().areFound(t, s)
+	mistakes{
 		"a wrong password of Redis":    {setting("STOCKD_REDIS_PASSWORD=a-guess-at-it"), "redis", check.Problem, "rights"},
 		"a Redis that evicts":          {redisConfig("maxmemory-policy", "allkeys-lru", "noeviction"), "redis maxmemory_policy", check.Problem, "allkeys-lru"},
 		"too few clients":              {redisConfig("maxclients", "100", "10000"), "redis maxclients", check.Problem, "100"},
@@ -322,31 +355,35 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"no token":                     {setting("STOCKD_ADMIN_TOKEN="), "admin tokens", check.Warning, "none"},
 		"no keys of buyers":            {setting("STOCKD_BUYER_FROM=token", "STOCKD_BUYER_JWKS_FILE=/none"), "buyers", check.Problem, "/none"},
 		"a risk":                       {setting("STOCKD_HTTP_TRUSTED_PROXIES=0.0.0.0/0"), "http.trusted_proxies", check.Warning, "any address"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.finds(t, w.make(t, s), fmt.Sprintf("%s: %s with %q", w.row, w.state, w.says), func(found []check.Finding) bool {
-				return slices.ContainsFunc(found, w.isSaid)
-			})
-		})
-	}
+	}.areFound(t, s)
 	s.isClean(t)
+}
+
+func TestCheckNamesWhatIsWrongWithMySQL(t *testing.T) {
+	s := openSiteOf(t, labtest.StartSupervisor(t), servers.MySQL)
+	s.isRight(t)
+	databaseMistakes().areFound(t, s)
 }
 
 // Certificates of the lab last for a day.
 func TestCheckReadsWhatServersShow(t *testing.T) {
 	cmdtest.NeedRedis(t)
-	cmdtest.NeedDatabase(t, servers.MariaDB)
 	k := labtest.StartSupervisor(t)
 	security := newSecurity(t, newAuthority(t, k), true)
 	r := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
-	d := must.Get(servers.StartSecureDatabase(t.Context(), k, servers.MariaDB, security))(t)
-	s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
-	found := s.check(t)
-	for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {
-		i := slices.IndexFunc(found, func(f check.Finding) bool { return f.What == row })
-		if i < 0 || found[i].State != check.Warning || !strings.HasPrefix(found[i].Found, "until ") {
-			t.Errorf("want a warning about %s, in %+v", row, found)
-		}
+	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(kind, func(t *testing.T) {
+			cmdtest.NeedDatabase(t, kind)
+			d := must.Get(servers.StartSecureDatabase(t.Context(), k, kind, security))(t)
+			s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
+			found := s.check(t)
+			for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {
+				i := slices.IndexFunc(found, func(f check.Finding) bool { return f.What == row })
+				if i < 0 || found[i].State != check.Warning || !strings.HasPrefix(found[i].Found, "until ") {
+					t.Errorf("want a warning about %s, in %+v", row, found)
+				}
+			}
+		})
 	}
 }
 
