@@ -136,7 +136,9 @@ func (p prometheus) query(t *testing.T, expression string) int {
 	t.Helper()
 	body := must.Get(p.get(t.Context(), "/api/v1/query?"+url.Values{"query": {expression}}.Encode()))(t)
 	var answer struct {
-		Data struct{ Result []json.RawMessage }
+		Data struct {
+			Result []json.RawMessage `json:"result"`
+		} `json:"data"`
 	}
 	must.Do(t, json.Unmarshal(body, &answer))
 	return len(answer.Data.Result)

@@ -350,8 +350,8 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 	s := open(t, d, backend.SQLOptions{MaxOpen: 4, LockWait: 9 * time.Second, ConnectTimeout: time.Second}, repo.Options{})
 	create(t, locking, 1, 20)
 	must.Do(t, s.CreateGoods(t.Context(), 2, 10, "other"))
-	var back []func() error
-	for i := range 8 {
+	back := make([]func() error, 0, 8)
+	for i := range cap(back) {
 		number := hold(t, s, 1, 1, "")
 		back = append(back, func() error { _, _, err := s.Release(t.Context(), number); return err })
 		if i%2 == 0 {

@@ -35,8 +35,9 @@ type Backends struct {
 func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(words string)) (*Backends, error) {
 	b := &Backends{Missing: make(map[string]string)}
 	waiting := &waiting{progress: progress}
-	var wanted []candidate
-	for _, one := range b.list(k, c) {
+	list := b.list(k, c)
+	wanted := make([]candidate, 0, len(list))
+	for _, one := range list {
 		switch {
 		case one.mode == None:
 			b.Missing[one.name] = "left out by --servers"

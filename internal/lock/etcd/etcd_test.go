@@ -26,8 +26,6 @@ import (
 const (
 	// etcdTTL is one that a restart or a short cut does not use up.
 	etcdTTL = 6 * time.Second
-	// etcdShortTTL is for sessions that are to expire.
-	etcdShortTTL = 2 * time.Second
 	// etcdSoon is how long what happens at once may take on a busy machine.
 	etcdSoon = 2 * time.Second
 	// etcdLimit bounds what must happen, and says nothing of how fast.

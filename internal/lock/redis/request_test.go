@@ -406,7 +406,7 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			}
 			must.Do(t, l.(interface { //nolint:forcetypeassert // each of them can
 				Reseed(ctx context.Context, name string) error
-			}).Reseed(t.Context(), "expires-"+name)) //nolint:forcetypeassert // each of them can
+			}).Reseed(t.Context(), "expires-"+name))
 			hold()
 			const large = 1<<53 + 2 // the next one is none of Lua's numbers
 			must.Do(t, client.Set(t.Context(), counter, large, 0).Err())

@@ -97,7 +97,7 @@ func (s *Stock) add(ctx context.Context, goodsID int64, users []string) (changed
 func (s *Stock) addToCounter(ctx context.Context, place repo.Allocation, users []repo.UserUnits) (changed bool, epoch int64, ok bool, err error) {
 	const doing = "add what came back"
 	p := s.part(place.GoodsID)
-	args := []any{place.Epoch, place.Added, s.soldOut.channel, place.GoodsID}
+	args := append(make([]any, 0, 4+3*len(users)), place.Epoch, place.Added, s.soldOut.channel, place.GoodsID)
 	for _, u := range users {
 		args = append(args, u.User, u.Returned, u.Beside)
 	}

@@ -267,7 +267,7 @@ func (m *model) giveBack(i *modelItem) {
 
 // add tells the script what came back. It may arrive again, and late.
 func (m *model) add(i *modelItem) {
-	args := []any{i.epoch, i.added, "channel", i.id}
+	args := append(make([]any, 0, 4+3*len(i.users)), i.epoch, i.added, "channel", i.id)
 	for u, units := range i.users {
 		args = append(args, u, i.returned[u], units-i.kept[u])
 	}

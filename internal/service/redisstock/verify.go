@@ -96,19 +96,11 @@ func (s *Stock) verifyBeside(
 	case place.Epoch != no.epoch:
 		return true, s.counterAbove(ctx, wanted{goodsID: goodsID}, no.epoch)
 	}
-	inRow, fits := no.left+max(0, goods.Stock), false
+	inRow := no.left + max(0, goods.Stock)
 	if !place.Closed {
 		inRow += max(0, place.Added-no.added) // a replica died before the counter had it
 	}
-	for i, v := range answers {
-		switch {
-		case v.answer != answerShort:
-		case inRow > no.left && batch[i].Quantity <= inRow:
-			fits = true
-		case goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
-			answers[i].cause = &stock.AllocatedError{Units: goods.Allocated, Version: goods.Version}
-		}
-	}
+	fits := anyFits(batch, answers, goods, inRow, no.left)
 	switch {
 	case fits && place.Closed:
 		return true, s.counterAbove(ctx, wanted{goodsID: goodsID, open: true}, no.epoch)
@@ -121,6 +113,21 @@ func (s *Stock) verifyBeside(
 		s.soldOut.learn(goodsID, mark)
 	}
 	return false, nil
+}
+
+// anyFits reports whether the units of the row, together with those of the counter, are enough for a purchase
+// that the counter alone has rejected. One that needs units of other allocations gets that as its cause.
+func anyFits(batch []stock.Purchase, answers []verdict, goods stock.Goods, inRow, inCounter int64) (fits bool) {
+	for i, v := range answers {
+		switch {
+		case v.answer != answerShort:
+		case inRow > inCounter && batch[i].Quantity <= inRow:
+			fits = true
+		case goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:
+			answers[i].cause = &stock.AllocatedError{Units: goods.Allocated, Version: goods.Version}
+		}
+	}
+	return fits
 }
 
 // doubtsLimit reports, now and then, that a limit is to be held against the database.
