@@ -104,7 +104,7 @@ func forUpdate() Experiment {
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-for-update&group=true&goods_id=1'",
 		Parts: []Part{
 			drain("one-pool", "a read of another item waits until the row is free", checker.AtLeast(longestRead, long), one, other),
-			asRemedy(drain("in-turns", "an item and strategy may use three of four connections, and the read is answered at once", served, one)),
+			asRemedy(drain("in-turns", "an item may use three of four connections, and the read is answered at once", served, one)),
 			asRemedy(drain("own-pool", "the waiting requests use lock.connections, and the read is answered at once", served, Sale{Strategy: "sql-row-lock"})),
 			asRemedy(drain("grouped", "one connection an item and strategy serves all waiting requests, and the read is answered at once", served, oneGrouped, otherGrouped)),
 		},
