@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -55,7 +56,7 @@ func reaches(least float64) checker.Check {
 
 func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
 	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(1)})
-	must(t, err)
+	must.Do(t, err)
 	if r.Verdict != Reproduced || r.Tries != 1 || r.Evidence["one.measured"] != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -293,20 +294,20 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
 	result, err := r.experiment(t.Context(), e)
-	must(t, err)
+	must.Do(t, err)
 	unknown := Result{Name: "unknown", Verdict: Reproduced}
 	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
 	report := &Report{Experiments: []Result{unknown, result}}
 	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")
-	must(t, os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600))
-	must(t, Reread(folder, []Experiment{e}, report))
+	must.Do(t, os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600))
+	must.Do(t, Reread(folder, []Experiment{e}, report))
 	if got := report.Experiments[1]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 || got.Parts[2].Finding.Holds {
 		t.Errorf("%+v", got)
 	}
 	if got := report.Experiments[0]; got.Verdict != Reproduced {
 		t.Errorf("one that is not known is judged: %+v", got)
 	}
-	must(t, os.Remove(file))
+	must.Do(t, os.Remove(file))
 	if err := Reread(folder, []Experiment{e}, report); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without its history: %v", err)
 	}
@@ -424,13 +425,5 @@ func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
 			t.Errorf("%s: the end is not the last of %q", name, d.entries)
 		}
 		cancel(nil)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // What a try has begun ends in the reverse order, all of it, and then its replicas where they cannot serve
@@ -66,7 +67,7 @@ func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
 func TestEachReplicaWritesToItsNode(t *testing.T) {
 	p := &provisioner{galera: &servers.Nodes{Nodes: []*servers.Database{{DSN: "a"}, {DSN: "b"}, {DSN: "c"}}}}
 	s := new(Try)
-	must(t, p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}))
+	must.Do(t, p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}))
 	for replica, dsn := range map[int]string{1: "a", 2: "b", 3: "a"} {
 		if !slices.Contains(s.Own[replica], "STOCKD_DATABASE_DSN="+dsn) || slices.Contains(s.Own[replica], "A=1") != (replica == 2) {
 			t.Errorf("replica %d gets %q, want the node %s", replica, s.Own[replica], dsn)
@@ -77,11 +78,11 @@ func TestEachReplicaWritesToItsNode(t *testing.T) {
 // A contender has its own connections until the try ends. What warms them up is not recorded.
 func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
 	server, err := servers.StartRedis(t.Context(), nil, servers.Embedded)
-	must(t, err)
+	must.Do(t, err)
 	defer server.Close(t.Context()) //nolint:errcheck // the test is over
 	file := filepath.Join(t.TempDir(), "history.jsonl")
 	writer, err := history.Create(file)
-	must(t, err)
+	must.Do(t, err)
 	s := &Try{Backends: &servers.Backends{Redis: server}, History: writer}
 	var c *contender
 	if err := s.do(t.Context(), func(x *Try) {
@@ -99,7 +100,7 @@ func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
 	if err := s.do(t.Context(), func(*Try) { c.locker("hope") }); err == nil {
 		t.Error("hope is a lock")
 	}
-	must(t, errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()))
+	must.Do(t, errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()))
 	if err := c.clients.Redis.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("after the try its connection is answered with %v", err)
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/process"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func open(t *testing.T) (l *failpoint.Registry, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl")
 	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -35,7 +36,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 func read(t *testing.T, path string) *history.History {
 	t.Helper()
 	h, err := history.Read(path)
-	must(t, err)
+	must.Do(t, err)
 	return h
 }
 
@@ -67,7 +68,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 	one <- lease{ctx}
 	l := lab.Record("redis-lua", one)
 	held, err := l.Acquire(t.Context(), "goods/1")
-	must(t, err)
+	must.Do(t, err)
 	lose(lock.ErrLost)
 	for len(read(t, path).Leases) == 0 || read(t, path).Leases[0].Lost.IsZero() {
 		if t.Context().Err() != nil {
@@ -98,7 +99,7 @@ func TestSeveralRecordInOneFile(t *testing.T) {
 	const contenders, leases = 8, 20
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	w, err := history.Create(path)
-	must(t, err)
+	must.Do(t, err)
 	var all sync.WaitGroup
 	for range contenders {
 		all.Go(func() {
@@ -156,7 +157,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			lab, err := failpoint.Open(failpoint.Options{Log: slog.New(slog.DiscardHandler)})
-			must(t, err)
+			must.Do(t, err)
 			lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
 			began := time.Now()
 			done := make(chan struct{})
@@ -180,7 +181,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 func TestARecordEndsWithItsRegistry(t *testing.T) {
 	var log strings.Builder
 	lab, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "history.jsonl"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	must(t, err)
+	must.Do(t, err)
 	step := func() {
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Nanosecond})
 		lab.Between(t.Context(), "naive", 1)
@@ -239,7 +240,7 @@ func TestAFaultInterruptsOnePurchaseUnlessItSaysMore(t *testing.T) {
 func TestAHoldLastsAsLongAsItSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lab, err := failpoint.Open(failpoint.Options{})
-		must(t, err)
+		must.Do(t, err)
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -268,7 +269,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 		lab, path := open(t)
 		start := time.Now()
 		held, err := lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1")
-		must(t, err)
+		must.Do(t, err)
 		time.Sleep(time.Second)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -287,7 +288,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 // Without a record a lock is itself.
 func TestALockWithoutARecordIsNotWrapped(t *testing.T) {
 	lab, err := failpoint.Open(failpoint.Options{})
-	must(t, err)
+	must.Do(t, err)
 	own := process.New()
 	if got := lab.Record("mutex", own); got != lock.Locker(own) {
 		t.Errorf("the lock is %T", got)
@@ -352,13 +353,5 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	}
 	if second.TTL != 0 || !second.Expires.IsZero() {
 		t.Errorf("the lease that does not end by itself has TTL %s and expires at %s", second.TTL, second.Expires)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

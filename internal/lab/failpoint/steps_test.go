@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lock/process"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -25,7 +26,7 @@ func traced(t *testing.T) (lab *failpoint.Registry, begin func(id, route string)
 	path = filepath.Join(t.TempDir(), "history.jsonl")
 	steps := failpoint.NewSteps()
 	lab, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Steps: steps, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = lab.Close() })
 	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(steps)), sdk.WithSpanProcessor(steps))
 	return lab, func(id, route string) (context.Context, trace.Span) {
@@ -46,12 +47,12 @@ func TestTheStepsOfARequestAreRecordedWithItsLease(t *testing.T) {
 	ctx, purchase := telemetry.StartSpan(ctx, "deduct")
 	step(ctx, "wait for lock")
 	held, err := lab.Record("mutex", process.New()).Acquire(ctx, "goods/1")
-	must(t, err)
+	must.Do(t, err)
 	step(ctx, "hold lock") // it is drawn by its lease
 	for _, name := range []string{"sql SELECT tb_goods_stock", "sql begin_tx", "sql INSERT tb_order", "sql UPDATE tb_goods_stock", "sql commit", "redis evalsha"} {
 		step(ctx, name)
 	}
-	must(t, held.Release(ctx))
+	must.Do(t, held.Release(ctx))
 	purchase.End()
 	request.End()
 	h := read(t, path)
@@ -220,7 +221,7 @@ func TestTheStepsOfRequestsAreKeptApart(t *testing.T) {
 // A sampler hands on the state of the trace that it decides about.
 func TestTheStateOfATraceIsHandedOn(t *testing.T) {
 	state, err := trace.ParseTraceState("vendor=1")
-	must(t, err)
+	must.Do(t, err)
 	parent := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceState: state}))
 	for name, want := range map[string]sdk.SamplingDecision{route: sdk.RecordAndSample, "GET /healthz": sdk.Drop} {
 		got := failpoint.NewSteps().ShouldSample(sdk.SamplingParameters{ParentContext: parent, Name: name})

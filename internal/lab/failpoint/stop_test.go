@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // purchasing has a test binary make one purchase and end, as a replica does: it names the
@@ -51,7 +52,7 @@ func TestAFaultStopsOrKillsTheProcess(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "history.jsonl")
 		self := exec.CommandContext(t.Context(), os.Args[0])
 		self.Env = append(os.Environ(), purchasing+"="+do+" "+path)
-		must(t, self.Start())
+		must.Do(t, self.Start())
 		marks := func() (marks []string) {
 			for _, m := range read(t, path).Marks {
 				marks = append(marks, m.What)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Whatever is in a file is rejected as broken, or is a history that says the same
@@ -24,7 +25,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "history.jsonl")
-		must(t, os.WriteFile(path, content, 0o600))
+		must.Do(t, os.WriteFile(path, content, 0o600))
 		h, err := history.Read(path)
 		if err != nil {
 			if !errors.Is(err, history.ErrBroken) {
@@ -33,7 +34,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		again, err := history.Read(write(t, h))
-		must(t, err)
+		must.Do(t, err)
 		again.Leases, again.Cut = h.Leases, h.Cut // leases are written as their events
 		if !reflect.DeepEqual(again, h) {
 			t.Errorf("%+v is read back as %+v", h, again)
@@ -46,9 +47,9 @@ func write(t *testing.T, h *history.History) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "again.jsonl")
 	w, err := history.Create(path)
-	must(t, err)
+	must.Do(t, err)
 	add := func(line history.Line) {
-		must(t, w.Add(line))
+		must.Do(t, w.Add(line))
 	}
 	for i := range h.Requests {
 		add(history.Line{Request: &h.Requests[i]})
@@ -68,6 +69,6 @@ func write(t *testing.T, h *history.History) (path string) {
 	for name, value := range h.Figures {
 		add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
 	}
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	return path
 }

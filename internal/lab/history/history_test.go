@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // at is a time of the test, so many seconds after it began.
@@ -35,18 +36,18 @@ func written(t *testing.T, lines ...history.Line) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	w, err := history.Create(path)
-	must(t, err)
+	must.Do(t, err)
 	for _, line := range lines {
-		must(t, w.Add(line))
+		must.Do(t, w.Add(line))
 	}
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	return path
 }
 
 func read(t *testing.T, paths ...string) *history.History {
 	t.Helper()
 	h, err := history.Read(paths...)
-	must(t, err)
+	must.Do(t, err)
 	return h
 }
 
@@ -157,8 +158,8 @@ func TestSeveralFilesAreOneHistoryInTheOrderOfTime(t *testing.T) {
 func change(t *testing.T, path string, by func(string) string) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte(by(string(content))), 0o600))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(path, []byte(by(string(content))), 0o600))
 }
 
 func cutTheEnd(s string) string { return s[:len(s)-20] }
@@ -176,8 +177,8 @@ func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
 	path := written(t, request(1, 1), request(2, 2))
 	change(t, path, cutTheEnd)
 	w, err := history.Append(path)
-	must(t, err)
-	must(t, errors.Join(w.Add(request(3, 3)), w.Close()))
+	must.Do(t, err)
+	must.Do(t, errors.Join(w.Add(request(3, 3)), w.Close()))
 	h := read(t, path)
 	if len(h.Requests) != 2 || h.Requests[1].Client != 3 || len(h.Cut) != 0 {
 		t.Errorf("requests are %+v and cut is %v", h.Requests, h.Cut)
@@ -210,7 +211,7 @@ func TestABrokenFileIsRefusedWithTheLine(t *testing.T) {
 func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 	path := written(t)
 	w, err := history.Append(path)
-	must(t, err)
+	must.Do(t, err)
 	var writers sync.WaitGroup
 	for i := range 8 {
 		writers.Go(func() {
@@ -222,7 +223,7 @@ func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	if h := read(t, path); len(h.Requests) != 800 {
 		t.Errorf("%d lines were read of 800", len(h.Requests))
 	}
@@ -276,8 +277,8 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	change(t, from, func(s string) string { return s + `{"mark": {"what": "still wri` })
 	path := written(t, request(2, 1))
 	w, err := history.Append(path)
-	must(t, err)
-	must(t, errors.Join(w.Copy(from, at(5)), w.Close()))
+	must.Do(t, err)
+	must.Do(t, errors.Join(w.Copy(from, at(5)), w.Close()))
 	h := read(t, path)
 	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" || len(h.Traces) != 1 || h.Traces[0].Request != "then" ||
 		h.Figures["tries"] != 3 || len(h.Requests) != 2 || len(h.Cut) != 0 {
@@ -285,7 +286,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	}
 	change(t, from, func(s string) string { return "garbage\n" + s })
 	w, err = history.Append(path)
-	must(t, err)
+	must.Do(t, err)
 	if err := w.Copy(from, at(5)); !errors.Is(err, history.ErrBroken) {
 		t.Errorf("a broken file: %v", err)
 	}
@@ -311,8 +312,8 @@ func TestAFileIsCreatedAnew(t *testing.T) {
 		want int
 	}{{history.Append, 2}, {history.Create, 1}} {
 		w, err := c.open(path)
-		must(t, err)
-		must(t, errors.Join(w.Add(request(2, 2)), w.Close()))
+		must.Do(t, err)
+		must.Do(t, errors.Join(w.Add(request(2, 2)), w.Close()))
 		if h := read(t, path); len(h.Requests) != c.want {
 			t.Errorf("%d requests, want %d", len(h.Requests), c.want)
 		}
@@ -435,13 +436,5 @@ func TestTracesAreInTheOrderOfTime(t *testing.T) {
 	h := read(t, written(t, trace("late", 5), trace("early", 1)))
 	if len(h.Traces) != 2 || h.Traces[0].Request != "early" {
 		t.Errorf("traces are %+v", h.Traces)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

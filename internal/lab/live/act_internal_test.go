@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // slowGround is a ground on which what is done to a machine takes as long as a test says.
@@ -46,7 +47,7 @@ func TestNoSaleBeginsWhileSomethingIsDoneToAMachine(t *testing.T) {
 		}
 	}
 	g.end <- struct{}{}
-	must(t, <-acted)
+	must.Do(t, <-acted)
 	if err := s.Start(defaults()); err != nil {
 		t.Errorf("when it is done a sale begins with %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestANameIsOfOneBuyer(t *testing.T) {
@@ -139,7 +141,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 	s := &Session{sale: Sale{Phase: Ended}}
 	token, err := s.class.join("Ann", "phone", time.Now())
-	must(t, err)
+	must.Do(t, err)
 	if _, err := s.class.press(token, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -157,13 +159,13 @@ func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	var c class
 	token, err := c.join("Ann", "phone", time.Now())
-	must(t, err)
+	must.Do(t, err)
 	now := time.Now()
 	press := func(after time.Duration) error {
 		_, err := c.press(token, 1, now.Add(after))
 		return err
 	}
-	must(t, press(0))
+	must.Do(t, press(0))
 	if err := press(time.Minute); !errors.Is(err, errTooSoon) {
 		t.Errorf("before the answer: %v, want %v", err, errTooSoon)
 	}

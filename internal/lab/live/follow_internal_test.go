@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // records are the files of replicas, written as replicas do.
@@ -30,7 +31,7 @@ func newRecords(t *testing.T, replicas ...string) *records {
 	for i, name := range replicas {
 		files[i] = filepath.Join(folder, name+".jsonl")
 		w, err := history.Create(files[i])
-		must(t, err)
+		must.Do(t, err)
 		t.Cleanup(func() { _ = w.Close() })
 		r.writers[name] = w
 	}
@@ -130,7 +131,7 @@ func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
 	r.add("a", "a1", history.Granted, 1, 10)
 	r.add("b", "b1", history.Asked, 0, 5)
 	r.add("b", "b1", history.Granted, 2, 21)
-	must(t, r.follow.step(r.at(21).Add(settle)))
+	must.Do(t, r.follow.step(r.at(21).Add(settle)))
 	if n := r.follow.hub.state.Lanes.Granted; n != 1 {
 		t.Errorf("%d grants are counted at once, want the first alone", n)
 	}
@@ -175,14 +176,14 @@ func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
 	r.add("a", "a1", history.Asked, 0, 0)
 	path := r.follow.records[0].path
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, err)
 	for cut := range whole {
-		must(t, os.WriteFile(path, whole[:cut], 0o600))
+		must.Do(t, os.WriteFile(path, whole[:cut], 0o600))
 		if s := r.step(); len(s.Lanes.Waiting) != 0 {
 			t.Fatalf("%d of %d bytes are read as a line", cut, len(whole))
 		}
 	}
-	must(t, os.WriteFile(path, whole, 0o600))
+	must.Do(t, os.WriteFile(path, whole, 0o600))
 	for range 2 {
 		if s := r.step(); s.Lanes.Waiting["a"] != 1 {
 			t.Errorf("%d wait, want 1", s.Lanes.Waiting["a"])
@@ -227,7 +228,7 @@ func TestOfVeryManyLeasesTheNewestArePassedOn(t *testing.T) {
 func TestAReplicaThatStopsItselfIsNoticed(t *testing.T) {
 	r := newRecords(t, "a")
 	for _, what := range []string{failpoint.Held, failpoint.Paused} {
-		must(t, r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}))
+		must.Do(t, r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}))
 	}
 	r.step()
 	if name := <-r.trapped; name != "a" {
@@ -280,7 +281,7 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 	r.lived()
 	leases := r.step().Leases
 	h, err := history.Read(r.follow.records[0].path)
-	must(t, err)
+	must.Do(t, err)
 	for name, list := range map[string][]Lease{"live": leases, "replayed": OfHistory("", h).Leases} {
 		if len(list) != 1 {
 			t.Fatalf("%s: leases are %+v, want one", name, list)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // desk is a handler over a session without servers.
@@ -34,13 +36,13 @@ func desk(t *testing.T) *httptest.Server {
 func ask(t *testing.T, server *httptest.Server, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
-	must(t, err)
+	must.Do(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	r.Host = r.Header.Get("Host")
 	response, err := server.Client().Do(r)
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
 }
@@ -49,15 +51,15 @@ func ask(t *testing.T, server *httptest.Server, method, path string, headers ...
 func postTo(t *testing.T, server *httptest.Server, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
-	must(t, err)
+	must.Do(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := server.Client().Do(r)
-	must(t, err)
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // it is read to its end
 	said, err := io.ReadAll(response.Body)
-	must(t, err)
+	must.Do(t, err)
 	return response.StatusCode, string(said)
 }
 
@@ -141,7 +143,7 @@ func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 		}
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 	const most = 250_000
 	if size > most {
 		t.Errorf("the page has %d bytes, at most %d", size, most)
@@ -151,14 +153,14 @@ func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 // What was taken from elsewhere is what its note says.
 func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
 	note, err := fs.ReadFile(page, "page/lib/README.md")
-	must(t, err)
+	must.Do(t, err)
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([0-9a-f]{64})` \\|$").FindAllSubmatch(note, -1)
 	if len(rows) != 2 {
 		t.Fatalf("the note has %d files, want 2", len(rows))
 	}
 	for _, row := range rows {
 		content, err := fs.ReadFile(page, "page/lib/"+string(row[1]))
-		must(t, err)
+		must.Do(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != string(row[2]) {
 			t.Errorf("%s has the checksum %x", row[1], sum)
 		}

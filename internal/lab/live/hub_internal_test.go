@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // sell publishes so many points, each with its number as what was sold.
@@ -35,7 +37,7 @@ func soldOf(t *testing.T, list []message) (sold []int64) {
 func next(t *testing.T, h *hub, after uint64) []message {
 	t.Helper()
 	list, err := h.next(t.Context(), after)
-	must(t, err)
+	must.Do(t, err)
 	return list
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -237,13 +238,13 @@ func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recordi
 func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "saved.html")
 	f, err := os.Create(file)
-	must(t, err)
+	must.Do(t, err)
 	start := time.Now()
 	err = Save(f,
 		leasesOf("unfenced", false, start, [2]int{0, 1000}, [2]int{500, 1500}),
 		leasesOf("fenced", true, start.Add(time.Hour), [2]int{0, 700}, [2]int{800, 1500}))
-	must(t, err)
-	must(t, f.Close())
+	must.Do(t, err)
+	must.Do(t, f.Close())
 	b := browser.Open(t, pairShown)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	b.Until(t, pairWithin, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A unfenced | B fenced' && document.querySelectorAll('#lanes .hold').length > 0")
@@ -296,7 +297,7 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 // Each moment of the narration is one that the page looks for, by the same name.
 func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
 	script, err := fs.ReadFile(page, "page/story.js")
-	must(t, err)
+	must.Do(t, err)
 	for _, line := range experiments.Narration() {
 		if line.Moment != "" && !strings.Contains(string(script), "'"+line.Moment+"'") {
 			t.Errorf("the page never finds %q", line.Moment)
@@ -307,7 +308,7 @@ func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
 // The page says in Chinese what each strategy does, and nothing of one that is no more.
 func TestEveryStrategyHasASummaryInChinese(t *testing.T) {
 	script, err := fs.ReadFile(page, "page/summaries.js")
-	must(t, err)
+	must.Do(t, err)
 	all := strategy.Registry()
 	translated, registered := make([]string, 0, len(all)), make([]string, len(all))
 	for _, found := range regexp.MustCompile(`(?m)^  '?([a-z-]+)'?: '.*\p{Han}.*',$`).FindAllSubmatch(script, -1) {

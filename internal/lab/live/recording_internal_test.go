@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A file that is passed on has not the names of those who bought with a phone: nothing of it shows them.
@@ -22,7 +23,7 @@ func TestARecordingHasNoNamesOfBuyers(t *testing.T) {
 	s := Session{hub: newHub()}
 	s.hub.publish(buyers{{Name: "Ann", Bought: 3}})
 	r, err := s.Recording()
-	must(t, err)
+	must.Do(t, err)
 	if len(r.Buyers) > 0 {
 		t.Errorf("it has %v", r.Buyers)
 	}
@@ -50,7 +51,7 @@ func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {
 	long.Released = 9999
 	s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{long}})
 	r, err := s.Recording()
-	must(t, err)
+	must.Do(t, err)
 	if len(r.Leases) != 2*mostLeases || !reflect.DeepEqual(r.Leases[0], long) || !reflect.DeepEqual(r.Leases[1], lease(2)) || r.Lanes.Whole != 2 {
 		t.Errorf("%d leases from %+v, %+v on, whole from %v on", len(r.Leases), r.Leases[0], r.Leases[1], r.Lanes.Whole)
 	}
@@ -114,7 +115,7 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 // A saved file loads nothing, and what a recording says cannot end its script.
 func TestASavedFileIsWhole(t *testing.T) {
 	var b bytes.Buffer
-	must(t, Save(&b, Recording{Title: "</script><script>alert(1)</script>"}))
+	must.Do(t, Save(&b, Recording{Title: "</script><script>alert(1)</script>"}))
 	text := b.String()
 	for what, pattern := range map[string]string{
 		"an import": `(?m)^\s*import `, "an export": `(?m)^\s*export `, "a script from elsewhere": `<script[^>]* src=`, "a style from elsewhere": `<link[^>]*stylesheet`,
@@ -137,13 +138,13 @@ func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
 		r.Leases = append(r.Leases, Lease{ID: fmt.Sprint("lease ", i), Holder: "replica-1", Lock: "redis-lua", Asked: at, Renewals: []Renewal{{At: at + 1, Until: at + 5000, Left: 3333}}})
 	}
 	plain, err := json.Marshal([]Recording{r})
-	must(t, err)
+	must.Do(t, err)
 	var file bytes.Buffer
-	must(t, Save(&file, r))
+	must.Do(t, Save(&file, r))
 	_, after, _ := strings.Cut(file.String(), `id="recordings">`)
 	text, _, _ := strings.Cut(after, "<")
 	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
-	must(t, err)
+	must.Do(t, err)
 	got, err := io.ReadAll(unzipped)
 	if err != nil || !bytes.Equal(bytes.TrimSpace(got), plain) {
 		t.Errorf("the file has %d bytes of recordings, want the %d that were saved (%v)", len(got), len(plain), err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -77,7 +78,7 @@ func TestASaleThatStaysPausedEnds(t *testing.T) {
 		s := &Session{hub: newHub(), ground: &stage{}, sampler: &sampler{}, sale: Sale{Phase: Selling}}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.run = &run{ctx: ctx, cancel: cancel, until: time.Now().Add(longest), endLeg: func() {}}
-		must(t, s.Pause())
+		must.Do(t, s.Pause())
 		time.Sleep(longest - time.Second)
 		if s.phase() != Halted {
 			t.Errorf("before its time is over it is %s", s.phase())

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 var lab *labtest.Lab
@@ -46,14 +47,14 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 		if i > 2 {
 			value = "another's"
 		}
-		must(t, client.Set(t.Context(), "lock:{goods%2F7}", value, time.Minute).Err())
-		must(t, client.Set(t.Context(), "lock:{goods%2F17}", "of another item", time.Minute).Err())
+		must.Do(t, client.Set(t.Context(), "lock:{goods%2F7}", value, time.Minute).Err())
+		must.Do(t, client.Set(t.Context(), "lock:{goods%2F17}", "of another item", time.Minute).Err())
 		_ = client.Close()
 	}
 	want := func(rows ...[]string) {
 		t.Helper()
 		view, err := lens.look(t.Context(), 7)
-		must(t, err)
+		must.Do(t, err)
 		if got := view.Tables[0]; got.Title != "votes" || !reflect.DeepEqual(got.Rows, rows) {
 			t.Errorf("the votes are %q, want %q", got.Rows, rows)
 		}
@@ -63,7 +64,7 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 	}
 	const key = "lock:{goods%2F7}"
 	want([]string{key, "mine", "yes", "yes", "yes", "no", "no", "3 of 5"}, []string{key, "another's", "no", "no", "no", "yes", "yes", "2 of 5"})
-	must(t, masters.Nodes[1].Kill(t.Context()))
+	must.Do(t, masters.Nodes[1].Kill(t.Context()))
 	want([]string{key, "mine", "yes", "?", "yes", "no", "no", "2 of 5"}, []string{key, "another's", "no", "?", "no", "yes", "yes", "2 of 5"})
 }
 
@@ -71,7 +72,7 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	conn, events, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	must(t, err)
+	must.Do(t, err)
 	defer conn.Close()
 	for e := range events {
 		if e.State == zk.StateHasSession {
@@ -96,7 +97,7 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	lens := &zooKeeperLens{server: server}
 	defer lens.close() //nolint:errcheck // the test is over
 	view, err := lens.look(t.Context(), 7)
-	must(t, err)
+	must.Do(t, err)
 	session := fmt.Sprintf("%#x", conn.SessionID())
 	if row := rowOf(t, view.Tables[0], "a-0000000001"); row[1] != session || row[2] != session {
 		t.Errorf("the first node is %q: want it of and watched by %s", row, session)
@@ -110,10 +111,10 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 func TestALineInEtcdIsOfOneItem(t *testing.T) {
 	server := lab.OwnEtcd(t)
 	client, err := server.Open()
-	must(t, err)
+	must.Do(t, err)
 	defer client.Close() //nolint:errcheck // the test is over
 	lease, err := client.Grant(t.Context(), 60)
-	must(t, err)
+	must.Do(t, err)
 	for _, key := range []string{"goods%2F1/2b-1", "goods%2F2/9-2", "goods%2F22/1-1", "goods%2F2/1-1"} {
 		if _, err := client.Put(t.Context(), "stockd/etcd/"+key, "", clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
@@ -122,7 +123,7 @@ func TestALineInEtcdIsOfOneItem(t *testing.T) {
 	lens := &etcdLens{server: server}
 	defer lens.close() //nolint:errcheck // the test is over
 	view, err := lens.look(t.Context(), 2)
-	must(t, err)
+	must.Do(t, err)
 	line := make([]string, 0, 2)
 	for _, row := range view.Tables[0].Rows {
 		line = append(line, row[0]+" "+row[1])
@@ -138,7 +139,7 @@ func TestALineInEtcdIsOfOneItem(t *testing.T) {
 // A ZooKeeper that does not allow the word says so, and so does the page.
 func TestAZooKeeperThatDoesNotTellItsWatchesIsNoted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Do(t, err)
 	defer listener.Close() //nolint:errcheck // the test is over
 	for _, c := range []struct {
 		says     string
@@ -183,12 +184,4 @@ func TestAViewIsShared(t *testing.T) {
 			t.Errorf("the server is asked %d times, want 3", asked)
 		}
 	})
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

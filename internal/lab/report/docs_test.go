@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // registered are the experiments of a report as the registry would have them.
@@ -36,13 +37,13 @@ func docs(t *testing.T, folder, run string, all []experiments.Experiment) {
 		Experiment: func(string) (title, claim string) { return "过期时间比业务短", "" },
 		Part:       func(experiment, part string) (does, expect string) { return "做：" + experiment + "/" + part, "" },
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, err)
 	return string(content)
 }
 
@@ -64,7 +65,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	old := filepath.Join(folder, "03-no-longer.md")
 	kept := filepath.Join(folder, "servers.md")
 	for _, path := range []string{old, kept} {
-		must(t, os.WriteFile(path, []byte("text"), 0o644))
+		must.Do(t, os.WriteFile(path, []byte("text"), 0o644))
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."

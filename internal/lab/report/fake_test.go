@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -40,7 +41,7 @@ func fakeRun(t testing.TB) (folder string, r *experiments.Report) {
 	t.Helper()
 	if shared.folder == "" {
 		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
-		must(t, err)
+		must.Do(t, err)
 		shared = fake{folder, fakeReport()}
 		makeRun(t, folder, shared.report)
 	}
@@ -53,7 +54,7 @@ func makeRun(t testing.TB, folder string, r *experiments.Report) {
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
 		dir := fmt.Sprintf("%02d-%s", e.Number, e.Name)
-		must(t, os.Mkdir(filepath.Join(folder, dir), 0o755))
+		must.Do(t, os.Mkdir(filepath.Join(folder, dir), 0o755))
 		for j := range e.Parts {
 			p := &e.Parts[j]
 			if p.NotRun != "" {
@@ -63,7 +64,7 @@ func makeRun(t testing.TB, folder string, r *experiments.Report) {
 			fakeHistory(t, filepath.Join(folder, p.History), e.Number, p)
 		}
 	}
-	must(t, report.Write(folder, r))
+	must.Do(t, report.Write(folder, r))
 }
 
 // day is when the run was.
@@ -179,7 +180,7 @@ func fakePictures(number int) []experiments.Picture {
 func fakeHistory(t testing.TB, path string, number int, p *experiments.PartResult) {
 	t.Helper()
 	w, err := history.Create(path)
-	must(t, err)
+	must.Do(t, err)
 	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
 	switch number {
 	case 6:
@@ -195,7 +196,7 @@ func fakeHistory(t testing.TB, path string, number int, p *experiments.PartResul
 	default:
 		f.crowd(500, number > 5, p.Remedy)
 	}
-	must(t, w.Close())
+	must.Do(t, w.Close())
 }
 
 type faker struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // unpacked is data of a saved page.
@@ -25,7 +26,7 @@ func unpacked(t *testing.T, page, id string, to any) {
 	if !ok || err != nil {
 		t.Fatalf("the page has no data %s (%v)", id, err)
 	}
-	must(t, json.NewDecoder(unzipped).Decode(to))
+	must.Do(t, json.NewDecoder(unzipped).Decode(to))
 }
 
 // It is one file: each experiment with its figures, and the recording of each part that was made and can be read.
@@ -33,9 +34,9 @@ func TestTheReportHasEachExperimentAndItsRecordings(t *testing.T) {
 	folder := t.TempDir()
 	r := fakeReport()
 	makeRun(t, folder, r)
-	must(t, os.WriteFile(filepath.Join(folder, r.Experiments[0].Parts[0].History), []byte("{\n{}\n"), 0o600)) // a broken one
+	must.Do(t, os.WriteFile(filepath.Join(folder, r.Experiments[0].Parts[0].History), []byte("{\n{}\n"), 0o600)) // a broken one
 	r.Interrupted = true
-	must(t, report.Write(folder, r))
+	must.Do(t, report.Write(folder, r))
 	page := text(t, filepath.Join(folder, report.File))
 	var whole live.Report
 	unpacked(t, page, "run", &whole)
@@ -69,7 +70,7 @@ func TestTheReportHasEachExperimentAndItsRecordings(t *testing.T) {
 
 func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	var b bytes.Buffer
-	must(t, report.Table(&b, fakeReport(), false))
+	must.Do(t, report.Table(&b, fakeReport(), false))
 	wants(t, "the table", b.String(), "✓ reproduced", "✗ not reproduced", "– not run", "It needs row locks, and SQLite has none.",
 		"optimistic, naive: not as expected in 5 tries: 5,000 sales of 1,000 units", "Expected: More is sold than there was",
 		"optimistic, with-lock: as expected in 1 try", "8 reproduced, 1 not reproduced, 1 not run in 7 min 12 s", "redis: Redis 7.0.15 (local)")
@@ -93,7 +94,7 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	b.Reset()
 	interrupted := fakeReport()
 	interrupted.Interrupted = true
-	must(t, report.Table(&b, interrupted, true))
+	must.Do(t, report.Table(&b, interrupted, true))
 	wants(t, "the table for a terminal", b.String(), "\x1b[32m✓ reproduced", "\x1b[31m✗ not reproduced", "\x1b[33m– not run", "ended before the last experiment")
 }
 
@@ -101,9 +102,9 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 func TestTheOverviewIsDrawnFromItsData(t *testing.T) {
 	const docs = "../../../docs"
 	var sales []report.Sale
-	must(t, json.Unmarshal([]byte(text(t, filepath.Join(docs, "oversell.json"))), &sales))
+	must.Do(t, json.Unmarshal([]byte(text(t, filepath.Join(docs, "oversell.json"))), &sales))
 	var drawn bytes.Buffer
-	must(t, report.Sales(sales).File(&drawn))
+	must.Do(t, report.Sales(sales).File(&drawn))
 	if text(t, filepath.Join(docs, "oversell.svg")) != drawn.String() {
 		t.Error("docs/oversell.svg is not drawn from docs/oversell.json: run stocklab lab overview DIR")
 	}
@@ -114,20 +115,12 @@ func TestAnOverviewNeedsItsExperiment(t *testing.T) {
 	if err := report.Overview(t.TempDir(), run); err == nil {
 		t.Error("a folder without a run is accepted")
 	}
-	must(t, report.Write(run, &experiments.Report{}))
+	must.Do(t, report.Write(run, &experiments.Report{}))
 	folder := t.TempDir()
 	if err := report.Overview(folder, run); err == nil {
 		t.Error("a run without the experiment is accepted")
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%d files are written: %v", len(left), err)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,12 +12,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
 	client, err := e.Open()
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // it says that its context has ended
 	return client
 }
@@ -31,11 +32,11 @@ func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
 	if _, err := client.Put(within(t, 5*time.Second), "kept", "value"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, e.Kill(t.Context()))
+	must.Do(t, e.Kill(t.Context()))
 	if _, err := client.Get(within(t, 300*time.Millisecond), "kept"); err == nil {
 		t.Error("a killed server answers")
 	}
-	must(t, e.Restart(t.Context()))
+	must.Do(t, e.Restart(t.Context()))
 	if e.Endpoint != endpoint {
 		t.Errorf("it is at %s, and was at %s", e.Endpoint, endpoint)
 	}
@@ -67,7 +68,7 @@ func (silent) Printf(string, ...any) {}
 func connect(t *testing.T, z *servers.ZooKeeper) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{z.Address}, 2*time.Second, zk.WithLogger(silent{}))
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -92,9 +93,9 @@ func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
 	if _, err := conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	must(t, z.Kill(t.Context()))
+	must.Do(t, z.Kill(t.Context()))
 	eventually(t, "the connection is gone", func() bool { return conn.State() != zk.StateHasSession })
-	must(t, z.Restart(t.Context()))
+	must.Do(t, z.Restart(t.Context()))
 	if z.Address != address {
 		t.Errorf("it is at %s, and was at %s", z.Address, address)
 	}
@@ -111,8 +112,8 @@ func TestZooKeeperRemovesEmptyContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	child, err := conn.Create("/container/child-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	must(t, err)
-	must(t, conn.Delete(child, -1))
+	must.Do(t, err)
+	must.Do(t, conn.Delete(child, -1))
 	eventually(t, "the container is gone", func() bool {
 		exists, _, err := conn.Exists("/container")
 		return err == nil && !exists
@@ -128,7 +129,7 @@ func TestZooKeeperGrantsTheSessionThatIsAskedFor(t *testing.T) {
 		time.Minute:            time.Minute,
 	} {
 		conn, _, err := zk.Connect([]string{z.Address}, asked, zk.WithLogger(silent{}))
-		must(t, err)
+		must.Do(t, err)
 		defer conn.Close()
 		shown := fmt.Sprintf("to=%d,", granted.Milliseconds())
 		eventually(t, "a session of "+granted.String(), func() bool {
@@ -150,9 +151,9 @@ func TestADistributionOfZooKeeperIsFound(t *testing.T) {
 	lab.ZooKeeper(t) // or there is nothing that one could be made of
 	home := t.TempDir()
 	for _, folder := range []string{"bin", "lib", "path"} {
-		must(t, os.Mkdir(filepath.Join(home, folder), 0o700))
+		must.Do(t, os.Mkdir(filepath.Join(home, folder), 0o700))
 	}
-	must(t, os.WriteFile(filepath.Join(home, "bin", "zkServer.sh"), []byte("#!/bin/sh\nexit 1\n"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(home, "bin", "zkServer.sh"), []byte("#!/bin/sh\nexit 1\n"), 0o700))
 	for from, to := range map[string]string{
 		"../bin/zkServer.sh":                  "path/zkServer.sh",
 		"/usr/share/java/zookeeper.jar":       "lib/zookeeper-3.8.0.jar",
@@ -160,7 +161,7 @@ func TestADistributionOfZooKeeperIsFound(t *testing.T) {
 		"/usr/share/java/zookeeper-jute.jar":  "lib/zookeeper-jute-3.8.0.jar",
 		"/usr/share/java/netty-transport.jar": "lib/netty-transport.jar",
 	} {
-		must(t, os.Symlink(from, filepath.Join(home, to)))
+		must.Do(t, os.Symlink(from, filepath.Join(home, to)))
 	}
 	t.Setenv("PATH", filepath.Join(home, "path")+":"+os.Getenv("PATH"))
 	_, classPath, err := servers.FindZooKeeper()

@@ -43,13 +43,6 @@ func open(t *testing.T, r *servers.Redis) *redis.Client {
 	return client
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // later does something, and tells how it ended.
 func later(do func() error) <-chan error {
 	done := make(chan error, 1)

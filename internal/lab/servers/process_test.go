@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
@@ -46,7 +47,7 @@ func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 	} {
 		log, begun := filepath.Join(t.TempDir(), "log"), time.Now()
 		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sh", Args: []string{"-c", script, loop}, Log: log})
-		must(t, err)
+		must.Do(t, err)
 		if !labtest.Eventually(time.Minute, func() bool {
 			said, err := os.ReadFile(log)
 			return err == nil && strings.Contains(string(said), "done")
@@ -54,12 +55,12 @@ func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 			t.Fatal("the loop does not end")
 		}
 		all, err := k.Used()
-		must(t, err)
+		must.Do(t, err)
 		// What runs one after the other uses no more than the time that passes.
 		if used := all["sh"].User; used < 30*time.Millisecond || used > time.Since(begun) {
 			t.Errorf("a loop in %s used %s of %s", where, used, time.Since(begun))
 		}
-		must(t, p.Kill(t.Context()))
+		must.Do(t, p.Kill(t.Context()))
 	}
 	all, err := k.Used()
 	if err != nil || all["sleep"].User != 0 || all["sh"].User != 0 {
@@ -73,10 +74,10 @@ func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 	p, err := lab.Supervisor().Run(t.Context(), servers.Command{
 		Path: "/bin/sh", Args: []string{"-c", `trap "" TERM; while :; do echo x; sleep 0.01; done`}, Env: os.Environ(), Log: log,
 	})
-	must(t, err)
+	must.Do(t, err)
 	size := func() int64 {
 		info, err := os.Stat(log)
-		must(t, err)
+		must.Do(t, err)
 		return info.Size()
 	}
 	grows := func() {
@@ -88,16 +89,16 @@ func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 		}
 	}
 	grows()
-	must(t, p.Pause(t.Context()))
+	must.Do(t, p.Pause(t.Context()))
 	from := size()
 	time.Sleep(100 * time.Millisecond)
 	if now := size(); now != from {
 		t.Errorf("a paused process has written %d bytes", now-from)
 	}
-	must(t, p.Resume(t.Context()))
+	must.Do(t, p.Resume(t.Context()))
 	grows()
-	must(t, p.Pause(t.Context()))
-	must(t, p.Kill(within(t, limit)))
+	must.Do(t, p.Pause(t.Context()))
+	must.Do(t, p.Kill(within(t, limit)))
 	if state := p.State(); !strings.Contains(state, "killed") {
 		t.Errorf("it has ended with %s", state)
 	}
@@ -161,7 +162,7 @@ func TestAServerWhosePortWasTakenGetsAnotherOne(t *testing.T) {
 // taken it meanwhile.
 func TestAFreePortIsClaimed(t *testing.T) {
 	port, err := servers.FreePort()
-	must(t, err)
+	must.Do(t, err)
 	if port < 20000 || port >= 32000 {
 		t.Errorf("port %d is not below those of outgoing connections", port)
 	}
@@ -170,6 +171,6 @@ func TestAFreePortIsClaimed(t *testing.T) {
 		t.Errorf("another run can claim port %d, too", port)
 	}
 	served, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-	must(t, err)
-	must(t, served.Close())
+	must.Do(t, err)
+	must.Do(t, served.Close())
 }

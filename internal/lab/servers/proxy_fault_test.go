@@ -15,12 +15,13 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
 	_, far, near := through(t)
 	large := strings.Repeat("x", 1<<20)
-	must(t, far.Set(t.Context(), "large", large, 0).Err())
+	must.Do(t, far.Set(t.Context(), "large", large, 0).Err())
 	if got := near.Get(t.Context(), "large").Val(); got != large {
 		t.Errorf("%d bytes arrived of %d", len(got), len(large))
 	}
@@ -45,13 +46,13 @@ func TestWhatIsLost(t *testing.T) {
 	for do, want := range map[servers.Action]int{servers.Lose: 0, servers.LoseReply: 1, servers.HangReply: 1} {
 		t.Run(string(do), func(t *testing.T) {
 			p, far, near := through(t)
-			must(t, far.Ping(t.Context()).Err())
+			must.Do(t, far.Ping(t.Context()).Err())
 			point := p.Arm(servers.Rule{Sent: "incr", Do: do})
 			err := far.Incr(within(t, 2*time.Second), "n").Err()
 			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == servers.HangReply) && !strings.Contains(err.Error(), "timeout") {
 				t.Errorf("the client gets %v", err)
 			}
-			must(t, point.Wait(within(t, limit)))
+			must.Do(t, point.Wait(within(t, limit)))
 			if n, _ := near.Get(t.Context(), "n").Int(); n != want {
 				t.Errorf("the server has acted %d times, want %d", n, want)
 			}
@@ -67,7 +68,7 @@ func TestWhatIsLost(t *testing.T) {
 func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 	p, far, near := through(t)
 	const ttl = 100 * time.Millisecond
-	must(t, far.Set(t.Context(), "lock", "mine", ttl).Err())
+	must.Do(t, far.Set(t.Context(), "lock", "mine", ttl).Err())
 	point := p.Arm(servers.Rule{Sent: "del\r\n$4\r\nlock", Do: servers.Hold})
 	released := later(func() error {
 		if owner := far.Get(t.Context(), "lock").Val(); owner != "mine" {
@@ -75,13 +76,13 @@ func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 		}
 		return far.Del(t.Context(), "lock").Err()
 	})
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	for !near.SetNX(t.Context(), "lock", "theirs", time.Minute).Val() {
 		time.Sleep(time.Millisecond)
 	}
 	pending(t, released, "the release")
 	point.Pass()
-	must(t, ended(t, released))
+	must.Do(t, ended(t, released))
 	if n := near.Exists(t.Context(), "lock").Val(); n != 0 {
 		t.Error("the lock of the other is there: the request came before it")
 	}
@@ -91,13 +92,13 @@ func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
 	p, far, near := through(t)
 	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.HoldReply})
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	if n, err := near.Get(t.Context(), "n").Int(); err != nil || n != 1 {
 		t.Errorf("the server has counted %d: %v", n, err)
 	}
 	pending(t, done, "the request")
 	point.Pass()
-	must(t, ended(t, done))
+	must.Do(t, ended(t, done))
 }
 
 // What is on its way arrives, also where its client has given up.
@@ -106,7 +107,7 @@ func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
 	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
 	ctx, hangUp := context.WithCancel(t.Context())
 	done := later(func() error { return far.Incr(ctx, "n").Err() })
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	hangUp()
 	if err := ended(t, done); err == nil {
 		t.Error("a held request was answered")
@@ -125,15 +126,15 @@ func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
 func TestARequestIsHeldForAsLongAsWasSaid(t *testing.T) {
 	const held = time.Second
 	p, far, _ := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold, For: held})
 	start := time.Now()
-	must(t, far.Incr(t.Context(), "n").Err())
+	must.Do(t, far.Incr(t.Context(), "n").Err())
 	if took := time.Since(start); took < held || took > 3*held {
 		t.Errorf("it took %s, want %s", took, held)
 	}
 	start = time.Now()
-	must(t, far.Incr(t.Context(), "n").Err())
+	must.Do(t, far.Incr(t.Context(), "n").Err())
 	if took := time.Since(start); took > held/2 {
 		t.Errorf("the next one took %s", took)
 	}
@@ -158,7 +159,7 @@ func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
 	if taken.Disarm() {
 		t.Error("a rule was met by nothing")
 	}
-	must(t, far.Incr(t.Context(), "n").Err())
+	must.Do(t, far.Incr(t.Context(), "n").Err())
 }
 
 // Of two rules that one request meets, the older acts, and the other waits for the next one.
@@ -182,7 +183,7 @@ func TestTheOlderOfTwoRulesActs(t *testing.T) {
 func TestARequestIsOneHoweverOftenTheBytesAreInIt(t *testing.T) {
 	p, far, _ := through(t)
 	count, second := p.Arm(servers.Rule{Sent: "twice", Do: servers.Count}), p.Arm(servers.Rule{Sent: "twice", Nth: 2, Do: servers.Lose})
-	must(t, far.MSet(t.Context(), "twice-1", "", "twice-2", "").Err())
+	must.Do(t, far.MSet(t.Context(), "twice-1", "", "twice-2", "").Err())
 	if count.Seen() != 2 || second.Seen() != 1 {
 		t.Errorf("they have seen %d and %d, want 2 and 1", count.Seen(), second.Seen())
 	}
@@ -195,14 +196,14 @@ func TestARequestIsOneHoweverOftenTheBytesAreInIt(t *testing.T) {
 func TestWhatIsPassedOrDisarmedIsNotHeld(t *testing.T) {
 	p, far, _ := through(t)
 	p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold}).Pass()
-	must(t, far.Incr(within(t, limit), "n").Err())
+	must.Do(t, far.Incr(within(t, limit), "n").Err())
 	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	if !point.Disarm() {
 		t.Error("a rule was met by nothing")
 	}
-	must(t, ended(t, done))
+	must.Do(t, ended(t, done))
 }
 
 // There is no answer that could be lost: the connection ends all the same.
@@ -212,14 +213,14 @@ func TestALostReplyOfASilentServerEndsTheConnection(t *testing.T) {
 	if err := far.BLPop(within(t, limit), 0, "none").Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the client gets %v", err)
 	}
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 }
 
 // TCP knows no requests: what is looked for may come in pieces.
 func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 	p, _, near := through(t)
 	conn, err := net.Dial("tcp", p.Address)
-	must(t, err)
+	must.Do(t, err)
 	defer conn.Close() //nolint:errcheck // it is cut
 	point := p.Arm(servers.Rule{Sent: "incr n", Do: servers.Lose})
 	auth := near.Options().Password
@@ -229,7 +230,7 @@ func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond) // or the kernel would put the pieces together
 	}
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
 		t.Error("the server got it")
 	}
@@ -237,7 +238,7 @@ func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 
 func TestALinkIsCutAndMended(t *testing.T) {
 	p, far, _ := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	for range 3 {
 		p.Cut()
 		if _, err := net.Dial("tcp", p.Address); err == nil {
@@ -246,9 +247,9 @@ func TestALinkIsCutAndMended(t *testing.T) {
 		if err := far.Ping(t.Context()).Err(); err == nil {
 			t.Fatal("a link that is cut passes what is said")
 		}
-		must(t, p.Mend())
-		must(t, p.Mend())
-		must(t, far.Ping(t.Context()).Err())
+		must.Do(t, p.Mend())
+		must.Do(t, p.Mend())
+		must.Do(t, far.Ping(t.Context()).Err())
 	}
 	before := far.ClientID(t.Context()).Val()
 	p.Break()
@@ -263,10 +264,10 @@ func TestALinkIsCutAndMended(t *testing.T) {
 func TestASlowLinkTakesLongerEachWay(t *testing.T) {
 	const each = 500 * time.Millisecond
 	p, far, _ := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	took := func() time.Duration {
 		start := time.Now()
-		must(t, far.Ping(t.Context()).Err())
+		must.Do(t, far.Ping(t.Context()).Err())
 		return time.Since(start)
 	}
 	p.Slow(each)
@@ -281,7 +282,7 @@ func TestASlowLinkTakesLongerEachWay(t *testing.T) {
 
 func TestAHangingLinkIsMadeAndPassesNothing(t *testing.T) {
 	p, far, near := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	p.Hang(true)
 	for range 2 {
 		if err := far.Incr(within(t, 100*time.Millisecond), "n").Err(); err == nil {
@@ -289,7 +290,7 @@ func TestAHangingLinkIsMadeAndPassesNothing(t *testing.T) {
 		}
 	}
 	p.Hang(false)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
 		t.Error("the server received what was sent on a hung link")
 	}
@@ -297,7 +298,7 @@ func TestAHangingLinkIsMadeAndPassesNothing(t *testing.T) {
 
 func TestAFrozenLinkLosesNothing(t *testing.T) {
 	p, far, near := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	p.Freeze()
 	p.Freeze()
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
@@ -307,12 +308,12 @@ func TestAFrozenLinkLosesNothing(t *testing.T) {
 	}
 	p.Thaw()
 	p.Thaw()
-	must(t, ended(t, done))
+	must.Do(t, ended(t, done))
 }
 
 func TestFrozenRepliesArriveAfterTheServerActed(t *testing.T) {
 	p, far, near := through(t)
-	must(t, far.Ping(t.Context()).Err())
+	must.Do(t, far.Ping(t.Context()).Err())
 	p.FreezeReplies()
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
 	pending(t, done, "the reply")
@@ -320,18 +321,18 @@ func TestFrozenRepliesArriveAfterTheServerActed(t *testing.T) {
 		t.Errorf("the server has acted %q times, want once", n)
 	}
 	p.Thaw()
-	must(t, ended(t, done))
+	must.Do(t, ended(t, done))
 }
 
 func TestALinkIsRedirected(t *testing.T) {
 	p, far, near := through(t)
-	must(t, near.Set(t.Context(), "name", "first", 0).Err())
+	must.Do(t, near.Set(t.Context(), "name", "first", 0).Err())
 	password := near.Options().Password
 	other := lab.OwnRedis(t)
 	direct := open(t, other)
-	must(t, direct.ACLSetUser(t.Context(), "default", ">"+password).Err())
-	must(t, direct.Set(t.Context(), "name", "second", 0).Err())
-	must(t, p.Redirect(other.Address))
+	must.Do(t, direct.ACLSetUser(t.Context(), "default", ">"+password).Err())
+	must.Do(t, direct.Set(t.Context(), "name", "second", 0).Err())
+	must.Do(t, p.Redirect(other.Address))
 	_ = far.Ping(t.Context()) // a connection of before is gone
 	if name := far.Get(t.Context(), "name").Val(); name != "second" {
 		t.Errorf("behind the link is the %q", name)
@@ -343,7 +344,7 @@ func TestAClosedProxyEndsEverything(t *testing.T) {
 	p, far, _ := through(t)
 	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
 	held := later(func() error { return far.Incr(t.Context(), "n").Err() })
-	must(t, point.Wait(within(t, limit)))
+	must.Do(t, point.Wait(within(t, limit)))
 	p.Freeze()
 	frozen := later(func() error { return far.Ping(t.Context()).Err() })
 	pending(t, frozen, "the frozen request")
@@ -372,21 +373,21 @@ func TestARuleKnowsAPreparedStatement(t *testing.T) {
 		db, _ := labtest.Connect(t, far)
 		defer db.Close() //nolint:errcheck // nothing is lost with it
 		conn, err := db.Conn(t.Context())
-		must(t, err)
+		must.Do(t, err)
 		count := way.Arm(servers.Rule{Sent: "SELECT ? + 1", Do: servers.Count})
 		first, err := conn.PrepareContext(t.Context(), "SELECT ? + 1")
-		must(t, err)
+		must.Do(t, err)
 		defer first.Close() //nolint:errcheck // the link ends before
 		other, err := conn.PrepareContext(t.Context(), "SELECT ? + 2")
-		must(t, err)
+		must.Do(t, err)
 		defer other.Close() //nolint:errcheck // the same
 		if n := count.Seen(); n != 0 {
 			t.Errorf("its preparation counts %d times", n)
 		}
 		for i := range 3 {
 			var n int
-			must(t, first.QueryRowContext(t.Context(), i).Scan(&n))
-			must(t, other.QueryRowContext(t.Context(), i).Scan(&n))
+			must.Do(t, first.QueryRowContext(t.Context(), i).Scan(&n))
+			must.Do(t, other.QueryRowContext(t.Context(), i).Scan(&n))
 			if n != i+2 {
 				t.Errorf("%d + 2 is %d", i, n)
 			}
@@ -396,7 +397,7 @@ func TestARuleKnowsAPreparedStatement(t *testing.T) {
 		}
 		lost := way.Arm(servers.Rule{Sent: "SELECT ? + 2", Do: servers.LoseReply})
 		var n int
-		must(t, first.QueryRowContext(t.Context(), 1).Scan(&n))
+		must.Do(t, first.QueryRowContext(t.Context(), 1).Scan(&n))
 		if err := other.QueryRowContext(t.Context(), 1).Scan(&n); err == nil {
 			t.Error("the reply is there, which was to be lost")
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // eachRedis runs a test on a Redis of its own, local and embedded.
@@ -21,7 +22,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, r *servers.Redis)) {
 	t.Run("local", func(t *testing.T) { test(t, lab.OwnRedis(t)) })
 	t.Run("embedded", func(t *testing.T) {
 		r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-		must(t, err)
+		must.Do(t, err)
 		t.Cleanup(func() { closed(t, r) })
 		test(t, r)
 	})
@@ -45,12 +46,12 @@ func TestRedisIsEmptyAfterARestart(t *testing.T) {
 			t.Errorf("it is %+v", r.Info)
 		}
 		client, address := open(t, r), r.Address
-		must(t, client.Set(t.Context(), "key", "value", 0).Err())
-		must(t, r.Kill(t.Context()))
+		must.Do(t, client.Set(t.Context(), "key", "value", 0).Err())
+		must.Do(t, r.Kill(t.Context()))
 		if err := client.Ping(t.Context()).Err(); err == nil {
 			t.Error("a killed server answers")
 		}
-		must(t, r.Restart(t.Context()))
+		must.Do(t, r.Restart(t.Context()))
 		if r.Address != address {
 			t.Errorf("it is at %s, and was at %s", r.Address, address)
 		}
@@ -61,7 +62,7 @@ func TestRedisIsEmptyAfterARestart(t *testing.T) {
 		if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
 			t.Errorf("the key of before the kill: %v, want none", err)
 		}
-		must(t, r.Restart(t.Context())) // which kills it first
+		must.Do(t, r.Restart(t.Context())) // which kills it first
 	})
 }
 
@@ -88,7 +89,7 @@ func TestARedisHasAClock(t *testing.T) {
 		ask := func(s *redis.Script) int {
 			t.Helper()
 			n, err := s.Run(t.Context(), client, []string{"key"}).Int()
-			must(t, err)
+			must.Do(t, err)
 			return n
 		}
 		// Each of its answers is between two looks at our clock.
@@ -97,7 +98,7 @@ func TestARedisHasAClock(t *testing.T) {
 		if drift := time.Since(time.UnixMicro(int64(before))); drift.Abs() > time.Second {
 			t.Errorf("its clock is off by %s", drift)
 		}
-		must(t, client.Set(t.Context(), "key", "value", ttl).Err())
+		must.Do(t, client.Set(t.Context(), "key", "value", ttl).Err())
 		if left := client.PTTL(t.Context(), "key").Val(); left <= 0 || left > ttl {
 			t.Errorf("the key has %s left of %s", left, ttl)
 		}
@@ -121,14 +122,14 @@ func TestARedisHasAClock(t *testing.T) {
 // A paused server must not keep the lab from ending.
 func TestAPausedServerIsClosed(t *testing.T) {
 	r := lab.OwnRedis(t)
-	must(t, r.Pause(t.Context()))
+	must.Do(t, r.Pause(t.Context()))
 	closed(t, r)
 	closed(t, r)
 }
 
 func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
 	r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-	must(t, err)
+	must.Do(t, err)
 	defer closed(t, r)
 	if err := errors.Join(r.Pause(t.Context()), r.Resume(t.Context())); err == nil || !strings.Contains(err.Error(), "pause miniredis") || !strings.Contains(err.Error(), "resume miniredis") {
 		t.Errorf("the error is %v", err)
@@ -147,7 +148,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 	local := func(t *testing.T) *servers.Redlock { return lab.OwnRedlock(t) }
 	embedded := func(t *testing.T) *servers.Redlock {
 		r, err := servers.StartRedlock(t.Context(), lab.Supervisor(), servers.Embedded)
-		must(t, err)
+		must.Do(t, err)
 		t.Cleanup(func() { closed(t, r) })
 		return r
 	}
@@ -173,7 +174,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 			if got := r.Env(); !slices.Equal(got, want) {
 				t.Errorf("a replica gets %q, want %q", got, want)
 			}
-			must(t, r.Nodes[2].Kill(t.Context()))
+			must.Do(t, r.Nodes[2].Kill(t.Context()))
 			for i, node := range r.Nodes {
 				if err := open(t, node).Ping(t.Context()).Err(); (err == nil) == (i == 2) {
 					t.Errorf("node %d: %v", i, err)
@@ -220,17 +221,17 @@ func cutAfterSet(t *testing.T, r *servers.Redis) (lost int64, there bool) {
 	ctx := within(t, limit)
 	awaitOnDisk(ctx, t, r)
 	client := open(t, r)
-	must(t, client.Set(ctx, "key", "value", 0).Err())
+	must.Do(t, client.Set(ctx, "key", "value", 0).Err())
 	lost, err := r.CutPower(ctx)
-	must(t, err)
-	must(t, r.Restart(ctx))
+	must.Do(t, err)
+	must.Do(t, r.Restart(ctx))
 	client = open(t, r)
 	err = client.Get(ctx, "key").Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
 	there = err == nil
-	must(t, client.FlushAll(ctx).Err())
+	must.Do(t, client.FlushAll(ctx).Err())
 	return lost, there
 }
 
@@ -240,5 +241,5 @@ func awaitOnDisk(ctx context.Context, t *testing.T, r *servers.Redis) {
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		labtest.Need(t, "a disk that tells what is on it", false, missing.How)
 	}
-	must(t, err)
+	must.Do(t, err)
 }

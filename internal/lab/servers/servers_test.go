@@ -18,6 +18,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 var lab *labtest.Lab
@@ -71,7 +72,7 @@ case "$*" in
 esac
 `
 	fake := filepath.Join(folder, "mysqld")
-	must(t, os.WriteFile(fake, []byte(script), 0o700))
+	must.Do(t, os.WriteFile(fake, []byte(script), 0o700))
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	_, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: servers.MySQL})
 	if err == nil {
@@ -96,7 +97,7 @@ case "$*" in
 *) sleep 0.3; echo $$ >"` + folder + `/next" && mv "` + folder + `/next" "` + folder + `/pid" && exec sleep 60 ;;
 esac
 `
-	must(t, os.WriteFile(filepath.Join(folder, "mysqld"), []byte(script), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(folder, "mysqld"), []byte(script), 0o700))
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -118,7 +119,7 @@ esac
 		t.Errorf("a start that was cancelled ended with %v", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	must(t, err)
+	must.Do(t, err)
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d goes on after the start was cancelled: %v", pid, err)
 	}
@@ -143,9 +144,9 @@ func TestAPrivateServerLetsNobodyInWithoutThePassword(t *testing.T) {
 func startBackends(t *testing.T, text string) (b *servers.Backends, said []string) {
 	t.Helper()
 	choice, err := servers.ParseChoice(text)
-	must(t, err)
+	must.Do(t, err)
 	b, err = servers.StartBackends(t.Context(), lab.Supervisor(), choice, func(words string) { said = append(said, words) })
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { closed(t, b) })
 	return b, said
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // clientArgument has the test binary run superviseAndWait.
@@ -49,8 +50,8 @@ func shell(k *servers.Supervisor, script string) servers.Command {
 func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	stubborn, err := k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`))
-	must(t, err)
-	must(t, k.Close())
+	must.Do(t, err)
+	must.Do(t, k.Close())
 	assertGone(t, k.Folder(), stubborn.Pid())
 }
 
@@ -67,7 +68,7 @@ func TestTheLastChildIsStoppedFirst(t *testing.T) {
 		want += name + "\n"
 		eventually(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
 	}
-	must(t, k.Close())
+	must.Do(t, k.Close())
 	if content, err := os.ReadFile(log); err != nil || string(content) != want+"balancer ends\nreplica ends\nserver ends\n" {
 		t.Errorf("the log is %q (%v)", content, err)
 	}
@@ -82,10 +83,10 @@ func TestAChildWhoseStartIsCancelledIsEnded(t *testing.T) {
 		t.Fatalf("error is %v, want %v", err, context.Canceled)
 	}
 	next, err := k.Run(t.Context(), shell(k, "exit 0")) // requests are served in their order
-	must(t, err)
+	must.Do(t, err)
 	<-next.Done()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(t, err)
+	must.Do(t, err)
 	for _, file := range all {
 		if args, err := os.ReadFile(file); err == nil && strings.Contains(string(args), "sleep 1000 # "+k.Folder()) {
 			t.Errorf("%s is there: %q", file, args)
@@ -98,7 +99,7 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			folder, pid, client := startClient(t)
 			grandchild := awaitGrandchild(t, folder)
-			must(t, client.Process.Signal(signal))
+			must.Do(t, client.Process.Signal(signal))
 			_ = client.Wait() // ended by our signal
 			assertGone(t, folder, pid, grandchild)
 		})
@@ -108,17 +109,17 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`))
-	must(t, err)
-	must(t, syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL))
+	must.Do(t, err)
+	must.Do(t, syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL))
 	<-p.Done()
-	must(t, k.Close())
+	must.Do(t, k.Close())
 	assertGone(t, k.Folder(), p.Pid())
 }
 
 func TestDoneTellsHowAChildEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
-	must(t, err)
+	must.Do(t, err)
 	<-p.Done()
 	if p.State() != "exit status 7" {
 		t.Errorf("state is %q, want exit status 7", p.State())
@@ -131,7 +132,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
-	must(t, err)
+	must.Do(t, err)
 	<-p.Done()
 	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
 	eventually(t, "the orphan to be gone", func() bool { return !alive(orphan) })
@@ -148,9 +149,9 @@ func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 func TestSignalsReachAChild(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`))
-	must(t, err)
+	must.Do(t, err)
 	awaitNumber(t, filepath.Join(k.Folder(), "log"))
-	must(t, p.Signal(t.Context(), syscall.SIGUSR1))
+	must.Do(t, p.Signal(t.Context(), syscall.SIGUSR1))
 	<-p.Done()
 	if p.State() != "exit status 3" {
 		t.Errorf("state is %q, want exit status 3", p.State())
@@ -160,8 +161,8 @@ func TestSignalsReachAChild(t *testing.T) {
 		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
 	} {
 		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull})
-		must(t, err)
-		must(t, p.Signal(t.Context(), signal))
+		must.Do(t, err)
+		must.Do(t, p.Signal(t.Context(), signal))
 		select {
 		case <-p.Done():
 			if p.State() != want {
@@ -176,19 +177,19 @@ func TestSignalsReachAChild(t *testing.T) {
 func TestAPausedChildIsStopped(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000`))
-	must(t, err)
-	must(t, p.Signal(t.Context(), syscall.SIGSTOP))
-	must(t, p.Stop(t.Context()))
+	must.Do(t, err)
+	must.Do(t, p.Signal(t.Context(), syscall.SIGSTOP))
+	must.Do(t, p.Stop(t.Context()))
 }
 
 func startClient(t *testing.T) (folder string, pid int, client *exec.Cmd) {
 	t.Helper()
 	client = exec.Command(os.Args[0], clientArgument)
 	out, err := client.StdoutPipe()
-	must(t, err)
-	must(t, client.Start())
+	must.Do(t, err)
+	must.Do(t, client.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	must.Do(t, err)
 	if _, err := fmt.Sscan(line, &folder, &pid); err != nil {
 		t.Fatalf("client printed %q: %v", line, err)
 	}

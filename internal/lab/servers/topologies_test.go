@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // front is a client of the server behind the front of a pair.
@@ -26,8 +27,8 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 	p := lab.OwnRedisPair(t)
 	primary, replica := open(t, p.Primary), open(t, p.Replica)
 	for i := range 20 {
-		must(t, primary.Set(t.Context(), "n", i, 0).Err())
-		must(t, p.AwaitSync(t.Context()))
+		must.Do(t, primary.Set(t.Context(), "n", i, 0).Err())
+		must.Do(t, p.AwaitSync(t.Context()))
 		if n, err := replica.Get(t.Context(), "n").Int(); err != nil || n != i {
 			t.Fatalf("the replica has %d, want %d: %v", n, i, err)
 		}
@@ -44,12 +45,12 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 	p := lab.OwnRedisPair(t)
 	client := front(t, p)
-	must(t, client.Set(t.Context(), "before", "", 0).Err())
-	must(t, p.AwaitSync(t.Context()))
+	must.Do(t, client.Set(t.Context(), "before", "", 0).Err())
+	must.Do(t, p.AwaitSync(t.Context()))
 	p.Link.Freeze()
-	must(t, client.SetNX(t.Context(), "lock", "one", time.Minute).Err())
-	must(t, p.Primary.Kill(t.Context()))
-	must(t, p.Promote(t.Context()))
+	must.Do(t, client.SetNX(t.Context(), "lock", "one", time.Minute).Err())
+	must.Do(t, p.Primary.Kill(t.Context()))
+	must.Do(t, p.Promote(t.Context()))
 	_ = client.Ping(t.Context()) // a connection of before is gone
 	if taken, err := client.SetNX(t.Context(), "lock", "other", time.Minute).Result(); err != nil || !taken {
 		t.Errorf("the other takes the lock: %t, %v", taken, err)
@@ -58,10 +59,10 @@ func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 		t.Error("what was replicated is gone, too")
 	}
 	// It is a primary also after a restart.
-	must(t, p.Replica.Kill(t.Context()))
-	must(t, p.Replica.Restart(t.Context()))
+	must.Do(t, p.Replica.Kill(t.Context()))
+	must.Do(t, p.Replica.Restart(t.Context()))
 	_ = client.Ping(t.Context())
-	must(t, client.Set(t.Context(), "after", "", 0).Err())
+	must.Do(t, client.Set(t.Context(), "after", "", 0).Err())
 }
 
 // When the clock of a master jumps, its keys go early, and those of the others
@@ -70,35 +71,35 @@ func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
 	r := lab.OwnRedlockWith(t, servers.RedlockOptions{Clocks: true})
 	const ttl = time.Minute
 	for _, node := range r.Nodes {
-		must(t, open(t, node).Set(t.Context(), "lock", "one", ttl).Err())
+		must.Do(t, open(t, node).Set(t.Context(), "lock", "one", ttl).Err())
 	}
 	jumped, right := open(t, r.Nodes[0]), open(t, r.Nodes[1])
 	if left := jumped.PTTL(t.Context(), "lock").Val(); left < ttl-10*time.Second || left > ttl {
 		t.Fatalf("before the jump, the key has %s left", left)
 	}
-	must(t, r.Nodes[0].Clock.Set(ttl-10*time.Second))
+	must.Do(t, r.Nodes[0].Clock.Set(ttl-10*time.Second))
 	if left := jumped.PTTL(t.Context(), "lock").Val(); left > 10*time.Second || left <= 0 {
 		t.Errorf("the key has %s left after most of its time", left)
 	}
-	must(t, r.Nodes[0].Clock.Set(ttl+time.Second))
+	must.Do(t, r.Nodes[0].Clock.Set(ttl+time.Second))
 	if taken, err := jumped.SetNX(t.Context(), "lock", "other", ttl).Result(); err != nil || !taken {
 		t.Errorf("the other takes the key of the one: %t, %v", taken, err)
 	}
 	if taken, err := right.SetNX(t.Context(), "lock", "other", ttl).Result(); err != nil || taken {
 		t.Errorf("the other takes the key of the one where no clock has jumped: %t, %v", taken, err)
 	}
-	must(t, r.Nodes[0].Clock.Set(0))
+	must.Do(t, r.Nodes[0].Clock.Set(0))
 	if off := time.Since(jumped.Time(t.Context()).Val()).Abs(); off > time.Second {
 		t.Errorf("a clock that was set right is off by %s", off)
 	}
 	if left := jumped.PTTL(t.Context(), "lock").Val(); left <= ttl {
 		t.Errorf("a key of the wrong time has %s left, want more than its TTL", left)
 	}
-	must(t, r.Nodes[0].Clock.Set(-time.Hour))
+	must.Do(t, r.Nodes[0].Clock.Set(-time.Hour))
 	if behind := time.Since(jumped.Time(t.Context()).Val()); (behind - time.Hour).Abs() > time.Second {
 		t.Errorf("a clock that was set back by an hour is %s behind", behind)
 	}
-	must(t, r.Nodes[0].Clock.Run(1e6))
+	must.Do(t, r.Nodes[0].Clock.Run(1e6))
 	first := jumped.Time(t.Context()).Val()
 	if second := jumped.Time(t.Context()).Val(); time.Since(first) > -time.Second || second.Sub(first) < time.Second {
 		t.Errorf("a clock that runs a million times as fast says %s, and then %s", first, second)
@@ -109,7 +110,7 @@ func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {
 	t.Helper()
 	list, _ := strings.CutPrefix(e.Env()[0], "STOCKD_ZOOKEEPER_ADDRESSES=")
 	conn, _, err := zk.Connect(strings.Split(list, ","), 5*time.Second, zk.WithLogger(silent{}))
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -120,13 +121,13 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 		t.Errorf("it is %s", e)
 	}
 	leader, err := e.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
+	must.Do(t, err)
 	conn := ensemble(t, e)
 	_, err = conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
-	must(t, err)
-	must(t, leader.Kill(t.Context()))
+	must.Do(t, err)
+	must.Do(t, leader.Kill(t.Context()))
 	next, err := e.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
+	must.Do(t, err)
 	if next == leader {
 		t.Error("a member leads that was killed")
 	}
@@ -134,10 +135,10 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 		_, err := conn.Set("/kept", []byte("changed"), -1)
 		return err == nil
 	})
-	must(t, leader.Restart(t.Context()))
+	must.Do(t, leader.Restart(t.Context()))
 	back := connect(t, leader)
 	_, err = back.Sync("/kept")
-	must(t, err)
+	must.Do(t, err)
 	if value, _, err := back.Get("/kept"); err != nil || string(value) != "changed" {
 		t.Errorf("the old leader has %q: %v", value, err)
 	}
@@ -149,16 +150,16 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 		t.Errorf("it is %s", c)
 	}
 	leader, err := c.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
+	must.Do(t, err)
 	list, _ := strings.CutPrefix(c.Env()[0], "STOCKD_ETCD_ENDPOINTS=")
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Username: servers.EtcdRoot, Password: leader.Password, Logger: zap.NewNop()})
-	must(t, err)
+	must.Do(t, err)
 	defer client.Close() //nolint:errcheck // it says that its context has ended
 	_, err = client.Put(within(t, 5*time.Second), "kept", "value")
-	must(t, err)
-	must(t, leader.Kill(t.Context()))
+	must.Do(t, err)
+	must.Do(t, leader.Kill(t.Context()))
 	next, err := c.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
+	must.Do(t, err)
 	if next == leader {
 		t.Error("a member leads that was killed")
 	}
@@ -166,7 +167,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 		_, err := client.Put(within(t, time.Second), "kept", "changed")
 		return err == nil
 	})
-	must(t, leader.Restart(t.Context()))
+	must.Do(t, leader.Restart(t.Context()))
 	if kept, err := etcdClient(t, leader).Get(within(t, 5*time.Second), "kept"); err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "changed" {
 		t.Errorf("the old leader has %v: %v", kept, err)
 	}
@@ -176,27 +177,27 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 func TestAPausedLeaderIsReplaced(t *testing.T) {
 	c := lab.OwnEtcdCluster(t)
 	leader, err := c.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
-	must(t, leader.Pause(t.Context()))
+	must.Do(t, err)
+	must.Do(t, leader.Pause(t.Context()))
 	next, err := c.AwaitLeader(within(t, 20*time.Second))
-	must(t, err)
+	must.Do(t, err)
 	if next == leader {
 		t.Error("a paused member leads")
 	}
-	must(t, leader.Resume(t.Context()))
+	must.Do(t, leader.Resume(t.Context()))
 }
 
 func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
 	nodes := lab.OwnGalera(t)
 	first, last := nodes[0], nodes[2]
 	store := labtest.Open(t, first, "first")
-	must(t, last.Kill(t.Context()))
+	must.Do(t, last.Kill(t.Context()))
 	eventually(t, "the others take writes", func() bool {
 		return store.CreateGoods(within(t, 10*time.Second), 1, 5, "missed") == nil
 	})
-	must(t, last.Restart(t.Context()))
+	must.Do(t, last.Restart(t.Context()))
 	restarted, err := last.Open(t.Context(), "last", 2)
-	must(t, err)
+	must.Do(t, err)
 	defer restarted.Close() //nolint:errcheck // the test is over
 	if goods, err := restarted.Goods(t.Context(), 1); err != nil || goods.Stock != 5 || restarted.Cluster() != "Galera" {
 		t.Errorf("a node of %q has %+v (%v)", restarted.Cluster(), goods, err)
