@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -100,5 +101,18 @@ func TestASpanOfAnUntracedRequestAllocatesNothing(t *testing.T) {
 		}
 	}); allocs > 0 {
 		t.Errorf("an untraced span makes %v allocations", allocs)
+	}
+}
+
+func TestABuildIsItsCommitAndWhatIsNotInIt(t *testing.T) {
+	for want, settings := range map[string][]debug.BuildSetting{
+		"unknown":         nil,
+		"abc":             {{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}},
+		"abd and changes": {{Key: "vcs.revision", Value: "abd"}, {Key: "vcs.modified", Value: "true"}},
+		"abe":             {{Key: "vcs.revision", Value: "abe"}},
+	} {
+		if got := telemetry.Commit(&debug.BuildInfo{Settings: settings}); got != want {
+			t.Errorf("a build of %v is %q, want %q", settings, got, want)
+		}
 	}
 }
