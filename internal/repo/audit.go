@@ -7,20 +7,22 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
+
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // Audit compares the ledger of an item with its row, both as of one moment. Of
 // the ledger it reads the running totals, and the rows that came after them.
 func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	return s.audit(ctx, auditByTotals, goodsID)
+	return s.audit(ctx, s.db, auditByTotals, goodsID)
 }
 
 // AuditInFull is the same from the rows of the ledger alone, however many there
 // are, with those of its archive: it verifies the running totals. For an item with a limit per buyer it also
 // checks every buyer.
 func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	audit, err := s.audit(ctx, auditInFull, goodsID)
+	audit, err := s.audit(ctx, s.db, auditInFull, goodsID)
 	if err != nil {
 		return audit, err
 	}
@@ -33,7 +35,7 @@ func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, er
 }
 
 // audit runs a statement that takes nothing but the item, as often as it needs it.
-func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {
+func (s *Store) audit(ctx context.Context, db *gorm.DB, statement string, goodsID int64) (stock.Audit, error) {
 	var sums struct {
 		stock.Sums
 
@@ -41,7 +43,7 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 		Found bool
 	}
 	items := slices.Repeat([]any{goodsID}, strings.Count(statement, "?"))
-	if err := s.db.WithContext(ctx).Raw(statement, items...).Scan(&sums).Error; err != nil {
+	if err := db.WithContext(ctx).Raw(statement, items...).Scan(&sums).Error; err != nil {
 		return stock.Audit{}, s.fault(ctx, "audit", err)
 	}
 	if !sums.Found {

@@ -94,7 +94,7 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 }
 
 // Restock adds units, 1 to stock.MaxStock, and returns how many the row has now. What is
-// allocated counts for the limit of the stock: it comes back into the row.
+// allocated or held counts for the limit of the stock: it can come back into the row.
 // ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest: nothing was added.
 func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID string) (left int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
@@ -108,21 +108,25 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 		if err := tx.appendRestock(ctx, goodsID, units, left, requestID); err != nil {
 			return err
 		}
-		if err := requireRoom(goods, units); err != nil {
+		if _, err := tx.write(ctx, "add stock", addStock, units, goodsID); err != nil {
 			return err
 		}
-		_, err = tx.write(ctx, "add stock", addStock, units, goodsID)
-		return err
+		return tx.requireRoom(ctx, goodsID)
 	})
 	return left, err
 }
 
-// requireRoom rejects units with which an item would have too many, in its row and in allocations.
-func requireRoom(goods stock.Goods, units int64) error {
-	if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {
-		return fmt.Errorf("item %d has %d units and would have more than %d: %w", goods.ID, all, int64(stock.MaxStock), stock.ErrStockLimit)
+// requireRoom rejects what was added to the row of an item, which is locked, where the item has too many units with it:
+// in the row, in allocations, and held. An item that was deleted has none.
+func (t *Tx) requireRoom(ctx context.Context, goodsID int64) error {
+	has, err := t.store.audit(ctx, t.db, auditByTotals, goodsID)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		return nil
 	}
-	return nil
+	if all := has.Stock + has.Held; err == nil && all > stock.MaxStock {
+		err = fmt.Errorf("item %d would have %d units, of at most %d: %w", goodsID, all, int64(stock.MaxStock), stock.ErrStockLimit)
+	}
+	return err
 }
 
 const (

@@ -162,23 +162,9 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 		if err := tx.giveBack(ctx, []stock.Order{back}, true); err != nil {
 			return err
 		}
-		return tx.requireRoomFor(ctx, back)
+		return tx.requireRoom(ctx, back.GoodsID)
 	})
 	return back, err
-}
-
-// requireRoomFor rejects units that have been added to the row, which is locked, and are too many. Those of an item that
-// was deleted were not added.
-func (t *Tx) requireRoomFor(ctx context.Context, back stock.Order) error {
-	goods, err := t.Goods(ctx, back.GoodsID)
-	if errors.Is(err, stock.ErrUnknownGoods) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	goods.Stock -= back.Quantity
-	return requireRoom(goods, back.Quantity)
 }
 
 // lockUnreturned is how many units of an order have not come back; no others come back until

@@ -312,6 +312,30 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 	})
 }
 
+// Units that are held can come back: without room for them, the item would have more than the limit, and its returns
+// none.
+func TestARestockLeavesRoomForWhatIsHeld(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("sql-conditional")
+		create(t, s, 1, stock.MaxStock)
+		number := hold(t, s, 1, stock.MaxQuantity, "")
+		for _, settle := range []bool{false, true} {
+			if settle {
+				must.Do(t, settleNow(t, s))
+			}
+			if _, err := s.Restock(t.Context(), 1, 1, fmt.Sprint("beyond ", settle)); !errors.Is(err, stock.ErrStockLimit) {
+				t.Errorf("a restock without room for what is held: %v, want %v", err, stock.ErrStockLimit)
+			}
+		}
+		if _, _, err := s.Release(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
+			t.Errorf("the item has %d units (%v), want %d", goods.Stock, err, int64(stock.MaxStock))
+		}
+	})
+}
+
 func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

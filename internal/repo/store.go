@@ -46,7 +46,7 @@ type Options struct {
 //     connection. The victim of a deadlock is tried again.
 //  4. A replica that falls silent gives the row back.
 //  5. The ledger takes a request id once, and ids that differ in case are two.
-//  6. An item is created once. The stock of an item with what is allocated never exceeds
+//  6. An item is created once. The stock of an item with what is allocated and held never exceeds
 //     stock.MaxStock.
 //  7. An audit is right under a crowd of sales, whether it reads every row or running totals.
 //  8. One item does not use all connections. Purchases that wait for a connection are served
