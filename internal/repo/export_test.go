@@ -47,6 +47,12 @@ func (s *Store) ExpireIn(ctx context.Context, number string, d time.Duration) er
 	return err
 }
 
+// LockReservation keeps every other writer from a reservation until the transaction ends.
+func (t *Tx) LockReservation(ctx context.Context, number string) error {
+	_, err := t.lockReservation(ctx, number)
+	return err
+}
+
 // AgeTotals has what is in the running totals look as if it had been there for LeastAge.
 func (s *Store) AgeTotals(ctx context.Context) error {
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET aged = upto, aging = upto`)

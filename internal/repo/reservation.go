@@ -90,24 +90,29 @@ func scanReservation(scan scanRow) (r heldRow, err error) {
 func (r heldRow) isOver() bool { return r.State == stock.Held && !r.ExpiresAt.After(r.at) }
 
 // Reservation finds a reservation. One whose time is over is stock.Expired, and is so for
-// good: a confirmation that is being committed is waited for. stock.ErrUnknownReservation:
+// good: a confirmation that is being committed is waited for, in the item's turn. stock.ErrUnknownReservation:
 // there is none.
 func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservation, error) {
 	if !isNumber(number) {
 		return stock.Reservation{}, stock.ErrUnknownReservation
 	}
 	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
-	if err == nil && r.isOver() {
-		err = s.InTx(ctx, func(tx *Tx) (err error) {
-			r, err = tx.lockReservation(ctx, number)
-			return err
-		})
-		if r.isOver() {
-			r.State = stock.Expired
-		}
-		return r.Reservation, err
+	if err != nil || !r.isOver() {
+		return r.Reservation, s.reservationFault(ctx, err)
 	}
-	return r.Reservation, s.reservationFault(ctx, err)
+	end, err := s.Turn(ctx, r.GoodsID)
+	if err != nil {
+		return stock.Reservation{}, err
+	}
+	defer end()
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
+		r, err = tx.lockReservation(ctx, number)
+		return err
+	})
+	if r.isOver() {
+		r.State = stock.Expired
+	}
+	return r.Reservation, err
 }
 
 // lockReservation keeps every other writer from a reservation until the transaction ends.

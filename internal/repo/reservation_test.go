@@ -367,7 +367,8 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 	})
 }
 
-// Releases and returns of an item whose row is locked leave connections to others.
+// Releases and returns of an item whose row is locked leave connections to others, and so do looks at a reservation of
+// it that is over and locked.
 func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	locking := labtest.Open(t, d, "locking")
@@ -383,15 +384,24 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 			back[i] = func() error { _, err := s.Return(t.Context(), number, 1, "return "+number); return err }
 		}
 	}
-	answers := make(chan error, len(back))
+	overdue := hold(t, s, 1, 1, "")
+	must.Do(t, s.ExpireIn(t.Context(), overdue, -time.Second))
+	const looks = 8
+	answers := make(chan error, len(back)+looks)
 	must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
 		if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+			return err
+		}
+		if err := tx.LockReservation(t.Context(), overdue); err != nil {
 			return err
 		}
 		for _, give := range back {
 			go func() { answers <- give() }()
 		}
 		labtest.AwaitRowWait(t, d, "UPDATE tb_goods_stock%", answers)
+		for range looks {
+			go func() { _, err := s.Reservation(t.Context(), overdue); answers <- err }()
+		}
 		time.Sleep(100 * time.Millisecond) // for those that would take more connections
 		soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -400,10 +410,10 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 		}
 		return nil
 	}))
-	for range back {
+	for range cap(answers) {
 		if err := <-answers; err != nil {
 			t.Error(err)
 		}
 	}
-	wantSums(t, s, 20, 0, 4, 4)
+	wantSums(t, s, 19, 1, 4, 4)
 }
