@@ -128,7 +128,7 @@ func (f *full) figures() string {
 func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	const want = "row 40+54, in stock 94+0, with buckets 50+44, with unit rows 44+50, reach 40+14 and 40 of limit 20, " +
-		"[redis-stock sql-bucket sql-unit], audit 2 of 100, 1 orders, 4 held, 0 returned, clean true, buyers {0 0} [{ann 6}] 1 map[ann:6], fence 0, " +
+		"[redis-stock sql-bucket sql-unit], audit 2 of 100, 1 orders, 4 held, 0 returned, clean true, buyers {0 0} [{ann 6 6 0}] 1 map[ann:6], fence 0, " +
 		"[1deduct2 2hold1 3hold1 4hold1 5hold1]"
 	items := []*full{newFull(t, s, 1), newFull(t, s, 2), newFull(t, s, 3)}
 	for range 2 { // and again, when it is settled
@@ -140,7 +140,7 @@ func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 		must.Do(t, settleNow(t, s))
 	}
 	list, err := s.Allocations(t.Context(), inRedis)
-	if want := "[{1 40 1 20 false} {2 40 1 20 false} {3 40 1 20 false}]"; err != nil || fmt.Sprint(list) != want {
+	if want := "[{1 40 1 0 20 false} {2 40 1 0 20 false} {3 40 1 0 20 false}]"; err != nil || fmt.Sprint(list) != want {
 		t.Errorf("the allocations are %v (%v), want %s", list, err, want)
 	}
 	if there, err := s.Existing(t.Context(), 3, 404, 1); err != nil || !maps.Equal(there, map[int64]bool{1: true, 3: true}) {

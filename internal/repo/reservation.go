@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -308,10 +307,20 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 	return units
 }
 
+// LockedItemsError is a stock.ErrBusy: the rows of these items are locked.
+type LockedItemsError struct{ IDs []int64 }
+
+func (e *LockedItemsError) Error() string {
+	return fmt.Sprintf("the rows of items %v are locked", e.IDs)
+}
+
+// Unwrap makes it a stock.ErrBusy.
+func (e *LockedItemsError) Unwrap() error { return stock.ErrBusy }
+
 // Expire ends up to most reservations whose time is over, those first that have been for
 // the longest, and returns what each item has got back. Where the row of an item is locked, it ends up to most of
-// every item, each by itself, and then waits for one of those that are locked: the others have their turn in a later
-// round. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
+// every item, each by itself, and waits for none of those that are locked: a *LockedItemsError names them, beside what
+// has ended. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
 	ended, back, err = s.expire(ctx, most, false, "")
 	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
@@ -320,31 +329,31 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64
 	items, failed := s.overdueItems(ctx)
 	ended, back = 0, make(map[int64]Back, len(items))
 	var locked []int64
-	one := func(id int64, waits bool) error {
-		n, own, err := s.expire(ctx, most, waits, ofOverdueItem, id)
-		if err == nil {
+	for _, id := range items {
+		n, own, err := s.expire(ctx, most, false, ofOverdueItem, id)
+		switch {
+		case err == nil:
 			ended += n
 			maps.Copy(back, own)
-		}
-		return err
-	}
-	for _, id := range items {
-		err := one(id, false)
-		if errors.Is(err, stock.ErrBusy) {
+		case errors.Is(err, stock.ErrBusy):
 			locked = append(locked, id)
-		} else if err != nil {
+		default:
 			failed = err
 		}
 	}
-	if len(locked) > 0 { // a row in demand is never free: it must be waited for
-		if err := one(locked[rand.IntN(len(locked))], true); err != nil {
-			failed = err
-		}
+	switch {
+	case failed != nil && ended == 0: // otherwise those of the others end in the next round
+		return 0, nil, failed
+	case len(locked) > 0:
+		return ended, back, &LockedItemsError{locked}
+	default:
+		return ended, back, nil
 	}
-	if ended > 0 { // those of the others end in the next round
-		failed = nil
-	}
-	return ended, back, failed
+}
+
+// ExpireLocked is Expire of one item, and waits for its row: one in demand is never free.
+func (s *Store) ExpireLocked(ctx context.Context, most int, goodsID int64) (ended int, back map[int64]Back, err error) {
+	return s.expire(ctx, most, true, ofOverdueItem, goodsID)
 }
 
 // overdueItems are the items that have reservations whose time is over.

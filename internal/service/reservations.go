@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/pause"
@@ -34,6 +36,7 @@ type Reservations struct {
 	confirming *queue.Shared[*repo.Payment, repo.Confirmation]
 	// waiting confirms each by itself what others had locked then: it waits for that, with few connections.
 	waiting  *queue.Shared[*repo.Payment, repo.Confirmation]
+	locked   lockedItems
 	longest  time.Duration
 	observer ReservationObserver
 }
@@ -233,13 +236,16 @@ func (r *Reservations) KeepExpiring(ctx context.Context, failed func(error)) {
 	}
 }
 
-// Expire is one round of KeepExpiring: it ends all reservations that are over.
+// Expire is one round of KeepExpiring: it ends all reservations that are over. Those of items whose rows are locked end
+// beside it, once their rows are free: the next round does not wait for them.
 func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
 	back := make(map[int64]repo.Back)
 	defer r.allCameBack(ctx, back)
 	for {
 		n, some, err := r.store.Expire(ctx, expireAtOnce)
-		if err != nil {
+		if locked, ok := errors.AsType[*repo.LockedItemsError](err); ok {
+			r.awaitLocked(ctx, locked.IDs)
+		} else if err != nil {
 			return ended, err
 		}
 		r.observer.ReservationsEnded(stock.Expired, n)
@@ -251,4 +257,72 @@ func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
 			return ended, nil
 		}
 	}
+}
+
+// lockedItems are those whose rows a replica waits for, to end their reservations.
+type lockedItems struct {
+	mu      sync.Mutex
+	waiting map[int64]bool
+}
+
+// expireLocked is how many locked items a replica waits for at the same time: each has a connection.
+const expireLocked = 4
+
+// take reports whether an item is to be waited for.
+func (l *lockedItems) take(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting[id] || len(l.waiting) >= expireLocked {
+		return false
+	}
+	if l.waiting == nil {
+		l.waiting = make(map[int64]bool)
+	}
+	l.waiting[id] = true
+	return true
+}
+
+func (l *lockedItems) drop(id int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, id)
+}
+
+// awaitLocked begins to end the reservations of items whose rows are locked. Which of too many have their turn now is
+// chance, so that none waits for the same others every time.
+func (r *Reservations) awaitLocked(ctx context.Context, ids []int64) {
+	over, end := context.WithCancel(ctx)
+	end() // no job is waited for
+	for _, at := range rand.Perm(len(ids)) {
+		id := ids[at]
+		if !r.locked.take(id) {
+			continue
+		}
+		err := r.jobs.Do(over, expireWithin, "end reservations of a locked item", func(ctx context.Context) error {
+			defer r.locked.drop(id)
+			return r.expireLocked(ctx, id)
+		})
+		if errors.Is(err, stock.ErrBusy) { // it has not begun
+			r.locked.drop(id)
+		}
+	}
+}
+
+// expireLocked ends reservations of an item, and waits for its row. One that stays locked for too long is tried again
+// by a later round.
+func (r *Reservations) expireLocked(ctx context.Context, id int64) error {
+	ended, back, err := r.store.ExpireLocked(ctx, expireAtOnce, id)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, stock.ErrBusy) {
+			return nil
+		}
+		return err
+	}
+	r.observer.ReservationsEnded(stock.Expired, ended)
+	if own, ok := back[id]; ok {
+		bounded, cancel := context.WithTimeout(ctx, notifyWithin)
+		defer cancel()
+		_ = r.restocked(bounded, id, own) // the log has it
+	}
+	return nil
 }

@@ -99,6 +99,39 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 	}
 }
 
+// A transaction has the row of item 1 for seconds, and a replica waits for it: what is over of item 2 meanwhile is back
+// within a second, and that of item 1 once its row is free.
+func TestALockedItemHoldsUpTheExpiryOfNoOther(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 1)
+		all, counted := s.reservations(t, d)
+		for id := int64(1); id <= 2; id++ {
+			s.create(t, id, 1)
+		}
+		locking, err := openPool(t, d).BeginTx(t.Context(), nil)
+		must(t, err)
+		s.holds(t, "sql-conditional", 1, 1, time.Millisecond)
+		_, err = locking.ExecContext(t.Context(), `SELECT stock FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`)
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		var sweeping sync.WaitGroup
+		failed := make(chan error, 1)
+		sweeping.Go(func() { all[0].KeepExpiring(ctx, func(err error) { failed <- err }) })
+		defer sweeping.Wait()
+		defer stop()
+		labtest.AwaitRowWait(t, d, "UPDATE tb_goods_stock%", failed)
+		s.holds(t, "sql-conditional", 2, 1, time.Millisecond)
+		begun := time.Now()
+		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 1 }) || time.Since(begun) > time.Second {
+			t.Errorf("item 2 has its unit back after %s, and %d have ended, want its own within a second", time.Since(begun), counted.expired.Load())
+		}
+		must(t, locking.Rollback())
+		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 2 }) {
+			t.Errorf("%d have ended when item 1 is free, want both", counted.expired.Load())
+		}
+	})
+}
+
 // A reservation is locked: a payment for it waits by itself, also where it came first, and one that is left is unknown.
 func TestALockedReservationHoldsUpNoOtherPayment(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
