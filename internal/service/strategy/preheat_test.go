@@ -485,7 +485,7 @@ func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	sold := make(chan error, 1)
 	go func() { sold <- deduct(t, a.other) }() // it is off the copy, and not off the row
 	labtest.AwaitReached(t, set)
-	ended := a.ways[0].Arm(servers.Rule{Sent: "\r\ndel\r\n", Do: servers.HoldReply})
+	ended := a.ways[0].Arm(servers.Rule{Sent: "\r\neval\r\n", Do: servers.HoldReply})
 	a.copying.Pass()
 	labtest.AwaitReached(t, ended)
 	ended.Pass()
