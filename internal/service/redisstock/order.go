@@ -135,8 +135,8 @@ func unescape(name string) string {
 
 const (
 	// clocksApart is how far the clock of a replica, which is in an order number, may be
-	// ahead of that of Redis, which is in the ids of the stream, in ms.
-	clocksApart = 60_000
+	// ahead of that of Redis, which is in the ids of the stream: as far as the ledger allows.
+	clocksApart = repo.LeastAge / 2
 	// findAtOnce bounds the orders of one look at a stream.
 	findAtOnce = 500
 )
@@ -185,7 +185,7 @@ func (s *Stock) FindOrder(ctx context.Context, number string) (order stock.Order
 		return stock.Order{}, false, err
 	}
 	for _, p := range s.parts {
-		order, ok, err := s.findOn(ctx, p, number, max(0, ms-clocksApart))
+		order, ok, err := s.findOn(ctx, p, number, max(0, ms-clocksApart.Milliseconds()))
 		if err != nil || ok {
 			return order, ok, err
 		}
