@@ -35,6 +35,7 @@ type consumer struct {
 	part    *partition
 	claimed time.Time // when it last looked for what others left
 	claimAt string    // where in the list of what is pending it goes on
+	forgot  time.Time // when it last looked for consumers that are gone
 	// claimedLast: it has not read what is new since. What it cannot write would be claimed for ever.
 	claimedLast bool
 }
@@ -145,8 +146,20 @@ func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	if c.claimAt = next; next == "0-0" {
 		c.claimed = time.Now() // once round
 		c.claimedLast = true
+		c.forgetGone(ctx)
 	}
 	return entries, nil
+}
+
+// forgetGone deletes the consumers of replicas that are gone. A failure is for the next time.
+func (c *consumer) forgetGone(ctx context.Context) {
+	if time.Since(c.forgot) < c.options.GoneAfter/2 {
+		return
+	}
+	c.forgot = time.Now()
+	if _, err := c.ask(ctx, "leave", []string{c.part.orders()}, group, c.options.GoneAfter.Milliseconds()); err != nil {
+		c.options.Log.WarnContext(ctx, "consumers that are gone are not forgotten", "stream", c.part.orders(), "error", err)
+	}
 }
 
 // finish writes a batch, and gives up long after another consumer may have claimed it: a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -488,5 +489,49 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 		if step.Name() != "write orders" || step.Parent().SpanID() != purchase.SpanContext().SpanID() {
 			t.Errorf("%s is a part of %v, want the purchase", step.Name(), step.Parent())
 		}
+	}
+}
+
+// Each replica that is started under a new name is another consumer of every stream. One that is gone is forgotten when it
+// has nothing in hand: what it has is claimed first.
+func TestConsumersThatAreGoneAreForgotten(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	s.options.GoneAfter = time.Second
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	reported = append(reported, sell(t, seller, buy(1)))
+	must(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "gone with an order", Streams: []string{s.key("orders"), ">"}, Block: -1}).Err())
+	must(t, s.client.XGroupCreateConsumer(t.Context(), s.key("orders"), "ledger", "gone").Err())
+	b := s.replica(t, "b")
+	var names []string
+	await(t, "the others to be forgotten", func() bool {
+		consumers, err := s.client.XInfoConsumers(t.Context(), s.key("orders"), "ledger").Result()
+		must(t, err)
+		names = nil
+		for _, c := range consumers {
+			names = append(names, c.Name)
+		}
+		return !slices.Contains(names, "gone") && !slices.Contains(names, "gone with an order")
+	})
+	if !slices.Contains(names, "b") {
+		t.Errorf("of the consumers %q are left", names)
+	}
+	s.assertExact(t, b, reported)
+}
+
+// A consumer that has an order in hand stays, however long: the order would be in no hand then, and claimed by none.
+func TestAConsumerWithAnOrderInHandIsNotForgotten(t *testing.T) {
+	s := newSteps(t)
+	orders := s.base + "orders"
+	must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: orders, Values: []string{"order", "1"}}).Err())
+	must(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "holds", Streams: []string{orders, ">"}, Block: -1}).Err())
+	must(t, s.client.XGroupCreateConsumer(t.Context(), orders, "ledger", "empty").Err())
+	time.Sleep(20 * time.Millisecond) // the server counts whole milliseconds
+	if recent, gone := s.run("leave", []string{"orders"}, "ledger", 60_000), s.run("leave", []string{"orders"}, "ledger", 1); recent != int64(0) || gone != int64(1) {
+		t.Errorf("%v consumers of a moment ago are forgotten, and then %v, want 0 and 1", recent, gone)
+	}
+	if left, err := s.client.XInfoConsumers(t.Context(), orders, "ledger").Result(); err != nil || len(left) != 1 || left[0].Name != "holds" {
+		t.Errorf("%+v are left (%v)", left, err)
 	}
 }

@@ -71,6 +71,9 @@ type Options struct {
 	// ClaimAfter is how long an order may be in the hands of one consumer before
 	// another takes it over.
 	ClaimAfter time.Duration
+	// GoneAfter is how long a consumer asks for nothing until it is forgotten, unless it has
+	// orders in hand.
+	GoneAfter time.Duration
 	// Remember is how long a request id is known in Redis after the ledger has
 	// the order. It must outlast a purchase by far.
 	Remember time.Duration
@@ -89,7 +92,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Prefix: "stockd", Partitions: 8, Batch: 1000, Linger: 50 * time.Millisecond, ClaimAfter: 5 * time.Second,
-		Remember: time.Minute, Reconcile: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		GoneAfter: time.Hour, Remember: time.Minute, Reconcile: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -100,6 +103,7 @@ func (o Options) withDefaults() Options {
 	o.Batch = cmp.Or(o.Batch, d.Batch)
 	o.Linger = cmp.Or(o.Linger, d.Linger)
 	o.ClaimAfter = cmp.Or(o.ClaimAfter, d.ClaimAfter)
+	o.GoneAfter = cmp.Or(o.GoneAfter, d.GoneAfter)
 	o.Remember = cmp.Or(o.Remember, d.Remember)
 	o.Reconcile = cmp.Or(o.Reconcile, d.Reconcile)
 	o.Log = cmp.Or(o.Log, d.Log)

@@ -40,3 +40,21 @@ function operations.settle()
   end
   return #KEYS - requests
 end
+
+-- Forgets the consumers that have asked for nothing for long. One that has orders in hand stays until they are claimed:
+-- with it, the group would lose them.
+-- KEYS: orders. ARGV: operation, group, how long in ms. Answers with how many.
+function operations.leave()
+  local gone = 0
+  for _, pairs_of in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[2])) do
+    local consumer = {}
+    for i = 1, #pairs_of, 2 do
+      consumer[pairs_of[i]] = pairs_of[i + 1]
+    end
+    if consumer.pending == 0 and consumer.idle > tonumber(ARGV[3]) then
+      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[2], consumer.name)
+      gone = gone + 1
+    end
+  end
+  return gone
+end
