@@ -134,6 +134,8 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	spans.assertTrace(t, `POST /deduct
   find requests
     sql SELECT tb_stock_ledger
+  find units in Redis
+    sql SELECT tb_stock_place
   deduct
     wait for lock
       redis evalsha

@@ -206,6 +206,7 @@ func (f *follower) changed(until time.Time) (list []Lease) {
 	}
 	contentions, sent := checker.Contentions(h), f.sent
 	f.sent = make(map[string]Lease, len(h.Leases))
+	list = []Lease{} // the page gets a list also where there are none
 	for i, l := range h.Leases {
 		if l.Granted.IsZero() && l.GaveUp.IsZero() {
 			continue

@@ -262,7 +262,7 @@ func TestLocalBackendsRunAtOnce(t *testing.T) {
 			t.Errorf("the %s is %+v", name, info)
 		}
 	}
-	if got := len(names(b.Env())); got != 11 {
+	if got := len(names(b.Env())); got != 13 {
 		t.Errorf("a replica gets %q", names(b.Env()))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -102,8 +103,8 @@ type redsyncNode struct {
 	// A node that failed once may have granted the name, or may do so yet. What it rejects
 	// the name for later may be that grant. redsync asks a node one thing at a time.
 	unsure, rejected bool
-	// silent: it did not answer the last Eval.
-	silent bool
+	// silent: it did not answer the last Eval, which may be a renewal beside the release.
+	silent atomic.Bool
 }
 
 type setNXFunc func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
@@ -147,7 +148,7 @@ func (c redsyncConn) Eval(s *redsyncredis.Script, keysAndArgs ...any) (any, erro
 		return int64(0), nil
 	}
 	answer, err := c.Conn.Eval(s, keysAndArgs...)
-	c.node.silent = err != nil
+	c.node.silent.Store(err != nil)
 	return answer, err
 }
 
@@ -225,7 +226,7 @@ func takeBackOf(m *redsync.Mutex, nodes ...*redsyncNode) func(context.Context) e
 	}
 }
 
-func (n *redsyncNode) isSilent() bool { return n.silent }
+func (n *redsyncNode) isSilent() bool { return n.silent.Load() }
 
 // noQuorum reports whether so many nodes failed that the others cannot grant
 // anything, however free the name is.

@@ -85,7 +85,11 @@ func (b *Browser) listen(event any) {
 	case *log.EventEntryAdded:
 		b.errors = append(b.errors, e.Entry.Text)
 	case *runtime.EventExceptionThrown:
-		b.errors = append(b.errors, e.ExceptionDetails.Text)
+		text := e.ExceptionDetails.Text
+		if thrown := e.ExceptionDetails.Exception; thrown != nil {
+			text += " " + thrown.Description // with its stack
+		}
+		b.errors = append(b.errors, text)
 	case *runtime.EventConsoleAPICalled:
 		b.errors = append(b.errors, fmt.Sprint(e.Type, " on the console"))
 	case *network.EventRequestWillBeSent:
