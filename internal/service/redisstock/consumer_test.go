@@ -508,7 +508,7 @@ func TestConsumersThatAreGoneAreForgotten(t *testing.T) {
 	await(t, "the others to be forgotten", func() bool {
 		consumers, err := s.client.XInfoConsumers(t.Context(), s.key("orders"), "ledger").Result()
 		must(t, err)
-		names = nil
+		names = make([]string, 0, len(consumers))
 		for _, c := range consumers {
 			names = append(names, c.Name)
 		}
