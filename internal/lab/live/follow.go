@@ -213,6 +213,9 @@ func (f *follower) changed(until time.Time) (list []Lease) {
 		}
 		one := ofRecord(l, contentions[i], f.traces[l.Request], until)
 		before, known := sent[l.ID]
+		if one.Steps == nil { // its trace has come, and is not kept any more
+			one.Steps = before.Steps
+		}
 		if before.Granted == 0 && len(one.Beside) > 0 {
 			f.lanes.Overlaps++
 		}
