@@ -165,7 +165,8 @@ func (s *redisServer) streams(ctx context.Context) Finding {
 		tx.XReadGroup(ctx, &redis.XReadGroupArgs{Group: name, Consumer: name, Streams: []string{stream, ">"}, Count: 1, Block: -1})
 		tx.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: stream, Group: name, Consumer: name, Start: "0", Count: 1})
 		tx.XPending(ctx, stream, name)
-		tx.XInfoConsumers(ctx, stream, name)
+		// By a script, as redis-stock does it: the client of a cluster does not know the key of XINFO.
+		tx.Eval(ctx, `return redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])`, []string{stream}, name)
 		tx.XRangeN(ctx, stream, "-", "+", 1)
 		tx.XAck(ctx, stream, name, id)
 		tx.XDel(ctx, stream, id)
