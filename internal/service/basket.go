@@ -75,16 +75,8 @@ func (s *Shop) BuyBasket(ctx context.Context, b *Basket) (SoldBasket, error) {
 // basket.
 func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold SoldBasket, err error) {
 	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return cmp.Compare(a.GoodsID, b.GoodsID) })
-	key, err := r.firstKey(ctx, b.RequestID)
-	if err != nil {
-		return sold, err
-	}
 	for try := range BasketTries {
-		number := BasketNumber(b.RequestID, try)
-		if try > 0 {
-			key = lineKey(number, 0)
-		}
-		sold, err = r.sellOnce(ctx, number, key, lines, b.UserID, hold)
+		sold, err = r.sellOnce(ctx, BasketNumber(b.RequestID, try), firstKey(b.RequestID, try), lines, b.UserID, hold)
 		// What has come back under this number was rejected before.
 		if !stock.IsOver(err) {
 			return sold, err
@@ -108,10 +100,9 @@ func (r *Reservations) Basket(ctx context.Context, number string) (SoldBasket, e
 // BasketOf finds the basket that a buyer's key has sold, as Basket does. The buyer may be empty.
 func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBasket, error) {
 	id := stock.BuyerKey(key, buyer)
-	numbers := map[string]string{id: BasketNumber(id, 0)} // by the request id of the first line
+	numbers := make(map[string]string, BasketTries) // by the request id of the first line
 	for try := range BasketTries {
-		number := BasketNumber(id, try)
-		numbers[lineKey(number, 0)] = number
+		numbers[firstKey(id, try)] = BasketNumber(id, try)
 	}
 	held, err := r.store.Orders(ctx, slices.Collect(maps.Keys(numbers))...)
 	if err != nil {
@@ -126,15 +117,13 @@ func (r *Reservations) BasketOf(ctx context.Context, key, buyer string) (SoldBas
 	return SoldBasket{}, stock.ErrUnknownOrder
 }
 
-// firstKey is the request id of the first line of a basket: the basket's own, so that its key buys nothing at another
-// door. A basket of an earlier version has that of a line.
-func (r *Reservations) firstKey(ctx context.Context, requestID string) (string, error) {
-	line := lineKey(BasketNumber(requestID, 0), 0)
-	held, err := r.store.Orders(ctx, line)
-	if _, ok := held[line]; ok {
-		return line, err
+// firstKey is the request id of the first line of a basket: at the first try the basket's own, so that its key buys
+// nothing at another door.
+func firstKey(requestID string, try int) string {
+	if try == 0 {
+		return requestID
 	}
-	return requestID, err
+	return lineKey(BasketNumber(requestID, try), 0)
 }
 
 func lineKey(number string, line int) string {

@@ -494,10 +494,9 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 	all, _ := s.reservations(t, d)
 	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
 	number := service.BasketNumber(b.RequestID, 0)
-	for id := int64(1); id < 3; id++ {
+	for id, key := range map[int64]string{1: b.RequestID, 2: stock.LineKey(number + "-2")} {
 		s.create(t, id, 1)
-		line := fmt.Sprintf("%s-%d", number, id)
-		p := stock.Purchase{RequestID: stock.LineKey(line), Keyed: true, Number: line + "-2", Quantity: 1, TTL: time.Hour}
+		p := stock.Purchase{RequestID: key, Keyed: true, Number: fmt.Sprintf("%s-%d-2", number, id), Quantity: 1, TTL: time.Hour}
 		if _, err := hold(t.Context(), id, p); err != nil {
 			t.Fatal(err)
 		}

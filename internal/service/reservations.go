@@ -265,14 +265,14 @@ type lockedItems struct {
 	waiting map[int64]bool
 }
 
-// expireLocked is how many locked items a replica waits for at the same time: each has a connection.
-const expireLocked = 4
+// maxLockedItems is how many locked items a replica waits for at the same time: each has a connection.
+const maxLockedItems = 4
 
 // take reports whether an item is to be waited for.
 func (l *lockedItems) take(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting[id] || len(l.waiting) >= expireLocked {
+	if l.waiting[id] || len(l.waiting) >= maxLockedItems {
 		return false
 	}
 	if l.waiting == nil {

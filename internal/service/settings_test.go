@@ -17,18 +17,19 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// hostile are values of the settings that connections set or check, as SET GLOBAL takes them.
+// hostile are values of the settings that connections set or check, as SET GLOBAL takes them. The limits of time are longer
+// than a busy machine needs to get from a login to the statement that sets them.
 func hostile() map[string]string {
 	return map[string]string{
 		"character_set_client": "gbk", "character_set_connection": "gbk", "character_set_results": "gbk", "collation_connection": "gbk_bin",
 		"sql_mode": "'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO'", "old_mode": "'ZERO_DATE_TIME_CAST'",
 		"time_zone": "'-07:00'", "lc_messages": "'de_DE'", "autocommit": "0", "completion_type": "2",
 		"transaction_isolation": "'SERIALIZABLE'", "tx_isolation": "'READ-UNCOMMITTED'", "innodb_snapshot_isolation": "1",
-		"transaction_read_only": "1", "tx_read_only": "1", "innodb_lock_wait_timeout": "9999", "wait_timeout": "1",
-		"idle_transaction_timeout": "1", "idle_readonly_transaction_timeout": "1", "idle_write_transaction_timeout": "1",
-		"net_read_timeout": "1", "net_write_timeout": "1", "wsrep_dirty_reads": "1", "wsrep_osu_method": "'RSU'",
+		"transaction_read_only": "1", "tx_read_only": "1", "innodb_lock_wait_timeout": "9999", "wait_timeout": "20",
+		"idle_transaction_timeout": "20", "idle_readonly_transaction_timeout": "20", "idle_write_transaction_timeout": "20",
+		"net_read_timeout": "20", "net_write_timeout": "20", "wsrep_dirty_reads": "1", "wsrep_osu_method": "'RSU'",
 		"unique_checks": "0", "foreign_key_checks": "0", "check_constraint_checks": "0", "sql_safe_updates": "1", "sql_auto_is_null": "1",
-		"sql_big_selects": "0", "sql_select_limit": "0", "max_sort_length": "8", "max_statement_time": "0.5", "max_execution_time": "1",
+		"sql_big_selects": "0", "sql_select_limit": "0", "max_sort_length": "8", "max_statement_time": "20", "max_execution_time": "1",
 		"query_cache_type": "1", "default_storage_engine": "MyISAM",
 		"binlog_format": "'STATEMENT'", "wsrep_forced_binlog_format": "'STATEMENT'", "max_allowed_packet": "1048576",
 		"innodb_default_row_format": "'compact'", "enforce_storage_engine": "'Aria'", "init_connect": "'SET insert_id = 7'", "system_versioning_asof": "'2020-01-01 00:00:00'",

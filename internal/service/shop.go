@@ -235,8 +235,11 @@ func (s *Shop) first(ctx context.Context, r Request, in stock.Durability, asked 
 // the allocation before the first of them is sold, on any replica, and leave it with their order: where the database has
 // none now, the ledger has all orders. One look serves all purchases that wait for one.
 func (s *Shop) mayBePending(ctx context.Context, r Request) (bool, error) {
-	if s.redis == nil || !r.Keyed || s.switches.hasUnitsInRedis(r.GoodsID) {
-		return s.redis != nil && r.Keyed, nil
+	switch {
+	case s.redis == nil || !r.Keyed:
+		return false, nil
+	case s.switches.hasUnitsInRedis(r.GoodsID):
+		return true, nil
 	}
 	items, err := s.unwritten.Get(ctx, r.GoodsID)
 	return items[r.GoodsID], err

@@ -189,7 +189,7 @@ const handoffRetry = 50 * time.Millisecond
 
 func (h *handoff) clients() (*backend.Clients, error) {
 	etcd, err := backend.NewEtcd(backend.EtcdOptions{
-		Endpoints: []string{h.backends.Etcd.Endpoint}, Username: servers.EtcdUser, Password: h.backends.Etcd.Password, DialTimeout: time.Second,
+		Endpoints: []string{h.shop.Servers.Etcd.Endpoint}, Username: servers.EtcdUser, Password: h.shop.Servers.Etcd.Password, DialTimeout: time.Second,
 	})
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (h *handoff) clients() (*backend.Clients, error) {
 	clients := &backend.Clients{
 		Redis: h.redis(),
 		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
+			Servers: []string{h.shop.Servers.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
 		}),
 		Etcd: etcd,
 	}
@@ -207,7 +207,7 @@ func (h *handoff) clients() (*backend.Clients, error) {
 
 func (h *handoff) redis() redis.UniversalClient {
 	return backend.NewRedis(backend.RedisOptions{
-		Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+		Addresses: []string{h.shop.Servers.Redis.Address}, Password: h.shop.Servers.Redis.Password, Timeout: time.Second, PoolSize: waiters,
 	})
 }
 
@@ -249,7 +249,7 @@ func (h *handoff) plainRedsync() ([]hold, error) {
 // two of them would hold it at once.
 func (h *handoff) plainEtcd() ([]hold, error) {
 	return holdsOn(func() (*clientv3.Client, error) {
-		client, err := h.backends.Etcd.Open()
+		client, err := h.shop.Servers.Etcd.Open()
 		if err == nil {
 			h.later(client.Close)
 		}
@@ -268,7 +268,7 @@ func (h *handoff) plainEtcd() ([]hold, error) {
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
 func (h *handoff) plainZooKeeper() ([]hold, error) {
 	return holdsOn(func() (*zk.Conn, error) {
-		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
+		conn, _, err := zk.Connect([]string{h.shop.Servers.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
 		if err == nil {
 			h.later(func() error { conn.Close(); return nil })
 		}

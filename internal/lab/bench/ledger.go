@@ -42,7 +42,7 @@ type large struct {
 func (*large) share() float64 { return 1 }
 
 func (l *large) open(ctx context.Context) error {
-	d := l.backends.Database
+	d := l.shop.Servers.Database
 	bare, err := openBare(d)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ return redis.call('DECR', KEYS[1])`
 func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) {
 	program, err := servers.Find("redis-benchmark")
 	switch {
-	case s.backends.Redis == nil || s.backends.Redis.Started != servers.Local:
+	case s.shop.Servers.Redis == nil || s.shop.Servers.Redis.Started != servers.Local:
 		return Sample{}, fmt.Errorf("%w: it needs a Redis that is a server", errNotMeasured)
 	case err != nil:
 		return Sample{}, fmt.Errorf("%w: %w; apt-get install redis-tools brings it", errNotMeasured, err)
@@ -109,7 +109,7 @@ func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) 
 	// script's own key, and for nothing else.
 	const user, key, plenty = "bench", "bench:stock", 1_000_000_000
 	password := rand.Text()
-	client := s.backends.Redis.Open()
+	client := s.shop.Servers.Redis.Open()
 	defer client.Close() //nolint:errcheck // nothing is lost with it
 	sha, err := client.ScriptLoad(ctx, decrement).Result()
 	err = errors.Join(err, client.Set(ctx, key, plenty, 0).Err(),
@@ -117,7 +117,7 @@ func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) 
 	if err != nil {
 		return Sample{}, fmt.Errorf("prepare script: %w", err)
 	}
-	host, port, err := net.SplitHostPort(s.backends.Redis.Address)
+	host, port, err := net.SplitHostPort(s.shop.Servers.Redis.Address)
 	if err != nil {
 		return Sample{}, err
 	}

@@ -19,7 +19,6 @@ import (
 type bench struct {
 	options  Options
 	shop     *shop.Shop
-	backends *servers.Backends
 	bare     *bare        // nil where the database is no server
 	end      time.Time    // of the run
 	items    atomic.Int64 // each measurement sells its own item
@@ -155,7 +154,7 @@ type lockStage struct {
 
 func (s *lockStage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say("starting 1 replica without locks")
-	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: s.backends.Database.Env()})
+	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: s.shop.Servers.Database.Env()})
 	return err
 }
 

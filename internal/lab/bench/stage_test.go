@@ -177,7 +177,7 @@ func TestThePartsOfARun(t *testing.T) {
 		missing map[string]string
 		want    int
 	}{"all": {false, nil, 3}, "quick": {true, nil, 2}, "without etcd": {false, map[string]string{"etcd": "no program"}, 2}} {
-		b := &bench{options: Options{Quick: c.quick}, backends: &servers.Backends{Missing: c.missing}, result: &Result{}}
+		b := &bench{options: Options{Quick: c.quick}, shop: &shop.Shop{Servers: &servers.Backends{Missing: c.missing}}, result: &Result{}}
 		shares := 0.0
 		left := 1.0
 		for _, p := range b.parts() {

@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	end := time.Now().Add(o.Within - toStop)
 	return onServers(ctx, o, func(b *bench) (err error) {
 		b.end = end
-		if b.bare, err = openBare(b.backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
+		if b.bare, err = openBare(b.shop.Servers.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.bare.close()) }()
@@ -100,7 +100,7 @@ func onServers(ctx context.Context, o Options, measure func(*bench) error) (resu
 	if result.Durability, err = durability(ctx, s.Servers); err != nil {
 		return nil, err
 	}
-	return result, measure(&bench{options: o, shop: s, backends: s.Servers, result: result})
+	return result, measure(&bench{options: o, shop: s, result: result})
 }
 
 // durability says which writes the servers keep after a crash: a server that waits for its disk is slower. The
@@ -151,10 +151,10 @@ func (b *bench) parts() []part {
 	list := []part{&stage{bench: b, replicas: 1}, &stage{bench: b, replicas: several}}
 	switch {
 	case b.options.Quick:
-	case len(b.backends.Missing) == 0:
+	case len(b.shop.Servers.Missing) == 0:
 		list = append(list, &lockStage{bench: b})
 	default:
-		for name, reason := range b.backends.Missing {
+		for name, reason := range b.shop.Servers.Missing {
 			b.note("locks by themselves: not measured: without " + name + ": " + reason)
 		}
 	}

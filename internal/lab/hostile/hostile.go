@@ -90,7 +90,7 @@ func (s *stage) run(ctx context.Context, r *Report) (err error) {
 	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed}
 	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
 	r.Baseline = crowd.run(ctx, baselineItem, s.plan.Baseline)
-	if r.Before, err = readState(ctx, s.backends); err != nil {
+	if r.Before, err = readState(ctx, s.shop.Servers); err != nil {
 		return err
 	}
 	logs := s.logs()
@@ -103,7 +103,7 @@ func (s *stage) run(ctx context.Context, r *Report) (err error) {
 	limited, cancel := context.WithTimeout(ctx, sellOutWithin)
 	r.SellOut = crowd.sellOut(limited, hotItem)
 	cancel()
-	if r.After, err = readState(ctx, s.backends); err != nil {
+	if r.After, err = readState(ctx, s.shop.Servers); err != nil {
 		return err
 	}
 	if r.Log, err = readLogs(logs, from); err != nil {

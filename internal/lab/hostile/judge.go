@@ -275,7 +275,7 @@ type order struct {
 // readLedger reads the sales from the database itself, by the ids that buyers are
 // answered with: a list of the admin API has an order only when all before it are done.
 func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err error) {
-	db, _, err := openTables(s.backends.Database)
+	db, _, err := openTables(s.shop.Servers.Database)
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}

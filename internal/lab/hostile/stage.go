@@ -28,7 +28,6 @@ const slowUnits = 300
 type stage struct {
 	plan     Plan
 	shop     *shop.Shop
-	backends *servers.Backends
 	cluster  *shop.Cluster
 	items    []int64
 	slow     []int64
@@ -42,7 +41,7 @@ func start(ctx context.Context, p Plan) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{plan: p, shop: opened, backends: opened.Servers}
+	s := &stage{plan: p, shop: opened}
 	if p.Tokens {
 		s.issuer.secret = rand.Text() + rand.Text()
 	}
@@ -75,7 +74,7 @@ func limits() nginx.Limits {
 }
 
 func (s *stage) infos() map[string]servers.Info {
-	infos := s.backends.Infos()
+	infos := s.shop.Servers.Infos()
 	infos["balancer"] = s.cluster.Balancer
 	return infos
 }

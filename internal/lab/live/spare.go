@@ -41,9 +41,9 @@ func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
 	}
 	front := *s.spare.pair.Primary // reached through the pair's front, as its replica will be
 	front.Address, front.Info = s.spare.pair.Front.Address, s.spare.pair.Info
-	s.backends.Redis, s.backends.Redlock = &front, s.spare.masters
-	delete(s.backends.Missing, "redis")
-	delete(s.backends.Missing, "redlock")
+	s.shop.Servers.Redis, s.shop.Servers.Redlock = &front, s.spare.masters
+	delete(s.shop.Servers.Missing, "redis")
+	delete(s.shop.Servers.Missing, "redlock")
 	return nil
 }
 

@@ -95,7 +95,6 @@ const actWithin = 90 * time.Second
 type stage struct {
 	binary   string
 	shop     *shop.Shop // nil until it is open
-	backends *servers.Backends
 	store    *repo.Store
 	hub      *hub
 	follow   *follower
@@ -124,7 +123,6 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	if s.shop, err = shop.Open(ctx, shop.Options{Binary: s.binary, Servers: choice, Progress: o.Progress}); err != nil {
 		return err
 	}
-	s.backends = s.shop.Servers
 	if o.RedisFaults {
 		if err := s.startSpare(ctx, o); err != nil {
 			return err
@@ -134,11 +132,11 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 		return err
 	}
 	s.offerSpare()
-	o.Progress("starting replicas on " + s.backends.Database.String())
+	o.Progress("starting replicas on " + s.shop.Servers.Database.String())
 	if err := s.arrange(ctx, l); err != nil {
 		return err
 	}
-	s.store, err = s.backends.Database.Open(ctx, "live", 1)
+	s.store, err = s.shop.Servers.Database.Open(ctx, "live", 1)
 	return err
 }
 
@@ -154,7 +152,7 @@ func (*stage) check(s Settings) error {
 	return nil
 }
 
-func (s *stage) lenses() map[string]*lens { return lensesOf(s.backends) }
+func (s *stage) lenses() map[string]*lens { return lensesOf(s.shop.Servers) }
 
 func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {
 	return s.store.Audit(ctx, item)
@@ -163,7 +161,7 @@ func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {
 func (s *stage) show(state *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state.Servers, state.Missing = s.backends.Infos(), s.backends.Missing
+	state.Servers, state.Missing = s.shop.Servers.Infos(), s.shop.Servers.Missing
 	state.Servers["balancer"] = s.cluster.Balancer
 	state.WithoutFailpoint = withoutFailpoint()
 }
@@ -510,11 +508,11 @@ func (s *stage) client() (shop.Client, error) {
 // addServers lists the servers, each behind a proxy where there are proxies and an address leads to it. To one in
 // this process nothing can be done.
 func (s *stage) addServers(proxies bool) error {
-	list, err := s.backends.Members()
+	list, err := s.shop.Servers.Members()
 	if err != nil {
 		return err
 	}
-	s.env = s.backends.Env()
+	s.env = s.shop.Servers.Env()
 	if proxies {
 		if s.links, s.env, err = s.shop.Links(); err != nil {
 			return err

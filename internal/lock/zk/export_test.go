@@ -34,5 +34,19 @@ func EndOnTurn(l lock.Locker, end func()) {
 	}
 }
 
+// AfterAFailedLook calls a function after the first look that failed from the place of a number, before it looks again.
+func AfterAFailedLook(l lock.Locker, number int, then func()) {
+	q := l.(*lock.Reentrant).Locker.(*queue) //nolint:forcetypeassert // a test's own lock
+	var once sync.Once
+	look := q.look
+	q.look = func(ctx context.Context, link *backend.ZKLink, p *place) (bool, <-chan struct{}, error) {
+		turn, changed, err := look(ctx, link, p)
+		if err != nil && p.number == number {
+			once.Do(then)
+		}
+		return turn, changed, err
+	}
+}
+
 // LooksAgain is the shortest time after which a waiter looks again without a watch event.
 const LooksAgain = backend.LookAgain / 2

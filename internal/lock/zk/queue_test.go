@@ -44,6 +44,43 @@ func TestZKMissesNoRelease(t *testing.T) {
 	})
 }
 
+// A waiter's look is lost with its connection, and another of its replica, two places before it, has its turn and goes
+// before the waiter looks again: the place between the two is that of another replica, and it is its turn.
+func TestZKAWaiterIsNotGrantedBehindAPlaceItHasNotSeen(t *testing.T) {
+	server := lab.ZooKeeper(t).Address
+	admin, way, name := newZKAdmin(t, server), labtest.NewProxy(t, server), zkName()
+	ours, other := zkAt(t, "zk-sequential", way.Address), zkAt(t, "zk-sequential", server)
+	enter := func(l lock.Locker, places int) *locktest.Later {
+		w := locktest.HoldLater(t.Context(), l, name)
+		admin.awaitNodes(t, "zk-sequential", name, places, zkWait)
+		return w
+	}
+	failed, again := make(chan struct{}), make(chan struct{})
+	zklock.AfterAFailedLook(ours, 3, func() { close(failed); <-again })
+	lease := locktest.Hold(t, other, name)
+	waits := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, "zk-sequential", name)[0]), Do: servers.Count})
+	first := enter(ours, 2)
+	if !labtest.Eventually(zkWait, func() bool { return waits.Seen() == 1 }) {
+		t.Fatal("the first waiter watches nothing")
+	}
+	between := enter(other, 3)
+	lost := way.Arm(servers.Rule{Sent: zkFolder("zk-sequential", name) + "\x00", Do: servers.Lose})
+	last := enter(ours, 4)
+	labtest.AwaitReached(t, lost)
+	<-failed
+	locktest.Release(t, lease)
+	locktest.Release(t, first.Within(t, zkWait))
+	lease = between.Within(t, zkWait)
+	close(again)
+	select {
+	case <-last.Done:
+		t.Error("two replicas hold the name")
+	case <-time.After(200 * time.Millisecond):
+	}
+	locktest.Release(t, lease)
+	locktest.Release(t, last.Within(t, zkWait))
+}
+
 // meter counts the requests that a server has had, but for its own.
 type meter struct {
 	address string

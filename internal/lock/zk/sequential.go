@@ -35,8 +35,11 @@ func lookAhead(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, 
 	if p.before != nil && p.before.hasPassed() {
 		return true, nil, nil
 	}
-	if p.before = p.line.before(p); p.before != nil && p.before.isNextBefore(p) {
-		return false, p.before.gone, nil
+	p.before = nil // until it is known that no place of another replica is between the two
+	before := p.line.before(p)
+	if before != nil && before.isNextBefore(p) {
+		p.before = before
+		return false, before.gone, nil
 	}
 	names, err := link.List(ctx, p.folder)
 	if err != nil {
@@ -46,10 +49,10 @@ func lookAhead(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, 
 	if ahead == "" || err != nil {
 		return err == nil, nil, err
 	}
-	if p.before != nil && p.before.name == ahead {
-		return false, p.before.gone, nil
+	if before != nil && before.name == ahead {
+		p.before = before
+		return false, before.gone, nil
 	}
-	p.before = nil
 	_, watch, err := link.Get(ctx, p.folder+"/"+ahead)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil // it went before we watched it, and the watch has ended
