@@ -17,13 +17,13 @@ import (
 
 // bench is what all stages of a run share.
 type bench struct {
-	options  Options
-	shop     *shop.Shop
-	bare     *bare        // nil where the database is no server
-	end      time.Time    // of the run
-	items    atomic.Int64 // each measurement sells its own item
-	result   *Result
-	closers  []func(context.Context) error // of the part
+	options Options
+	shop    *shop.Shop
+	bare    *bare        // nil where the database is no server
+	end     time.Time    // of the run
+	items   atomic.Int64 // each measurement sells its own item
+	result  *Result
+	closers []func(context.Context) error // of the part
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }

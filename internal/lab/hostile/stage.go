@@ -26,13 +26,13 @@ const perUser = 2
 const slowUnits = 300
 
 type stage struct {
-	plan     Plan
-	shop     *shop.Shop
-	cluster  *shop.Cluster
-	items    []int64
-	slow     []int64
-	names    []string // of all strategies
-	issuer   issuer
+	plan    Plan
+	shop    *shop.Shop
+	cluster *shop.Cluster
+	items   []int64
+	slow    []int64
+	names   []string // of all strategies
+	issuer  issuer
 }
 
 func start(ctx context.Context, p Plan) (*stage, error) {

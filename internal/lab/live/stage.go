@@ -93,11 +93,11 @@ const actWithin = 90 * time.Second
 
 // stage is the servers and the replicas behind the balancer.
 type stage struct {
-	binary   string
-	shop     *shop.Shop // nil until it is open
-	store    *repo.Store
-	hub      *hub
-	follow   *follower
+	binary string
+	shop   *shop.Shop // nil until it is open
+	store  *repo.Store
+	hub    *hub
+	follow *follower
 
 	spare *spare                    // nil: Redis is as elsewhere
 	links map[string]*servers.Proxy // before the servers, by their names
