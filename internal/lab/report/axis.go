@@ -124,34 +124,28 @@ func (c clock) since(t time.Time) string {
 	return Duration(t.Sub(c.zero).Round(time.Microsecond))
 }
 
-func (p *Picture) valueAxis(a axis, top, bottom float64) {
+// valueAxis draws the axis of values from bottom to top, with words for a value.
+func (p *Picture) valueAxis(a axis, top, bottom float64, words func(float64) string) {
 	for _, v := range a.ticks(4) {
 		y := bottom - (bottom-top)*a.share(v)
 		p.line("grid", 0, y, 100, 0)
-		p.text("soft", 0, y-3, "", Value(v))
+		p.text("soft", 0, y-3, "", words(v))
 	}
 }
 
 // The measures of marks. The width of a badge is estimated on a phone, in percent a
 // pixel.
 const (
-	badgeStep   = 19
-	badgeLevels = 3
+	badgeHeight = 19
 	onPhone     = 100.0 / 320
 	mostListed  = 30
 )
 
 type track struct{ top, bottom float64 }
 
-type numbered struct {
-	history.Mark
-	number int
-}
-
 type badge struct {
 	first, last int
-	x           float64
-	level       int
+	left, right float64
 }
 
 func (b badge) words() string {
@@ -161,50 +155,35 @@ func (b badge) words() string {
 	return fmt.Sprintf("%d–%d", b.first, b.last)
 }
 
-// width is that of a badge on a phone, in percent.
-func (b badge) width() float64 { return onPhone * badgeWidth(b.words()) }
-
-// badges puts marks beside each other, below each other where they are too
-// close, and merges them where that is not enough.
-func badges(marks []numbered, c clock) []badge {
-	var list []badge
-	free := [badgeLevels]float64{-100, -100, -100} // a badge at the edge reaches beyond it
-	for _, m := range marks {
-		b := badge{first: m.number, last: m.number, x: c.percent(m.At)}
-		for b.level < badgeLevels && b.x-b.width()/2 < free[b.level] {
-			b.level++
+// badges are the numbers of marks beside each other; those that are too close are one.
+func badges(marks []history.Mark, c clock) (list []badge) {
+	for i, m := range marks {
+		if !c.shows(m) {
+			continue
 		}
-		if b.level == badgeLevels {
-			latest := &list[len(list)-1]
-			left := latest.x - latest.width()/2
-			latest.last = m.number
-			latest.x = left + latest.width()/2 // it grows to the right
-			b = *latest
-		} else {
-			list = append(list, b)
+		b := badge{first: i + 1, last: i + 1}
+		half := onPhone * badgeWidth(b.words()) / 2
+		b.left, b.right = c.percent(m.At)-half, c.percent(m.At)+half
+		if n := len(list) - 1; n >= 0 && b.left < list[n].right+onPhone {
+			list[n].last = b.last // it grows to the right
+			list[n].right = list[n].left + onPhone*badgeWidth(list[n].words())
+			continue
 		}
-		free[b.level] = b.x + b.width()/2 + onPhone
+		list = append(list, b)
 	}
 	return list
 }
 
-func within(marks []history.Mark, c clock) []numbered {
-	var list []numbered
-	for i, m := range marks {
-		if c.seconds(later(m.At, m.Until)) >= c.from && c.seconds(m.At) <= c.to {
-			list = append(list, numbered{m, i + 1})
-		}
-	}
-	return list
+func (c clock) shows(m history.Mark) bool {
+	return c.seconds(later(m.At, m.Until)) >= c.from && c.seconds(m.At) <= c.to
 }
 
 // marksAbove draws the numbers of the marks on the clock, lists all marks, and
 // returns where the rest of the picture begins.
 func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
-	deepest := -1
-	for _, b := range badges(within(marks, c), c) {
-		deepest = max(deepest, b.level)
-		p.badge("mark", b.x, float64(b.level*badgeStep), b.words())
+	all := badges(marks, c)
+	for _, b := range all {
+		p.badge("mark", (b.left+b.right)/2, 0, b.words())
 	}
 	for i, m := range marks {
 		if i == mostListed {
@@ -213,7 +192,10 @@ func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
 		}
 		p.Marks = append(p.Marks, inWords(m, c))
 	}
-	return float64((deepest+1)*badgeStep) + 2
+	if len(all) == 0 {
+		return 2
+	}
+	return badgeHeight + 2
 }
 
 func inWords(m history.Mark, c clock) string {
@@ -231,14 +213,17 @@ func inWords(m history.Mark, c clock) string {
 // markLines draws the marks as lines, and those that last as bands, as high as the
 // lane of the participant where there is one.
 func (p *Picture) markLines(marks []history.Mark, c clock, top, bottom float64, lanes map[string]track) {
-	for _, m := range within(marks, c) {
+	for _, m := range marks {
+		if !c.shows(m) {
+			continue
+		}
 		x := c.percent(m.At)
 		if !m.Until.IsZero() {
 			on, ok := lanes[m.Who]
 			if !ok {
 				on = track{top, bottom}
 			}
-			p.rect("lasting", x, on.top, c.percent(m.Until)-x, on.bottom-on.top, inWords(m.Mark, c))
+			p.rect("lasting", x, on.top, c.percent(m.Until)-x, on.bottom-on.top, inWords(m, c))
 		}
 		p.line("mark-line", x, top, 0, bottom-top)
 	}

@@ -146,55 +146,49 @@ func (r Ranges) scale(unit string) axis {
 	return axis{math.Floor(math.Log10(slices.Min(all))), math.Ceil(math.Log10(slices.Max(all)))}
 }
 
-// The waits are counted in bins that grow by the same factor each. All pictures
-// have the same bins, so that parts can be compared.
+// letterWidth is that of a letter of a label, in pixels.
+const letterWidth = 6.5
+
+// The measures of columns: pixels down, percent across; and how many are drawn at most.
 const (
-	shortest  = 100 * time.Microsecond
-	perDecade = 5
-	decades   = 6 // up to 100 s
-	binCount  = perDecade*decades + 1
-	binsHigh  = 130
-	// letterWidth is that of a letter of a label, in pixels.
-	letterWidth = 6.5
+	columnsTop    = 16
+	columnsHeight = 120
+	columnsFrom   = 8 // right of the labels of the axis
+	mostColumns   = 80
 )
 
-// Waits draws how long requests waited, in bins of time. It is nil without a
-// request or a lease.
+// columns draw a value each up to a scale, with words for a value, and names of the first and of the last one.
+func (p *Picture) columns(list []float64, scale axis, words func(float64) string, first, last string) {
+	const bottom = columnsTop + columnsHeight
+	p.valueAxis(scale, columnsTop, bottom, words)
+	each := (100.0 - columnsFrom) / float64(len(list))
+	for i, v := range list {
+		high := columnsHeight * scale.share(v)
+		p.rect("part", columnsFrom+float64(i)*each, bottom-high, each*0.7, high, words(v))
+	}
+	p.line("base", 0, bottom, 100, 0)
+	p.text("soft", columnsFrom, bottom+15, "", first)
+	p.text("soft", 100, bottom+15, "end", last)
+	p.height = bottom + footHeight
+}
+
+// Waits draw how long requests waited, in the order of their length: each column is the longest of as many requests. It is nil
+// without a request or a lease.
 func Waits(h *history.History) *Picture {
 	list, title := waited(h)
 	if len(list) == 0 {
 		return nil
 	}
 	slices.Sort(list)
+	within := func(share float64) time.Duration { return list[max(0, int(math.Ceil(share*float64(len(list))))-1)] }
 	p := &Picture{Title: title}
-	const head = 50 // of the three lines over the bins
-	bottom := float64(head + binsHigh)
-	bins := make([]int, binCount)
-	for _, d := range list {
-		bins[bin(d)]++
+	p.Desc = fmt.Sprintf("%s in all: longest %s, 99 %% within %s, median %s.", Count(len(list)), Duration(within(1)), Duration(within(0.99)), Duration(within(0.5)))
+	drawn := make([]float64, min(len(list), mostColumns))
+	for i := range drawn {
+		drawn[i] = within(float64(i+1) / float64(len(drawn))).Seconds()
 	}
-	highest := slices.Max(bins)
-	for decade := range decades + 1 {
-		at := time.Duration(float64(shortest) * math.Pow(10, float64(decade)))
-		x := binX(at)
-		p.line("grid", x, head, 0, binsHigh)
-		if decade > 0 && decade < decades {
-			p.text("soft", x, bottom+15, "middle", Duration(at))
-		}
-	}
-	p.text("soft", 0, bottom+15, "", "less")
-	for i, n := range bins {
-		if n == 0 {
-			continue
-		}
-		high := max(2, math.Round(binsHigh*float64(n)/float64(highest)))
-		p.rect("part", 100*float64(i)/binCount+0.15, bottom-high, 100.0/binCount-0.3, high, binWords(i, n))
-	}
-	p.line("base", 0, bottom, 100, 0)
-	said := p.quantiles(list, bottom)
-	p.height = bottom + footHeight
-	p.Desc = fmt.Sprintf("%s in all: %s.", Count(len(list)), said)
-	p.Legend = []Key{{"part", fmt.Sprintf("how many waited so long, of %s; the highest bar is %s", Count(len(list)), Count(highest))}}
+	p.Legend = []Key{{"part", fmt.Sprintf("how long they waited, of %s; each column is the longest of as many", Count(len(list)))}}
+	p.columns(drawn, axis{0, max(drawn[len(drawn)-1], 1e-6)}, Seconds, "shortest", "longest")
 	return p
 }
 
@@ -222,57 +216,6 @@ func waited(h *history.History) (list []time.Duration, title string) {
 		list = append(list, r.End.Sub(r.Start))
 	}
 	return list, "How long requests took"
-}
-
-// bin counts durations below the shortest in the first bin, and those beyond the
-// longest in the last.
-func bin(d time.Duration) int {
-	if d < shortest {
-		return 0
-	}
-	i := 1 + int(math.Floor(perDecade*math.Log10(float64(d)/float64(shortest))+1e-9))
-	return min(i, binCount-1)
-}
-
-func binX(d time.Duration) float64 {
-	if d <= shortest {
-		return 100.0 / binCount
-	}
-	return min(100, 100*(1+perDecade*math.Log10(float64(d)/float64(shortest)))/binCount)
-}
-
-func binWords(i, n int) string {
-	edge := func(i int) string {
-		return Duration(time.Duration(float64(shortest) * math.Pow(10, float64(i)/perDecade)))
-	}
-	if i == 0 {
-		return fmt.Sprintf("%s: less than %s", Count(n), edge(0))
-	}
-	return fmt.Sprintf("%s: %s to %s", Count(n), edge(i-1), edge(i))
-}
-
-// quantiles draws the longest, what 99 of 100 kept within, and the median, and
-// describes them. Their names are to the left of their lines, the longest at the
-// top: so no line crosses another name.
-func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string) {
-	for i, q := range []struct {
-		name  string
-		share float64
-	}{{"longest", 1}, {"99 % within", 0.99}, {"median", 0.5}} {
-		d := sorted[min(len(sorted)-1, max(0, int(math.Ceil(q.share*float64(len(sorted))))-1))]
-		x, y := binX(d), float64(12+15*i)
-		if d < shortest {
-			x = 50.0 / binCount
-		}
-		label := q.name + " " + Duration(d)
-		p.line("quantile", x, y-10, 0, bottom-y+10)
-		p.beside("", x, y, x/onPhone, label)
-		if i > 0 {
-			said += ", "
-		}
-		said += label
-	}
-	return said
 }
 
 // Lines are values over a number that grows by factors, such as that of clients: a line a
@@ -333,7 +276,7 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 	const top = panelTop + 16
 	p := &Picture{height: top + plotHeight + footHeight}
 	p.text("", 0, panelTop, "", panel.Title)
-	p.valueAxis(scale, top, top+plotHeight)
+	p.valueAxis(scale, top, top+plotHeight, Value)
 	for i, n := range panel.At {
 		words := fmt.Sprint(n)
 		if i == 0 {

@@ -3,7 +3,9 @@ package report
 import (
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -106,7 +108,7 @@ func (d *document) inEnglish(folder, runFolder string) error {
 			return err
 		}
 		if shown := d.Picture(); shown != nil {
-			if err := save(filepath.Join(folder, shown.File), shown.drawn); err != nil {
+			if err := write(filepath.Join(folder, shown.File), shown.drawn.File); err != nil {
 				return err
 			}
 		}
@@ -129,21 +131,20 @@ func (d *document) inChinese(folder, runFolder string) error {
 			ten = ten[:i]
 		}
 		d.Experiments = d.Experiments[len(ten):]
-		page := document{Experiments: ten}
-		var b strings.Builder
-		if err := page.execute(&b, language, "head"); err != nil {
+		err := write(filepath.Join(folder, name), func(w io.Writer) error {
+			page := document{Experiments: ten}
+			if err := page.execute(w, language, "head"); err != nil {
+				return err
+			}
+			for _, e := range ten {
+				if err := errors.Join(d.arrange(e, runFolder), d.execute(w, language, "page")); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			return err
-		}
-		for _, e := range ten {
-			if err := d.arrange(e, runFolder); err != nil {
-				return err
-			}
-			if err := d.execute(&b, language, "page"); err != nil {
-				return err
-			}
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(b.String()), 0o644); err != nil {
-			return fmt.Errorf("write docs: %w", err)
 		}
 	}
 	return nil
@@ -182,20 +183,14 @@ func described(all []experiments.Experiment, r *experiments.Report) []experiment
 			result = r.Experiments[i]
 		}
 		result.Number, result.Name, result.Title, result.Claim, result.Source, result.Fix = e.Number, e.Name, e.Title, e.Claim, e.Source, e.Fix
-		result.Parts = describedParts(e.Parts, result.Parts)
-		list = append(list, result)
-	}
-	return list
-}
-
-func describedParts(parts []experiments.Part, results []experiments.PartResult) []experiments.PartResult {
-	list := make([]experiments.PartResult, 0, len(parts))
-	for _, p := range parts {
-		var result experiments.PartResult
-		if i := slices.IndexFunc(results, func(r experiments.PartResult) bool { return r.Name == p.Name }); i >= 0 {
-			result = results[i]
+		parts := make([]experiments.PartResult, len(e.Parts))
+		for i, p := range e.Parts {
+			if at := slices.IndexFunc(result.Parts, func(r experiments.PartResult) bool { return r.Name == p.Name }); at >= 0 {
+				parts[i] = result.Parts[at]
+			}
+			parts[i].Name, parts[i].Does, parts[i].Expect, parts[i].Remedy, parts[i].Pictures = p.Name, p.Does, p.Expect, p.Remedy, p.Pictures
 		}
-		result.Name, result.Does, result.Expect, result.Remedy, result.Pictures = p.Name, p.Does, p.Expect, p.Remedy, p.Pictures
+		result.Parts = parts
 		list = append(list, result)
 	}
 	return list
@@ -219,50 +214,37 @@ func removeOurs(folder string) error {
 	return nil
 }
 
-// historiesOf reads what the parts of an experiment have recorded; a part without a record has nil.
-func historiesOf(e experiments.Result, runFolder string) ([]*history.History, error) {
-	list := make([]*history.History, len(e.Parts))
-	for i, p := range e.Parts {
-		if p.History == "" {
-			continue
-		}
-		h, err := history.Read(filepath.Join(runFolder, p.History))
-		if err != nil {
-			return nil, fmt.Errorf("write docs: %w", err)
-		}
-		list[i] = h
-	}
-	return list, nil
-}
-
 // arrange takes the failure and the remedy that are shown first from the parts of an experiment.
 func (d *document) arrange(e experiments.Result, runFolder string) error {
 	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
 	d.Wrong, d.Right = d.code.Experiment(e.Name)
-	histories, err := historiesOf(e, runFolder)
-	if err != nil {
-		return err
-	}
-	chosen := map[bool]int{false: -1, true: -1} // by whether it is a remedy
+	parts, chosen := make([]shownPart, len(e.Parts)), make(map[bool]int) // by whether it is a remedy
 	for i, p := range e.Parts {
-		if at := chosen[p.Remedy]; at < 0 || !isDrawn(e.Parts[at], histories[at]) && isDrawn(p, histories[i]) {
+		parts[i] = shownPart{PartResult: p}
+		if p.History != "" {
+			h, err := history.Read(filepath.Join(runFolder, p.History))
+			if err != nil {
+				return fmt.Errorf("write docs: %w", err)
+			}
+			parts[i].Code = d.soldBy(h)
+			if drawn := draw(h, p.Pictures); len(drawn) > 0 {
+				parts[i].Picture = &illustration{file(e) + ".svg", p.Name + ", " + drawn[0].Title + ": " + drawn[0].Desc, drawn[0]}
+			}
+		}
+		if at, ok := chosen[p.Remedy]; !ok || parts[at].Picture == nil && parts[i].Picture != nil {
 			chosen[p.Remedy] = i
 		}
 	}
-	for i, p := range e.Parts {
-		shown := shownPart{PartResult: p, Code: d.soldBy(histories[i])}
+	for i := range parts {
+		shown := &parts[i]
 		switch {
-		case i != chosen[p.Remedy]:
-			d.Others = append(d.Others, shown)
-			continue
-		case p.Remedy:
-			d.Remedy = &shown
+		case i != chosen[shown.Remedy]:
+			shown.Picture = nil
+			d.Others = append(d.Others, *shown)
+		case shown.Remedy:
+			d.Remedy = shown
 		default:
-			d.Failure = &shown
-		}
-		if isDrawn(p, histories[i]) {
-			first := draw(histories[i], p.Pictures)[0]
-			shown.Picture = &illustration{file(e) + ".svg", p.Name + ", " + first.Title + ": " + first.Desc, first}
+			d.Failure = shown
 		}
 	}
 	if d.Failure != nil && d.Failure.Picture != nil && d.Remedy != nil {
@@ -281,15 +263,8 @@ func (d *document) Picture() *illustration {
 	return nil
 }
 
-func isDrawn(p experiments.PartResult, h *history.History) bool {
-	return h != nil && len(p.Pictures) > 0 && len(draw(h, p.Pictures)) > 0
-}
-
 // soldBy are the strategies of the purchases, in the order in which they came first.
 func (d *document) soldBy(h *history.History) (list []source) {
-	if h == nil {
-		return nil
-	}
 	for _, r := range h.Requests {
 		s := source{r.Strategy, d.code.Strategy(r.Strategy)}
 		if s.Path != "" && !slices.Contains(list, s) {
@@ -299,29 +274,11 @@ func (d *document) soldBy(h *history.History) (list []source) {
 	return list
 }
 
-func save(path string, p *Picture) error {
-	var b strings.Builder
-	if err := p.File(&b); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("write docs: %w", err)
-	}
-	return nil
-}
-
 func (d *document) write(path, language, name string) error {
-	var b strings.Builder
-	if err := d.execute(&b, language, name); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("write docs: %w", err)
-	}
-	return nil
+	return write(path, func(w io.Writer) error { return d.execute(w, language, name) })
 }
 
-func (d *document) execute(b *strings.Builder, language, name string) error {
+func (d *document) execute(w io.Writer, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "command": command, "figures": figures,
 		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
@@ -329,7 +286,7 @@ func (d *document) execute(b *strings.Builder, language, name string) error {
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)
 	}
-	if err := t.ExecuteTemplate(b, name, d); err != nil {
+	if err := t.ExecuteTemplate(w, name, d); err != nil {
 		return fmt.Errorf("write docs: %w", err)
 	}
 	return nil
@@ -383,5 +340,5 @@ func Overview(folder, runFolder string) error {
 	if err := verdict.WriteJSON(filepath.Join(folder, overview+".json"), sales); err != nil {
 		return err
 	}
-	return save(filepath.Join(folder, overview+".svg"), Sales(sales))
+	return write(filepath.Join(folder, overview+".svg"), Sales(sales).File)
 }

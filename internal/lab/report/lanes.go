@@ -18,7 +18,6 @@ const (
 	rowGap     = 2
 	mostLanes  = 16
 	mostRows   = 4
-	mostBars   = 1000
 	mostTicks  = 150
 )
 
@@ -47,15 +46,13 @@ func (l *lane) has(class string) bool {
 }
 
 // lanes draws lanes below the marks, over an axis of time, and adds the keys of the
-// classes that occur to the legend. It returns how many spans are drawn as how many
-// bars, waits and overlaps excepted, and the gap below which two bars are merged.
-func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) (spans, drawn, gap int) {
+// classes that occur to the legend.
+func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) {
 	top := p.marksAbove(marks, c)
-	gap, spans, drawn = leastGap(c, list)
 	y := top
 	tracks := map[string]track{}
 	for _, l := range list {
-		below := p.lane(c, l, y, gap)
+		below := p.lane(c, l, y)
 		tracks[l.name] = track{y, below - laneGap}
 		y = below
 	}
@@ -74,17 +71,26 @@ func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) 
 			p.Legend = append(p.Legend, key)
 		}
 	}
-	return spans, drawn, gap
+	if slices.ContainsFunc(list, func(l lane) bool { return l.merges(c) }) {
+		p.notef("Bars shorter than %s, or less apart, are merged.", Duration(c.lasts(float64(leastGap)/Units)))
+	}
 }
 
-func (p *Picture) lane(c clock, l lane, y float64, gap int) float64 {
+// merges reports that fewer bars are drawn than there are spans.
+func (l *lane) merges(c clock) bool {
+	return slices.ContainsFunc(l.strips, func(s strip) bool {
+		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class != "wait" && len(bars(c, one.spans)) < len(one.spans) })
+	})
+}
+
+func (p *Picture) lane(c clock, l lane, y float64) float64 {
 	p.text(l.class, 0, y+12, "", l.name)
 	p.shapes[len(p.shapes)-1].After = l.words
 	y += laneHead
 	top := y
 	for _, s := range l.strips {
 		for _, one := range s.layers {
-			p.path(one.class, y, float64(s.height), boxes(bars(c, one.spans, gap), s.height))
+			p.path(one.class, y, float64(s.height), boxes(bars(c, one.spans), s.height))
 		}
 		y += float64(s.height) + rowGap
 	}
@@ -93,29 +99,6 @@ func (p *Picture) lane(c clock, l lane, y float64, gap int) float64 {
 		p.line("lost", c.percent(at), top-3, 0, y-top+1)
 	}
 	return y + laneGap
-}
-
-// leastGap is the least distance between two bars that keeps their number in
-// bounds, with the number of spans and of bars. Waits and overlaps are not counted.
-func leastGap(c clock, list []lane) (gap, spans, counted int) {
-	for gap = 1; ; gap *= 2 {
-		drawn := 0
-		spans, counted = 0, 0
-		for _, l := range list {
-			for _, s := range l.strips {
-				for _, one := range s.layers {
-					n := len(bars(c, one.spans, gap))
-					drawn += n
-					if one.class != "wait" && one.class != "over" {
-						spans, counted = spans+len(one.spans), counted+n
-					}
-				}
-			}
-		}
-		if drawn <= mostBars {
-			return gap, spans, counted
-		}
-	}
 }
 
 // rows distributes spans that overlap over at most so many rows.
@@ -136,17 +119,20 @@ next:
 	return result
 }
 
-// leastBar is the least width of a bar, in units: narrower ones would be invisible.
-const leastBar = 12
+// leastBar is the least width of a bar, in units: narrower ones would be invisible. Those that are closer
+// together than leastGap could not be told apart.
+const (
+	leastBar = 12
+	leastGap = 30
+)
 
-// bars are spans in units of a path; those that are closer together than gap are
-// merged.
-func bars(c clock, list []span, gap int) [][2]int {
+// bars are spans in units of a path; those that are too close are merged.
+func bars(c clock, list []span) [][2]int {
 	var result [][2]int
 	for _, s := range list {
 		from := c.unit(s.from)
 		to := max(c.unit(s.to), from+leastBar)
-		if n := len(result); n > 0 && from-result[n-1][1] < gap {
+		if n := len(result); n > 0 && from-result[n-1][1] < leastGap {
 			result[n-1][1] = max(result[n-1][1], to)
 			continue
 		}

@@ -46,14 +46,14 @@ func Write(folder string, r *experiments.Report) error {
 	return write(filepath.Join(folder, File), whole.Save)
 }
 
-// write writes a file of the report.
+// write writes a file of a report, or of docs/lab.
 func write(path string, save func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if err := errors.Join(save(file), file.Close()); err != nil {
-		return fmt.Errorf("write report: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

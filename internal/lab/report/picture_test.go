@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,11 +100,11 @@ func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 	}
 	h.Leases = append(h.Leases, lease("replica-9", 2500.5, 2501.5))
 	p := Timeline(h)
-	if n := drawn(p, "hold"); n > mostBars {
-		t.Errorf("%d bars are drawn, want %d at most", n, mostBars)
+	if n, most := drawn(p, "hold"), 5*Units/(leastBar+leastGap); n > most {
+		t.Errorf("%d bars are drawn, want %d at most", n, most)
 	}
-	if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, "5,001 leases are drawn as ") {
-		t.Errorf("it is not said what was drawn as one: %q", notes)
+	if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, "are merged") {
+		t.Errorf("it is not said that some were drawn as one: %q", notes)
 	}
 	if drawn(p, "over") < 2 {
 		t.Error("thinning hides the overlap")
@@ -146,7 +147,7 @@ func TestStockShowsWhatWasSoldBeyondWhatThereWas(t *testing.T) {
 	h.Audits = append(h.Audits, history.Audit{At: ms(5001), Audit: stock.NewAudit(2, 1, 10000, 9999, 9999)})
 	p := Stock(h)
 	all := texts(t, p)
-	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50", "5,001 points are drawn as 150 columns"} {
+	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
@@ -156,43 +157,24 @@ func TestStockShowsWhatWasSoldBeyondWhatThereWas(t *testing.T) {
 	}
 }
 
-func TestThinningKeepsThePeaks(t *testing.T) {
-	list := make([]point, 0, 10_000)
-	for i := range 10_000 {
-		list = append(list, point{ms(float64(i)), float64(i % 7)})
-	}
-	list[4321].value, list[8765].value = 1000, -1000
-	kept := thin(list, newClock(ms(0), ms(0), ms(10_000)))
-	if len(kept) > 4*plotColumns {
-		t.Errorf("%d points are kept, want %d at most", len(kept), 4*plotColumns)
-	}
-	if most(kept) != 1000 || least(kept) != -1000 || kept[0] != list[0] || kept[len(kept)-1] != list[9999] {
-		t.Errorf("from %v to %v, %v to %v: a peak or an end is lost", least(kept), most(kept), kept[0], kept[len(kept)-1])
-	}
-}
-
-func TestWaitsAreCountedInTheirBins(t *testing.T) {
+func TestWaitsAreDrawnFromTheShortestToTheLongest(t *testing.T) {
 	h := &history.History{}
 	for i := range 100 {
-		h.Requests = append(h.Requests, history.Request{Outcome: history.Sold, Wait: time.Duration(i+1) * time.Millisecond})
+		h.Requests = append(h.Requests, history.Request{Outcome: history.Sold, Wait: time.Duration(100-i) * time.Millisecond})
 	}
 	h.Requests = append(h.Requests, history.Request{Outcome: history.Unknown})
-	all := texts(t, Waits(h))
-	for _, want := range []string{"100 in all: longest 100 ms, 99 % within 99 ms, median 50 ms"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
+	p := Waits(h)
+	if all := texts(t, p); !strings.Contains(all, "100 in all: longest 100 ms, 99 % within 99 ms, median 50 ms") {
+		t.Errorf("it says:\n%s", all)
+	}
+	var columns []shape
+	for _, s := range p.shapes {
+		if s.Class == "part" {
+			columns = append(columns, s)
 		}
 	}
-	for d, want := range map[time.Duration]int{0: 0, 99 * time.Microsecond: 0, 100 * time.Microsecond: 1, time.Millisecond: 6, time.Hour: binCount - 1} {
-		if got := bin(d); got != want {
-			t.Errorf("%v is in bin %d, want %d", d, got, want)
-		}
-	}
-	// A wait is drawn in the bin that it is counted in.
-	for _, d := range []time.Duration{150 * time.Microsecond, 3 * time.Millisecond, 700 * time.Millisecond, 40 * time.Second} {
-		if x := binX(d) / 100 * binCount; int(x) != bin(d) {
-			t.Errorf("%v stands at %.2f bins and is counted in %d", d, x, bin(d))
-		}
+	if n := len(columns); n != mostColumns || columns[0].Text != "2 ms" || columns[n-1].Text != "100 ms" || columns[n-1].H != columnsHeight {
+		t.Errorf("%d columns, from %+v to %+v", n, columns[0], columns[n-1])
 	}
 }
 
@@ -373,7 +355,7 @@ func TestRowsShowWhatIsLocked(t *testing.T) {
 	}
 	for _, c := range innodb.Combinations() { // none is forgotten
 		for _, place := range c.Index.Places() {
-			if place.Kind != innodb.Entry && !strings.Contains(strings.Join(tablePlaces(), " ")+" ", place.Name+" ") {
+			if place.Kind != innodb.Entry && !slices.ContainsFunc(tablePlaces(), func(p struct{ name, column string }) bool { return p.name == place.Name }) {
 				t.Errorf("%s has no place in the picture", place.Name)
 			}
 		}

@@ -12,12 +12,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The height of a plot, in pixels, and how many columns it is thinned to: of each
-// the first, the least, the most and the last value are kept.
-const (
-	plotHeight  = 190
-	plotColumns = 150
-)
+// plotHeight is that of a plot, in pixels.
+const plotHeight = 190
 
 // point is a value at a time; it holds until the next one.
 type point struct {
@@ -69,9 +65,6 @@ func (p *Picture) describeStock(sold, left []point, initial float64, known bool,
 		if most(sold) > initial {
 			p.Legend = append(p.Legend, Key{"excess", "sold beyond it: " + Value(most(sold)-initial)})
 		}
-	}
-	if len(sold) > 4*plotColumns {
-		p.notef("%s points are drawn as %d columns, each with its first, least, most and last value.", Count(len(sold)), plotColumns)
 	}
 }
 
@@ -151,32 +144,6 @@ func least(list []point) (v float64) {
 	return v
 }
 
-// thin keeps of each column what shows its extent.
-func thin(list []point, c clock) []point {
-	if len(list) <= 4*plotColumns {
-		return list
-	}
-	columnOf := func(p point) int { return c.unit(p.at) * plotColumns / (Units + 1) }
-	var result []point
-	for start := 0; start < len(list); {
-		end := start
-		for end < len(list) && columnOf(list[end]) == columnOf(list[start]) {
-			end++
-		}
-		result = append(result, corners(list[start:end])...)
-		start = end
-	}
-	return result
-}
-
-// corners are the first, the least, the most and the last point, in order.
-func corners(list []point) []point {
-	byValue := func(a, b point) int { return cmp.Compare(a.value, b.value) }
-	kept := []point{list[0], slices.MinFunc(list, byValue), slices.MaxFunc(list, byValue), list[len(list)-1]}
-	slices.SortStableFunc(kept, func(a, b point) int { return a.at.Compare(b.at) })
-	return slices.Compact(kept)
-}
-
 // plot draws points as curves below top.
 type plot struct {
 	*Picture
@@ -188,12 +155,12 @@ type plot struct {
 // sale draws the curves of a sale on their axes; the initial stock only where it
 // is known.
 func (p plot) sale(sold, left []point, initial float64, known bool) {
-	p.valueAxis(p.scale, p.top, p.top+plotHeight)
+	p.valueAxis(p.scale, p.top, p.top+plotHeight, Value)
 	if known && most(sold) > initial {
-		p.path("excess", p.top, plotHeight, p.above(thin(sold, p.clock), initial))
+		p.path("excess", p.top, plotHeight, p.above(sold, initial))
 	}
-	p.path("curve left", p.top, plotHeight, p.steps(thin(left, p.clock)))
-	p.path("curve", p.top, plotHeight, p.steps(thin(sold, p.clock)))
+	p.path("curve left", p.top, plotHeight, p.steps(left))
+	p.path("curve", p.top, plotHeight, p.steps(sold))
 	if known {
 		p.line("limit", 0, p.y(initial)+p.top, 100, 0)
 	}

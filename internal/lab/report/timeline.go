@@ -122,17 +122,13 @@ func Timeline(h *history.History) *Picture {
 		}
 		shown = slices.Insert(shown, 0, lane{class: "alarm", name: atOnce(all), strips: []strip{{rowHeight, []layer{{"over", both}}}}})
 	}
-	leases, drawn, gap := p.lanes(c, shown, h.Marks, []Key{
+	p.lanes(c, shown, h.Marks, []Key{
 		{"hold", "held"},
 		{"wait", "waited for"},
 		{"over", "held by two or more at once"},
 		{"lost", "notified of its loss"},
 		{"open", "held, no end is known: its holder died, or had it at the end"},
 	})
-	if drawn < leases {
-		p.notef("%s are drawn as %s: what is shorter than %s, or less apart, is merged.", Plural(leases, "lease", "leases"),
-			Plural(drawn, "bar", "bars"), Duration(c.lasts(float64(max(gap, leastBar))/Units)))
-	}
 	return p
 }
 
@@ -264,9 +260,7 @@ func requestTimeline(h *history.History, whole span) *Picture {
 	for _, client := range clients {
 		lanes = append(lanes, buyerLane(client, buyers[client]))
 	}
-	if _, _, gap := p.lanes(c, lanes, h.Marks, outcomes()); gap > 1 {
-		p.notef("Requests less than %s apart are one bar.", Duration(c.lasts(float64(gap)/Units)))
-	}
+	p.lanes(c, lanes, h.Marks, outcomes())
 	return p
 }
 
