@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -23,7 +24,7 @@ func serveItems(t *testing.T, d *servers.Database, stock map[int64]int64) api {
 	t.Helper()
 	a := serve(t, d)
 	for id, units := range stock {
-		must(t, a.store.CreateGoods(t.Context(), id, units, fmt.Sprint("item ", id)))
+		must.Do(t, a.store.CreateGoods(t.Context(), id, units, fmt.Sprint("item ", id)))
 	}
 	return a
 }
@@ -231,7 +232,7 @@ func serveTimed(t *testing.T) (a api, deadlines *[]time.Time) {
 // The time limit of a purchase is that of the whole basket.
 func TestTheLinesOfABasketShareItsTimeLimit(t *testing.T) {
 	a, deadlines := serveTimed(t)
-	must(t, a.store.CreateGoods(t.Context(), 2, 5, "item 2"))
+	must.Do(t, a.store.CreateGoods(t.Context(), 2, 5, "item 2"))
 	if got := a.order(t, "lines=1,2&strategy=timed", ""); got.status != http.StatusCreated {
 		t.Fatalf("answered with %d %s", got.status, got.text)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 )
 
@@ -24,8 +25,7 @@ const buyersSecret = "a secret of thirty-two bytes and more"
 // withTokens serves the same replica to buyers with signed tokens.
 func (a api) withTokens(t *testing.T, change func(o *handler.Options)) api {
 	t.Helper()
-	source, err := buyer.NewSecret([]byte(buyersSecret), "shop")
-	must(t, err)
+	source := must.Get(buyer.NewSecret([]byte(buyersSecret), "shop"))(t)
 	return a.with(t, func(o *handler.Options) {
 		o.Buyers = source
 		change(o)
@@ -37,10 +37,8 @@ func tokenOf(t *testing.T, sub string, more map[string]any) string {
 	t.Helper()
 	claims := map[string]any{"sub": sub, "aud": "shop", "exp": time.Now().Add(time.Minute).Unix()}
 	maps.Copy(claims, more)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil)
-	must(t, err)
-	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	must(t, err)
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil))(t)
+	text := must.Get(jwt.Signed(signer).Claims(claims).Serialize())(t)
 	return text
 }
 

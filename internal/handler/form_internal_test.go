@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -34,10 +35,7 @@ func FuzzFormsAgree(f *testing.F) {
 			t.Skip("JSON has no way to say it")
 		}
 		pairs := url.Values{"quantity": {strconv.FormatInt(quantity, 10)}, "user_id": {user}, "group": {strconv.FormatBool(group)}}.Encode()
-		object, err := json.Marshal(map[string]any{"quantity": quantity, "user_id": user, "group": group})
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(json.Marshal(map[string]any{"quantity": quantity, "user_id": user, "group": group}))(t)
 		want := readFields(t, pairs, "", "")
 		if len(want.wrong) == 0 && (quantity < 1 || quantity > 1_000_000 || want.quantity != quantity || want.user != norm.NFC.String(user) || want.group != group) {
 			t.Errorf("%s is read as %+v", pairs, want)
@@ -60,10 +58,7 @@ type fields struct {
 
 func readFields(t *testing.T, query, media, body string) (got fields) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", media)
 	f, err := readForm(r, "quantity", "user_id", "group")
 	if err != nil {
@@ -128,10 +123,7 @@ func TestTheEdgesOfAField(t *testing.T) {
 		{`"999ms"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "999ms"`},
 		{`"61s"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "61s"`},
 	} {
-		f, err := readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field"))(t)
 		c.read(f)
 		if got := said(f); got != c.want {
 			t.Errorf("%s: %q, want %q", c.json, got, c.want)
@@ -141,10 +133,7 @@ func TestTheEdgesOfAField(t *testing.T) {
 
 func jsonRequest(t *testing.T, query, body string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }
@@ -165,10 +154,7 @@ func TestAFieldIsGivenOnceWhereverItIs(t *testing.T) {
 		{"a=1", `{"a": 1}`, "a is given in the query and in the body; once is allowed"},
 		{"a=1", `{"b": 1}`, "b is not a field here; allowed are a"},
 	} {
-		f, err := readForm(jsonRequest(t, c.query, c.body), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(readForm(jsonRequest(t, c.query, c.body), "a"))(t)
 		if got := said(f); got != c.want {
 			t.Errorf("%s with %s: %q, want %q", c.query, c.body, got, c.want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
@@ -35,9 +36,7 @@ func attacked(f *testing.F) handler.Options {
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	catalogue := service.NewCatalogue(f.Context(), entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
 	f.Cleanup(func() { _ = catalogue.Close() }) // the test is over
-	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	o := handler.Options{
 		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,

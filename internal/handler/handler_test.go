@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -45,13 +46,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(labtest.Main(m, &lab))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 const token = "a token of the admin"
@@ -99,7 +93,7 @@ func serveRedisStock(t *testing.T, d *servers.Database, locks lock.Deps, entries
 			t.Log(err) // a server that the test has ended does not answer
 		}
 	})
-	must(t, catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}))
+	must.Do(t, catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	options := handler.Options{
 		Catalogue: catalogue,
 		Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),
@@ -143,11 +137,9 @@ func (a answer) field() string {
 
 func send(t *testing.T, r *http.Request) answer {
 	t.Helper()
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	content, err := io.ReadAll(response.Body)
-	must(t, err)
+	content := must.Get(io.ReadAll(response.Body))(t)
 	a := answer{status: response.StatusCode, header: response.Header, text: string(content)}
 	if err := json.Unmarshal(content, &a.body); err != nil {
 		t.Fatalf("%s is answered with %.200q, which is no JSON: %v", r.URL, content, err)
@@ -160,8 +152,7 @@ func send(t *testing.T, r *http.Request) answer {
 
 func request(t *testing.T, method, url, contentType, body string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	must(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -327,7 +318,7 @@ func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
-		must(t, d.Kill(t.Context()))
+		must.Do(t, d.Kill(t.Context()))
 		for _, got := range []answer{a.buy(t, "goods_id=1"), a.get(t, "/readyz"), a.get(t, "/goods/1"), a.get(t, "/goods/1/audit")} {
 			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != "mysql" {
 				t.Errorf("without its database it answers %d %s", got.status, got.text)
@@ -346,7 +337,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 		if first, _ := list[0].(map[string]any); first["available"] != false || first["note"] == "" {
 			t.Errorf("without its database a strategy is described as %v", first)
 		}
-		must(t, d.Restart(t.Context()))
+		must.Do(t, d.Restart(t.Context()))
 		if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
 			t.Errorf("with its database back it answers %d %s", got.status, got.text)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -134,11 +135,11 @@ func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	a := serve(t, d)
 	pool, _, err := d.Pool(1, time.Second)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
 	asked := func() (n float64) {
 		var name string
-		must(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
+		must.Do(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
 		return n
 	}
 	const sales = 40

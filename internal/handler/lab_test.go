@@ -12,13 +12,13 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // openLab opens failpoints for a replica.
 func openLab(t *testing.T) *failpoint.Registry {
 	t.Helper()
-	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	l := must.Get(failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)}))(t)
 	return l
 }
 
@@ -58,13 +58,12 @@ func TestTheClientSetsFaults(t *testing.T) {
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3},
 		{Do: failpoint.Crash},
 	} {
-		must(t, c.SetFault(t.Context(), f))
+		must.Do(t, c.SetFault(t.Context(), f))
 	}
 	for range 2 {
 		failpoints.Between(t.Context(), "redis-lua", 7)
 	}
-	list, err := c.Faults(t.Context())
-	must(t, err)
+	list := must.Get(c.Faults(t.Context()))(t)
 	want := []failpoint.Fault{
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3, Reached: 2},
 		{Do: failpoint.Crash, Times: 1},

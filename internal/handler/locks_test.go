@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // lockServer is a server of a lock that a test may end and bring back.
@@ -72,9 +73,9 @@ func TestALockServerGoneAndBack(t *testing.T) {
 				{"gone", server.Kill, server.Restart},
 				{"unresponsive", server.Pause, server.Resume},
 			} {
-				must(t, fault.make(t.Context()))
+				must.Do(t, fault.make(t.Context()))
 				a.assertNamed(t, fault.name, buy, string(b.name))
-				must(t, fault.remedy(t.Context()))
+				must.Do(t, fault.remedy(t.Context()))
 				a.awaitSale(t, buy)
 			}
 		})
@@ -114,7 +115,7 @@ func TestAServerThatRejectsWritesIsNamed(t *testing.T) {
 		}, http.StatusServiceUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			must(t, c.enter(t.Context()))
+			must.Do(t, c.enter(t.Context()))
 			got := a.buy(t, "goods_id=1&strategy="+c.strategy)
 			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != c.name || got.body["detail"] != c.why {
 				t.Errorf("a purchase is answered with %d %s", got.status, got.text)
@@ -125,7 +126,7 @@ func TestAServerThatRejectsWritesIsNamed(t *testing.T) {
 			}) {
 				t.Errorf("readiness is %d %s", got.status, got.text)
 			}
-			must(t, c.leave(t.Context()))
+			must.Do(t, c.leave(t.Context()))
 			a.awaitSale(t, "goods_id=1&strategy="+c.strategy)
 		})
 	}
@@ -191,13 +192,12 @@ func TestALockThatIsHeldIsBusy(t *testing.T) {
 		if entry.Name != "sql-insert-lock" {
 			continue
 		}
-		lease, err := entry.New(locks).Acquire(t.Context(), "goods/1")
-		must(t, err)
+		lease := must.Get(entry.New(locks).Acquire(t.Context(), "goods/1"))(t)
 		got := a.buy(t, "goods_id=1&strategy="+entry.Name)
 		if got.status != http.StatusServiceUnavailable || got.problem() != "busy" || got.header.Get("Retry-After") == "" {
 			t.Errorf("while the lock is held: %d %s", got.status, got.text)
 		}
-		must(t, lease.Release(t.Context()))
+		must.Do(t, lease.Release(t.Context()))
 		a.awaitSale(t, "goods_id=1&strategy="+entry.Name)
 	}
 }
@@ -319,8 +319,7 @@ func hold(t *testing.T, locks lock.Deps) (release func()) {
 		if entry.Name != "sql-insert-lock" {
 			continue
 		}
-		lease, err := entry.New(locks).Acquire(t.Context(), "goods/1")
-		must(t, err)
+		lease := must.Get(entry.New(locks).Acquire(t.Context(), "goods/1"))(t)
 		return func() {
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)

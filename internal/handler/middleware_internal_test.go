@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -52,15 +53,9 @@ func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	})
 	server := httptest.NewServer(e)
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/half", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/half", http.NoBody))(t)
 	request.Header.Set("X-Request-ID", "mine")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // it was cut
 	if content, err := io.ReadAll(response.Body); err == nil {
 		t.Errorf("the answer seems to be whole: %q", content)
@@ -210,14 +205,8 @@ func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
 	server := httptest.NewServer(e)
 	defer server.Close()
 	for body, large := range map[string]bool{"1234": false, "12345": true} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body)))(t)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close() //nolint:errcheck // only its head was wanted
 		if (response.StatusCode == http.StatusRequestEntityTooLarge) != large || response.Close != large {
 			t.Errorf("%d bytes of 4 are answered with %s, closed: %v", len(body), response.Status, response.Close)

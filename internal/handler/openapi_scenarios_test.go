@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -33,8 +34,7 @@ type scenarios struct {
 // play brings an answer about.
 func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Described) apitest.Answer {
 	t.Helper()
-	e, err := o.Sample()
-	must(t, err)
+	e := must.Get(o.Sample())(t)
 	listener := o.Listeners[0]
 	scenario, ok := scenarioOfAServer()[want.Kind]
 	if ok && (!sells(o) || fails(want.Kind) == nil) {
@@ -261,8 +261,7 @@ func TestEveryRequestHasATimeLimit(t *testing.T) {
 		if slices.Contains(unlimited, o.String()) {
 			continue
 		}
-		e, err := o.Sample()
-		must(t, err)
+		e := must.Get(o.Sample())(t)
 		e.Path = strings.ReplaceAll(e.Path, "full=true", "full=false")
 		for _, listener := range o.Listeners {
 			if got := exchange(t, a.ask(t, e, listener)); got.Status != http.StatusServiceUnavailable {

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -37,7 +38,7 @@ func serveAll(t *testing.T) api {
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
 	a.options.Routes, a.options.Pprof, a.options.Reveal = openLab(t).Routes(), true, true
 	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
-	must(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}))
+	must.Do(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}))
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
@@ -84,14 +85,14 @@ func (a api) reserveAs(t *testing.T, n int, goodsID int64, ttl time.Duration) {
 		_, _, err := tx.SubtractIfEnough(t.Context(), goodsID, 1)
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 // The description is served as it is embedded, to the clients of each API.
 func TestTheDescriptionIsServed(t *testing.T) {
 	a := serveAll(t)
 	response, err := http.Get(a.public.URL + "/openapi.yaml") //nolint:noctx // a test
-	must(t, err)
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content, err := io.ReadAll(response.Body)
 	if err != nil || response.Header.Get("Content-Type") != "application/yaml" {
@@ -138,8 +139,7 @@ func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
 	a := serveAll(t)
 	sent := 0
 	for _, o := range contract.Operations() {
-		examples, err := o.Examples()
-		must(t, err)
+		examples := must.Get(o.Examples())(t)
 		for _, e := range examples {
 			for _, listener := range o.Listeners {
 				sent++
@@ -173,11 +173,9 @@ func (a api) ask(t *testing.T, e apitest.Example, listener string) *http.Request
 // exchange sends a request, and holds the answer to the description.
 func exchange(t *testing.T, r *http.Request) apitest.Answer {
 	t.Helper()
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	body, err := io.ReadAll(response.Body)
-	must(t, err)
+	body := must.Get(io.ReadAll(response.Body))(t)
 	a := apitest.Answer{Status: response.StatusCode, Header: response.Header, Body: body}
 	if err := contract.Judge(r, a); err != nil {
 		t.Error(err)
@@ -189,7 +187,7 @@ func exchange(t *testing.T, r *http.Request) apitest.Answer {
 // of problem without a scenario needs one here.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	s := scenarios{api: serveAll(t), down: serveAll(t)}
-	must(t, s.down.store.Close())
+	must.Do(t, s.down.store.Close())
 	for _, o := range contract.Operations() {
 		for _, want := range o.Answers() {
 			got := s.play(t, o, want)
@@ -228,8 +226,7 @@ func TestTheFieldsOfEveryRequestAreDescribed(t *testing.T) {
 	a, compared := serveAll(t), 0
 	allowed := regexp.MustCompile(`is not a field here; (?:there are none|allowed are ([a-z_, ]+))`)
 	for _, o := range contract.Operations() {
-		e, err := o.Sample()
-		must(t, err)
+		e := must.Get(o.Sample())(t)
 		var fields []string
 		looks := false // at its fields
 		for _, listener := range o.Listeners {

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -128,7 +129,7 @@ func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
 		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 2, Batch: batch})
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 	for query, want := range map[string]int{"": 100, "&limit=1": 1, "&limit=1000": 101} {
 		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=2"+query, "", http.StatusOK)
 		if list, _ := page.body["orders"].([]any); len(list) != want {
@@ -240,7 +241,7 @@ func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
 	}
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
-	must(t, redis.Kill(t.Context()))
+	must.Do(t, redis.Kill(t.Context()))
 	if got := a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another"); got.status != http.StatusOK {
 		t.Errorf("without Redis another strategy answers %s", got.text)
 	}
@@ -262,7 +263,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 			t.Errorf("%s is answered with %d %s", none, got.status, got.text)
 		}
 	}
-	must(t, redis.Kill(t.Context()))
+	must.Do(t, redis.Kill(t.Context()))
 	for _, path := range append(paths, "/orders?request_id=never", "/orders/"+other) {
 		if got := a.get(t, path); got.problem() != "backend-unavailable" || got.body["backend"] != "redis" {
 			t.Errorf("without Redis %s is answered with %d %s", path, got.status, got.text)
@@ -291,7 +292,7 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	if got := retry(buy+"naive", "new"); got.problem() != "strategy-refused" {
 		t.Errorf("a new key is answered with %d %s", got.status, got.text)
 	}
-	must(t, redis.Kill(t.Context()))
+	must.Do(t, redis.Kill(t.Context()))
 	if got := retry(buy+"naive", "pending"); got.problem() != "outcome-unknown" || got.body["backend"] != "redis" || got.body["request_id"] != "pending" {
 		t.Errorf("without Redis a pending key is answered with %d %s", got.status, got.text)
 	}
@@ -308,7 +309,7 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	locks.RedisOptions = labtest.RedisOptions(redis)
 	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a := serveWith(t, d, locks)
-	must(t, redis.Kill(t.Context()))
+	must.Do(t, redis.Kill(t.Context()))
 	if got := a.get(t, "/orders?request_id=never"); got.problem() != "unknown-order" {
 		t.Errorf("without Redis the answer is %d %s", got.status, got.text)
 	}

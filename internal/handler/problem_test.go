@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -64,7 +65,7 @@ func TestAFailedPurchaseIsLogged(t *testing.T) {
 	if got := a.buy(t, "goods_id=1&quantity=11"); got.status != http.StatusConflict || log.Len() != 0 {
 		t.Errorf("sold out is answered with %d, and the log has %s", got.status, &log)
 	}
-	must(t, a.store.Close())
+	must.Do(t, a.store.Close())
 	if got := a.buy(t, "goods_id=1"); got.status != http.StatusServiceUnavailable || strings.Count(log.String(), "msg=") != 1 || !strings.Contains(log.String(), "/deduct") {
 		t.Errorf("without a database: %d, and the log has %s", got.status, &log)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // reserve reserves, and wants a status.
@@ -44,8 +45,7 @@ func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 	a := serveSQLite(t)
 	held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)
 	_, released := a.reserve(t, "goods_id=1&quantity=3&strategy=naive&group=true", http.StatusCreated)
-	begun, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"]))
-	must(t, err)
+	begun := must.Get(time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"])))(t)
 	ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
 	if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || held.body["order_id"] != nil || held.body["payment_reference"] != nil || ends.Sub(begun).Round(time.Second) != time.Minute {
 		t.Errorf("a reservation for a minute is answered with %s", held.text)

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -146,7 +147,7 @@ func TestOneFeatureAfterAnotherInRedis(t *testing.T) {
 func (a api) follow(t *testing.T, d *servers.Database, sequences []sequence) {
 	t.Helper()
 	pool, _, err := d.Pool(1, time.Second)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	for i, s := range sequences {
 		t.Run(s.name, func(t *testing.T) {
@@ -164,14 +165,10 @@ func (a api) follow(t *testing.T, d *servers.Database, sequences []sequence) {
 					labtest.Archive(t, d, a.store)
 					continue
 				case "expire":
-					if _, err := pool.ExecContext(t.Context(), `UPDATE tb_reservation SET expires_at = '2001-01-01 00:00:00' WHERE number = ?`, number); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(pool.ExecContext(t.Context(), `UPDATE tb_reservation SET expires_at = '2001-01-01 00:00:00' WHERE number = ?`, number))(t)
 					continue
 				case "sweep":
-					if _, err := a.options.Reservations.Expire(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(a.options.Reservations.Expire(t.Context()))(t)
 					continue
 				}
 				r := a.stepOf(t, verb, fields, item, number)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -84,9 +85,8 @@ func TestWhatIsNotForAllIsNotStored(t *testing.T) {
 		if c.api == a.admin.URL {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		response, err := http.DefaultClient.Do(r)
-		must(t, err)
-		must(t, response.Body.Close())
+		response := must.Get(http.DefaultClient.Do(r))(t)
+		must.Do(t, response.Body.Close())
 		if got := response.Header.Get("Cache-Control"); got != c.want {
 			t.Errorf("%s %s is answered with %s and Cache-Control %q, want %q", c.method, c.path, response.Status, got, c.want)
 		}
@@ -119,16 +119,14 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	if got := a.get(t, "/readyz"); got.status != http.StatusServiceUnavailable || got.problem() != "stopping" {
 		t.Errorf("/readyz is answered with %d %s", got.status, got.text)
 	}
-	response, err := http.DefaultClient.Do(request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", ""))
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", "")))(t)
 	defer response.Body.Close() //nolint:errcheck // only its head was wanted
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("a purchase is answered with %s, and the connection is closed: %v", response.Status, response.Close)
 	}
 	a = a.withAdmin(t, func(*handler.Options) {})
 	for _, url := range []string{a.public.URL + "/readyz", a.public.URL + "/nowhere", a.admin.URL + "/goods/1"} {
-		response, err := http.DefaultClient.Do(request(t, http.MethodGet, url, "", ""))
-		must(t, err)
+		response := must.Get(http.DefaultClient.Do(request(t, http.MethodGet, url, "", "")))(t)
 		response.Body.Close() //nolint:errcheck // only its head was wanted
 		if !response.Close {
 			t.Errorf("%s leaves its connection open", url)
@@ -150,11 +148,9 @@ func (a api) ownersText(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	r := request(t, http.MethodGet, a.admin.URL+path, "", "")
 	r.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	content, err := io.ReadAll(response.Body)
-	must(t, err)
+	content := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(content)
 }
 
@@ -167,8 +163,7 @@ func within(header string, least, most int) bool {
 func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	a := serveSQLite(t)
 	sale := a.buy(t, "goods_id=1")
-	nothing, err := handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	nothing := must.Get(handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)}))(t)
 	server := httptest.NewServer(nothing)
 	defer server.Close()
 	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))

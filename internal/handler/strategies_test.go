@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -99,7 +100,7 @@ func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 
 func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 	a := serveSQLite(t)
-	must(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}))
+	must.Do(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}))
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "fence": true}`, http.StatusOK)
 	for _, c := range []struct {
 		body           string
@@ -140,7 +141,7 @@ func TestAnItemWhoseStrategyIsSwitchedOffIsNotSold(t *testing.T) {
 
 func TestTheDefaultModifiersAreThoseOfTheConfiguration(t *testing.T) {
 	a := serveSQLite(t)
-	must(t, a.options.Catalogue.SetDefault(service.Mode{Strategy: "sql-insert-lock", Group: true, Fence: true}))
+	must.Do(t, a.options.Catalogue.SetDefault(service.Mode{Strategy: "sql-insert-lock", Group: true, Fence: true}))
 	for query, fenced := range map[string]bool{
 		"goods_id=1":                          true,
 		"goods_id=1&fence=false":              false,
@@ -180,7 +181,7 @@ func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
 // only_safe needs no list of names beside it.
 func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 	a := serveSQLite(t)
-	must(t, a.options.Catalogue.Enforce(service.Policy{OnlySafe: true}))
+	must.Do(t, a.options.Catalogue.Enforce(service.Policy{OnlySafe: true}))
 	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
 	for _, name := range unnoticed {
 		if got := a.buy(t, "goods_id=1&strategy="+name); got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "fence=true") {
@@ -297,7 +298,7 @@ func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 
 func TestSwitchesThatAreRejected(t *testing.T) {
 	a := serveSQLite(t)
-	must(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}))
+	must.Do(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}))
 	for _, c := range []struct {
 		name, strategy, body string
 		status               int

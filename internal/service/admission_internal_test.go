@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -105,10 +106,7 @@ func TestWhatAskedForAnotherStrategyGivesItsShareBack(t *testing.T) {
 
 func TestTheLastSlotIsTaken(t *testing.T) {
 	p := newSlots(1)
-	taken, err := p.take(1, Mode{Strategy: "slow"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(p.take(1, Mode{Strategy: "slow"}))(t)
 	if _, err := p.take(2, Mode{}); !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "this replica serves") {
 		t.Errorf("beyond it: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -260,7 +261,7 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	}
 	hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
 	lock, err := openPool(t, d).BeginTx(t.Context(), nil)
-	must(t, err)
+	must.Do(t, err)
 	defer lock.Rollback()
 	_, err = all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		if held[goodsID] = p.Number; goodsID < 3 {
@@ -338,9 +339,7 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 	s.leaves(t, map[int64]int64{1: 8, 2: 7, 3: 6})
 	// A line that was confirmed alone is of no basket, as long as it has the number of one.
 	alone := uuid.Must(uuid.NewV7()).String()
-	if _, err := hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}))(t)
 	if _, _, err := all[0].Confirm(t.Context(), alone+"-1-2", "paid"); err != nil {
 		t.Fatal(err)
 	}
@@ -497,9 +496,7 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 	for id, key := range map[int64]string{1: b.RequestID, 2: stock.LineKey(number + "-2")} {
 		s.create(t, id, 1)
 		p := stock.Purchase{RequestID: key, Keyed: true, Number: fmt.Sprintf("%s-%d-2", number, id), Quantity: 1, TTL: time.Hour}
-		if _, err := hold(t.Context(), id, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(hold(t.Context(), id, p))(t)
 	}
 	if _, _, err := all[0].Release(t.Context(), number+"-1-2"); err != nil {
 		t.Fatal(err)
@@ -524,9 +521,7 @@ func TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber(t *testing.T) {
 			t.Fatalf("without a unit of item 2 it is answered with %v, want %v", err, stock.ErrInsufficientStock)
 		}
 	}
-	if _, err := s.inventory.Restock(t.Context(), 2, 1, "more"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.inventory.Restock(t.Context(), 2, 1, "more"))(t)
 	var held []string
 	sold, err := all[0].Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		outcome, err := hold(ctx, goodsID, p)

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -71,7 +72,7 @@ func (h held) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stoc
 func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	h := held{make(chan int), make(chan int)}
 	store, c := openEntries(t, strategy.Entry{Name: "held", Together: true, New: func(strategy.Deps) strategy.Strategy { return h }})
-	must(t, store.CreateGoods(t.Context(), 1, 10, "created"))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "created"))
 	var buyers sync.WaitGroup
 	buy := func(mode service.Mode) {
 		buyers.Go(func() {

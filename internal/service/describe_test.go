@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -146,8 +147,8 @@ func TestABackendThatHangsIsDown(t *testing.T) {
 // Each row is a strategy of a replica that has SQLite alone and sells what is safe.
 func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
-	must(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket", "redis-reentrant"}}))
-	must(t, c.SwitchOff(t.Context(), "sql-optimistic", "too slow"))
+	must.Do(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket", "redis-reentrant"}}))
+	must.Do(t, c.SwitchOff(t.Context(), "sql-optimistic", "too slow"))
 	listed := map[string]service.Description{}
 	for _, d := range c.Describe(t.Context()) {
 		listed[d.Name] = d
@@ -192,7 +193,7 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 func assertNames(t *testing.T, c *service.Catalogue) {
 	t.Helper()
 	for _, fence := range []bool{false, true} { // redis-setnx needs one
-		must(t, c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}))
+		must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}))
 		if names := c.Names(); slices.Contains(names, "mutex") || slices.Contains(names, "sql-optimistic") || !slices.Contains(names, "sql-conditional") || !slices.Contains(names, "redis-lua") || slices.Contains(names, "redis-setnx") != fence {
 			t.Errorf("fenced by default %v, requests may name %v", fence, names)
 		}
@@ -222,7 +223,7 @@ func TestABackendIsUpOrNotConfigured(t *testing.T) {
 	if _, err := c.Backends(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended gets %v", err)
 	}
-	must(t, store.Close())
+	must.Do(t, store.Close())
 	gone := replica()
 	list, err = gone.Backends(t.Context())
 	if err == nil || list[1].Status != service.NotConfigured {
@@ -240,8 +241,7 @@ func TestASaleIsInTheLedgerUnderItsStrategy(t *testing.T) {
 	for i, name := range s.names() {
 		goods := int64(i + 1)
 		s.create(t, goods, 2)
-		sold, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(name, 1))
-		must(t, err)
+		sold := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(name, 1)))(t)
 		found, err := s.replicas[0].Order(t.Context(), sold.Order.ID)
 		if err != nil || found.Strategy != name || sold.Order.Strategy != name || found.Replica != "replica-1" || found.GoodsID != goods {
 			t.Errorf("%s: sold as %+v, and found as %+v (%v)", name, sold.Order, found, err)

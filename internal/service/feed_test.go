@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -16,7 +17,7 @@ import (
 // it does not ask again.
 func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	buy := func(id string) {
 		if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
 			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: id, Quantity: 1}}})
@@ -28,7 +29,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 	feed := service.NewFeed(store)
 	buy("dealt with")
 	_, next, err := feed.List(t.Context(), "", service.Page{}, 10)
-	must(t, err)
+	must.Do(t, err)
 	for reader, page := range map[string]service.Page{
 		"at the end": {After: next}, "of another item": {GoodsID: 2}, "at the beginning": {},
 	} {
@@ -73,7 +74,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "r")
-	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
 		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "held", Quantity: 1, TTL: time.Hour, Number: "0190c7a0-0000-7000-8000-000000000000"}}})
 		return err
@@ -90,9 +91,7 @@ func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 	if lags, err := feed.Lags(t.Context()); err != nil || lags["false"] != 0 || lags["true"] < time.Millisecond {
 		t.Errorf("they lag by %v, %v", lags, err)
 	}
-	if _, err := openPool(t, d).ExecContext(t.Context(), `UPDATE tb_stock_ledger SET created_at = '2999-01-01 00:00:00'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openPool(t, d).ExecContext(t.Context(), `UPDATE tb_stock_ledger SET created_at = '2999-01-01 00:00:00'`))(t)
 	if lags, err := feed.Lags(t.Context()); err != nil || lags["true"] != 0 {
 		t.Errorf("by an order of the future they lag by %v, %v", lags, err)
 	}

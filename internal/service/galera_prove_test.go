@@ -20,6 +20,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -128,29 +129,29 @@ const putOut = 8 * time.Second
 func cutOff(network *servers.Network, size string) fault {
 	return func(t *testing.T, nodes []*servers.Database, number int) {
 		t.Helper()
-		must(t, network.Cut(t.Context(), number))
+		must.Do(t, network.Cut(t.Context(), number))
 		time.Sleep(putOut)
 		if other := nodes[(number+1)%len(nodes)]; !labtest.Eventually(20*time.Second, func() bool { return seen(t, other, size) == len(nodes)-1 }) {
 			t.Errorf("while one of %d nodes is cut off, another sees %d", len(nodes), seen(t, other, size))
 		}
-		must(t, network.Heal(t.Context(), number))
+		must.Do(t, network.Heal(t.Context(), number))
 	}
 }
 
 func killNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
 	node := nodes[number]
-	must(t, node.Kill(t.Context()))
+	must.Do(t, node.Kill(t.Context()))
 	time.Sleep(time.Second)
-	must(t, node.Restart(t.Context()))
+	must.Do(t, node.Restart(t.Context()))
 }
 
 func pauseNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
 	node := nodes[number]
-	must(t, node.Pause(t.Context()))
+	must.Do(t, node.Pause(t.Context()))
 	time.Sleep(putOut)
-	must(t, node.Resume(t.Context()))
+	must.Do(t, node.Resume(t.Context()))
 }
 
 // The queries of how many nodes a node sees in its cluster.
@@ -170,7 +171,7 @@ func awaitWhole(t *testing.T, nodes []*servers.Database, faulty *servers.Databas
 		return
 	}
 	t.Log("a node does not come back by itself")
-	must(t, faulty.Restart(t.Context()))
+	must.Do(t, faulty.Restart(t.Context()))
 	if !labtest.Eventually(time.Minute, whole) {
 		t.Fatal("the cluster is not whole again")
 	}
@@ -179,7 +180,7 @@ func awaitWhole(t *testing.T, nodes []*servers.Database, faulty *servers.Databas
 func seen(t *testing.T, node *servers.Database, size string) (count int) {
 	t.Helper()
 	pool, _, err := node.Pool(1, time.Second)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	if err := pool.QueryRowContext(t.Context(), size).Scan(&count); err != nil {
 		return 0
@@ -302,7 +303,7 @@ func startHAProxy(t *testing.T, nodes []*servers.Database, kind string) *servers
 			return store.Close()
 		},
 	})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -326,16 +327,15 @@ func writeHAProxy(t *testing.T, folder, address string, nodes []*servers.Databas
 		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, name), []byte(replacer.Replace(string(content))), mode)
 		}
-		must(t, err)
+		must.Do(t, err)
 	}
 	user := fmt.Sprintf("[client]\nuser=%s\npassword=%s\n", parsed(t, nodes[0].DSN).User, nodes[0].Password)
-	must(t, os.WriteFile(filepath.Join(folder, kind+"-check.cnf"), []byte(user), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(folder, kind+"-check.cnf"), []byte(user), 0o600))
 	return filepath.Join(folder, kind+".cfg")
 }
 
 func parsed(t *testing.T, dsn string) *mysql.Config {
 	t.Helper()
-	c, err := mysql.ParseDSN(dsn)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(dsn))(t)
 	return c
 }

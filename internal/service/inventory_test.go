@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -38,7 +39,7 @@ func TestARestockReachesTheCopyOfACancelledRequest(t *testing.T) {
 	s := openBeside(t, copied)
 	s.create(t, 1, 1)
 	_, _ = s.inventory.Restock(ctx, 1, 3, "") // its client has left
-	must(t, s.inventory.Close())
+	must.Do(t, s.inventory.Close())
 	if copied.ended != nil || copied.units != 3 {
 		t.Errorf("it was notified of %d units for no longer than the request lasts: %v", copied.units, copied.ended)
 	}
@@ -145,9 +146,7 @@ func TestAFullAuditDoesNotTrustTheTotals(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
 	s.create(t, 1, 5)
-	if _, err := openPool(t, d).ExecContext(t.Context(), `INSERT INTO tb_ledger_total (goods_id, sold) VALUES (1, 3)`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openPool(t, d).ExecContext(t.Context(), `INSERT INTO tb_ledger_total (goods_id, sold) VALUES (1, 3)`))(t)
 	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || audit.Clean || audit.Sold != 3 {
 		t.Errorf("by the totals the audit is %+v, %v", audit, err)
 	}
@@ -275,9 +274,7 @@ func TestAChangeThatWasHalfMadeIsUnknown(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
 	s.create(t, 1, 10)
-	if _, err := openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_stock_user`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_stock_user`))(t)
 	limit := service.Change{PerUser: new(int64(2))}
 	if _, err := s.inventory.Change(t.Context(), 1, limit); err == nil || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("a limit that could not be set: %v, want a failure of which nothing came", err)
@@ -296,9 +293,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
 	s.create(t, 1, 10)
-	if _, err := openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`))(t)
 	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
 	if _, err := s.inventory.Change(t.Context(), 1, change); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the choice was set, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
@@ -313,7 +308,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	c := s.replicas[0]
-	must(t, errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")))
+	must.Do(t, errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")))
 	for _, perUser := range []int64{3, 5} {
 		goods, err := s.inventory.Create(t.Context(), 1, 10, perUser, stock.Choice{MaxQuantity: new(perUser)}, "key")
 		if err != nil || goods.PerUser != 3 || c.MaxQuantity(1) != 3 {
@@ -327,10 +322,8 @@ func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
 func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	c := s.replicas[0]
-	must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
-	if _, err := s.inventory.Create(t.Context(), 1, 10, 0, stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
+	must.Get(s.inventory.Create(t.Context(), 1, 10, 0, stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}, ""))(t)
 	own := func() service.Mode {
 		_, own := c.Mode(1, stock.Choice{})
 		return own
@@ -368,7 +361,7 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 		t.Errorf("changed to %+v (%v), sold by %s, %d units at most", item, err, own(), c.MaxQuantity(1))
 	}
 	// What else is set of an item does not ask whether its strategy is possible.
-	must(t, c.SwitchOff(t.Context(), "sql-bucket", "late"))
+	must.Do(t, c.SwitchOff(t.Context(), "sql-bucket", "late"))
 	if err := change(service.Change{Choice: func(before stock.Choice) stock.Choice { before.MaxQuantity = nil; return before }}); err != nil || c.MaxQuantity(1) != stock.MaxQuantity {
 		t.Errorf("%v, and %d units at most", err, c.MaxQuantity(1))
 	}

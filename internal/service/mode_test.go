@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -23,12 +24,10 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 	s.create(t, 1, 10)
 	choose := func(c stock.Choice) {
 		t.Helper()
-		if _, err := s.inventory.Change(t.Context(), 1, service.Change{Choice: func(stock.Choice) stock.Choice { return c }}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.inventory.Change(t.Context(), 1, service.Change{Choice: func(stock.Choice) stock.Choice { return c }}))(t)
 	}
 	for _, c := range s.replicas {
-		must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
+		must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	}
 	own := func(c *service.Catalogue) service.Mode {
 		_, own := c.Mode(1, stock.Choice{})
@@ -49,7 +48,7 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 
 func TestADefaultThatCannotSell(t *testing.T) {
 	c := openAll(t, lab.Database(t, servers.SQLite)).replicas[0]
-	must(t, c.Enforce(service.Policy{OnlySafe: true}))
+	must.Do(t, c.Enforce(service.Policy{OnlySafe: true}))
 	if err := c.Enforce(service.Policy{Deny: []string{"sql-unit", "hope"}}); !errors.Is(err, service.ErrUnknownStrategy) {
 		t.Errorf("a policy that rejects a strategy that there is not: %v, want %v", err, service.ErrUnknownStrategy)
 	}
@@ -105,7 +104,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 3)
 	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
 	follow(t, other)
-	must(t, asked.SwitchOff(t.Context(), "mutex", "it oversells"))
+	must.Do(t, asked.SwitchOff(t.Context(), "mutex", "it oversells"))
 	if !rejected(asked, "mutex", "it oversells") {
 		t.Error("the asked replica does not reject at once")
 	}
@@ -125,11 +124,11 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store, c := openEntries(t, strategy.Registry()...)
-	must(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
+	must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
-		must(t, store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)))
+		must.Do(t, store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)))
 	}
-	must(t, c.LookAtSwitches(t.Context()))
+	must.Do(t, c.LookAtSwitches(t.Context()))
 	want := map[string]int{"strategy is rejected here: redis-lua, because redis is not configured": 2}
 	if got := c.Unserved(); !maps.Equal(got, want) {
 		t.Errorf("not served are %v, want %v", got, want)
@@ -138,7 +137,7 @@ func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 
 func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
-	must(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}))
+	must.Do(t, c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}))
 	for name, because := range map[string]string{"naive": "strategies.only_safe", "redis-setnx": "strategies.deny"} {
 		err := c.SwitchOn(t.Context(), name)
 		if !errors.Is(err, service.ErrStrategyRejected) || !strings.Contains(err.Error(), because) || sells(c, name) {

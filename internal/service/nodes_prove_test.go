@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -53,7 +54,7 @@ func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
 		})
 	}
 	if path := os.Getenv("NODES"); path != "" {
-		must(t, os.WriteFile(path, []byte(page), 0o644))
+		must.Do(t, os.WriteFile(path, []byte(page), 0o644))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -33,15 +34,11 @@ func sellsAllThatIsLeft(t *testing.T, s shop, first, second string, goods int64)
 	s.sells(t, first, goods, 2, 2)
 	s.sells(t, second, goods, 3, 3, 3)
 	s.rejects(t, second, goods)
-	if _, err := s.inventory.Restock(t.Context(), goods, 5, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
 	s.sells(t, first, goods, 1, 2, 2)
 	s.rejects(t, first, goods)
 	s.settles(t, goods, 18)
-	if _, err := s.inventory.Restock(t.Context(), goods, 1, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.inventory.Restock(t.Context(), goods, 1, ""))(t)
 	s.sells(t, second, goods, 1)
 	s.settles(t, goods, 19)
 }
@@ -203,8 +200,7 @@ func (s shop) buysOut(t *testing.T, replica int, name string, goods int64) (sold
 func (s shop) settles(t *testing.T, goods, sold int64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		audit, err := s.inventory.AuditInFull(t.Context(), goods)
-		must(t, err)
+		audit := must.Get(s.inventory.AuditInFull(t.Context(), goods))(t)
 		if done := audit.Pending != nil && *audit.Pending == 0; done || time.Now().After(end) {
 			if !done || audit.Sold != sold || !audit.Clean || audit.Stock != audit.Initial-sold {
 				t.Errorf("the audit is %+v, want %d sold and consistent", audit, sold)
@@ -249,8 +245,7 @@ func sellInTurns(t *testing.T, units int64) {
 			}
 			buying.Wait()
 			took := time.Since(begun)
-			item, err := s.inventory.Goods(t.Context(), goods)
-			must(t, err)
+			item := must.Get(s.inventory.Goods(t.Context(), goods))(t)
 			// Each sale from the row, and each move to or from it, makes a version.
 			moves, most := item.Version-fromRow.Load(), int64(8*math.Log2(float64(units)))
 			if sold.Load() != units || moves > most {
@@ -270,14 +265,13 @@ func TestAKeyThatIsPendingInRedisIsNotSoldByAnotherStrategy(t *testing.T) {
 	for round := range int64(10) {
 		s.sells(t, "redis-stock", 1, 1)
 		s.settles(t, 1, 2*round+1)
-		_, err := s.inventory.Recall(t.Context(), 1)
-		must(t, err)
+		must.Get(s.inventory.Recall(t.Context(), 1))(t)
 		for _, c := range s.replicas {
-			must(t, c.LookAtSwitches(t.Context()))
+			must.Do(t, c.LookAtSwitches(t.Context()))
 		}
 		p := keyed(rand.Text(), 1)
 		first, err := s.strategy(t, 0, "redis-stock").Deduct(t.Context(), 1, p)
-		must(t, errors.Join(err, first.Rejected))
+		must.Do(t, errors.Join(err, first.Rejected))
 		again, err := s.strategy(t, int(round%2), "sql-conditional").Deduct(t.Context(), 1, p)
 		if err != nil || !again.Replayed || again.Order.ID != first.Order.ID {
 			t.Fatalf("round %d: it is sold as %+v, and then %+v (%v)", round, first.Order, again.Order, err)

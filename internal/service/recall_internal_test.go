@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -157,9 +158,7 @@ func TestAPurchaseGoesOnWithWhatIsBack(t *testing.T) {
 func TestTheOutcomeOfARecallIsKnownWhereItHasEnded(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	defer store.Close() //nolint:errcheck // the test is over
-	if err := store.CreateGoods(t.Context(), 1, 1, "item"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateGoods(t.Context(), 1, 1, "item"))
 	cut := &stock.BackendError{Backend: "redis", Err: errors.New("cut")}
 	i := &Inventory{store: store, catalogue: &Catalogue{recalls: &recaller{
 		holders: func(context.Context, int64) ([]string, error) { return []string{"a"}, nil },

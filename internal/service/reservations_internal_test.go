@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -68,9 +69,7 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 	return r, of, func(number string, ttl time.Duration) {
 		t.Helper()
 		items++
-		if _, err := hold(t.Context(), store, items, stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: ttl}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(hold(t.Context(), store, items, stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: ttl}))(t)
 	}
 }
 

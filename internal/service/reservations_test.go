@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -82,8 +83,7 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 	for i, name := range names {
 		goods, sold := int64(i+1), int64(0)
 		if !labtest.Eventually(30*time.Second, func() bool {
-			outcome, err := s.strategy(t, int(sold)%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
-			must(t, err)
+			outcome := must.Get(s.strategy(t, int(sold)%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}))(t)
 			if outcome.Rejected == nil {
 				sold++
 			}
@@ -109,10 +109,9 @@ func TestALockedItemHoldsUpTheExpiryOfNoOther(t *testing.T) {
 			s.create(t, id, 1)
 		}
 		locking, err := openPool(t, d).BeginTx(t.Context(), nil)
-		must(t, err)
+		must.Do(t, err)
 		s.holds(t, "sql-conditional", 1, 1, time.Millisecond)
-		_, err = locking.ExecContext(t.Context(), `SELECT stock FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`)
-		must(t, err)
+		must.Get(locking.ExecContext(t.Context(), `SELECT stock FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var sweeping sync.WaitGroup
 		failed := make(chan error, 1)
@@ -125,7 +124,7 @@ func TestALockedItemHoldsUpTheExpiryOfNoOther(t *testing.T) {
 		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 1 }) || time.Since(begun) > time.Second {
 			t.Errorf("item 2 has its unit back after %s, and %d have ended, want its own within a second", time.Since(begun), counted.expired.Load())
 		}
-		must(t, locking.Rollback())
+		must.Do(t, locking.Rollback())
 		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 2 }) {
 			t.Errorf("%d have ended when item 1 is free, want both", counted.expired.Load())
 		}
@@ -361,7 +360,7 @@ func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 // expired makes item 1, and so many reservations of two units of it that are over.
 func expired(t *testing.T, store *repo.Store, d *servers.Database, count int) {
 	t.Helper()
-	must(t, store.CreateGoods(t.Context(), 1, 10, "create"))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	if _, err := openPool(t, d).ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
 		SELECT 'n' || i, 1, 2, '', 'sql-conditional', 'held', 1, '2001-01-01 00:00:00', '2001-01-01 00:00:01' FROM n`, count); err != nil {
@@ -388,7 +387,7 @@ func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
 		if found, err := s.replicas[0].OrderOf(t.Context(), key, "ann"); !errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("before it is %s it is found as %+v (%v)", key, found, err)
 		}
-		must(t, end(held.Order.ID))
+		must.Do(t, end(held.Order.ID))
 		found, err := s.replicas[0].OrderOf(t.Context(), key, "ann")
 		if key == "released" {
 			if !errors.Is(err, stock.ErrUnknownOrder) {

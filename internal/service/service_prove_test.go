@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -97,7 +98,7 @@ func holdUntil(t *testing.T, store *repo.Store, goodsID int64, units int, expiry
 		_, _, err := tx.SubtractIfEnough(t.Context(), goodsID, int64(units))
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 // Baskets of 1, 4 and 16 lines over a hundred items, alone and grouped, through two replicas. The

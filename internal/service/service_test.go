@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -60,9 +61,7 @@ const copiesWait = 45 * time.Second
 // create makes an item of the strategy's own.
 func (s shop) create(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	if _, err := s.inventory.Create(t.Context(), goodsID, units, 0, stock.Choice{}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.inventory.Create(t.Context(), goodsID, units, 0, stock.Choice{}, ""))(t)
 }
 
 // grouped marks the name of a strategy whose purchases are to be grouped.
@@ -93,8 +92,7 @@ func (s shop) strategy(t *testing.T, replica int, name string) buyers {
 
 func (s shop) in(t *testing.T, replica int, mode service.Mode) buyers {
 	t.Helper()
-	_, err := s.replicas[replica].In(mode)
-	must(t, err)
+	must.Get(s.replicas[replica].In(mode))(t)
 	return buyersOf(s.replicas[replica], nil, mode)
 }
 
@@ -144,9 +142,7 @@ func TestAKeyStandsForOneSale(t *testing.T) {
 		if o, err := buy(0, goods, keyed(key, 6)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
 			t.Fatalf("6 of 5: %v, %v", err, o.Rejected)
 		}
-		if _, err := s.inventory.Restock(t.Context(), goods, 5, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
 		first, err := buy(0, goods, keyed(key, 6))
 		if err != nil || first.Rejected != nil || first.Replayed || first.Order.Remaining != 4 {
 			t.Fatalf("after a restock: %v, %+v, want a sale that leaves 4", err, first)
@@ -252,8 +248,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 // assertSold holds the ledger against what must have been sold.
 func assertSold(t *testing.T, s shop, goods, sold int64) {
 	t.Helper()
-	audit, err := s.inventory.Audit(t.Context(), goods)
-	must(t, err)
+	audit := must.Get(s.inventory.Audit(t.Context(), goods))(t)
 	if audit.Sold != sold || !audit.Clean {
 		t.Errorf("audit is %+v, want %d sold, clean", audit, sold)
 	}
@@ -305,17 +300,9 @@ func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
 		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		must(t, store.Close())
+		must.Do(t, store.Close())
 		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, want) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(want, stock.ErrUnknownOutcome) {
 			t.Errorf("%T: where the row cannot be read, the next batch is answered with %v, want %v", by, err, want)
 		}
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -107,8 +108,7 @@ func inherited(t *testing.T, d *servers.Database) (admin *sql.DB, limited *serve
 // as is the same server under another configuration.
 func as(t *testing.T, d *servers.Database, change func(*mysql.Config)) *servers.Database {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(d.DSN))(t)
 	change(c)
 	other := *d
 	other.DSN = c.FormatDSN()
@@ -124,15 +124,14 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 
 func variables(t *testing.T, admin *sql.DB) (names []string) {
 	t.Helper()
-	rows, err := admin.QueryContext(t.Context(), "SHOW SESSION VARIABLES")
-	must(t, err)
+	rows := must.Get(admin.QueryContext(t.Context(), "SHOW SESSION VARIABLES"))(t)
 	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
 		var name, value string
-		must(t, rows.Scan(&name, &value))
+		must.Do(t, rows.Scan(&name, &value))
 		names = append(names, strings.ToLower(name))
 	}
-	must(t, rows.Err())
+	must.Do(t, rows.Err())
 	return names
 }
 
@@ -170,7 +169,7 @@ func rejects(t *testing.T, d *servers.Database, name string) {
 func isSet(t *testing.T, d *servers.Database, name, want string) {
 	t.Helper()
 	pool, _, err := d.Pool(1, copiesWait)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	for name, want := range map[string]string{name: want, "innodb_lock_wait_timeout": "1", "wait_timeout": "10"} {
 		var got string
@@ -187,8 +186,7 @@ const foreign = `你'), (2, 0x6d696e65)-- `
 func sellsExactly(t *testing.T, admin *sql.DB, d *servers.Database, strategies ...string) {
 	t.Helper()
 	s := open(t, d, 1)
-	c, err := mysql.ParseDSN(d.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(d.DSN))(t)
 	for _, name := range slices.Concat(strategies, []string{"sql-conditional" + grouped}) {
 		goods := time.Now().UnixMicro() // as no other
 		s.create(t, goods, 3)

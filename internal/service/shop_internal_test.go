@@ -15,6 +15,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -162,9 +163,7 @@ func TestAReservationIsNumberedAndDurable(t *testing.T) {
 	p := keyed
 	for _, number := range []string{"", "", "own"} {
 		p.TTL, p.Number = time.Hour, number
-		if _, err := s.buy1(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.buy1(t.Context(), p))(t)
 	}
 	if sent[0].Number == "" || sent[0].Number == sent[1].Number || sent[2].Number != "own" {
 		t.Errorf("they have the numbers %q, %q and %q", sent[0].Number, sent[1].Number, sent[2].Number)
@@ -444,9 +443,7 @@ func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 		store: store, requests: share(store.Orders),
 		redis: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}},
 	}
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	for _, step := range []struct {
 		key, buyer, want string // whose order is found
 		err              error

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -43,12 +44,8 @@ func opened(t *testing.T, path string) *repo.Store {
 	store, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: 50 * time.Millisecond, ConnectTimeout: time.Second,
 	}, repo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Get(store.MigrateUp(t.Context()))(t)
 	return store
 }
 
@@ -59,9 +56,7 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, other, log := opened(t, path), opened(t, path), new(journal)
 		c := &Catalogue{switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
-		if err := c.LookAtSwitches(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.LookAtSwitches(t.Context()))
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		go c.KeepSwitches(ctx)
@@ -81,9 +76,7 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 			{"it is over", goOn, 1, 2},
 			{"the database is gone", store.Close, 1, 3},
 		} {
-			if err := step.do(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, step.do())
 			time.Sleep(10 * switchesEvery)
 			synctest.Wait()
 			if switched, failing := log.count("strategies were switched"), log.count("cannot refresh"); switched != step.switched || failing != step.failing {
@@ -100,26 +93,18 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	for id := range int64(3) {
-		if err := store.CreateGoods(t.Context(), id, 10, fmt.Sprint("create ", id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.CreateGoods(t.Context(), id, 10, fmt.Sprint("create ", id)))
 	}
 	known := newSwitches(store)
 	if known.hasUnitsInRedis(1) {
 		t.Error("units are known before the first look")
 	}
 	for _, allocation := range []string{"another", redisstock.Allocation} { // each look finds what there is by now
-		if _, err := store.Fill(t.Context(), map[string]int64{"another": 2, redisstock.Allocation: 1}[allocation], allocation, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := known.look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Fill(t.Context(), map[string]int64{"another": 2, redisstock.Allocation: 1}[allocation], allocation, 0))(t)
+		must.Get(known.look(t.Context()))(t)
 	}
 	i := newItems(store, known, 10, time.Second, slog.New(slog.DiscardHandler))
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Close())
 	for id, want := range []bool{false, true, false} {
 		if err := i.require(t.Context(), int64(id)); (err == nil) != want || errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("item %d: %v, want that it is known: %v", id, err, want)
@@ -133,9 +118,7 @@ func TestASweepIsMadeEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := opened(t, path), new(journal)
 		db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect}, log: slog.New(slog.NewTextHandler(log, nil))}
 		ctx, end := context.WithCancel(t.Context())
 		go c.KeepSweeping(ctx)
@@ -143,13 +126,9 @@ func TestASweepIsMadeEveryHour(t *testing.T) {
 			after         time.Duration
 			swept, failed int
 		}{{sweepAfter - 1, 0, 0}, {1, 1, 0}, {sweepEvery - 1, 1, 0}, {1, 2, 0}, {sweepEvery, 2, 1}} {
-			if _, err := db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, 1)`, fmt.Sprint("goods/", 10+i)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, 1)`, fmt.Sprint("goods/", 10+i)))(t)
 			if step.failed > 0 {
-				if err := store.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, store.Close())
 			}
 			time.Sleep(step.after)
 			synctest.Wait()
@@ -174,9 +153,7 @@ func TestAuditsAreReportedAtIntervals(t *testing.T) {
 			err   error
 		}
 		store, begun := opened(t, path), time.Now()
-		if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 		var reports []report
 		i := &Inventory{store: store, catalogue: &Catalogue{log: slog.New(slog.DiscardHandler)}}
 		ctx, end := context.WithCancel(t.Context())
@@ -234,9 +211,7 @@ func TestAFailureOfARoundIsReportedAndNothingElse(t *testing.T) {
 				if n := len(failures); n > 0 {
 					t.Errorf("%d failures are reported of a database that answers, the first is %v", n, <-failures)
 				}
-				if err := errors.Join(writer.Close(), store.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Join(writer.Close(), store.Close()))
 				time.Sleep(3 * c.every)
 				synctest.Wait()
 				if n := len(failures); n != 3 {
@@ -274,9 +249,7 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 		store, copied := opened(t, path), unresponsive{notified: make(chan int64, items)}
 		for id := range int64(items) {
 			number := fmt.Sprintf("00000000-0000-7000-8000-%012d", id)
-			if _, err := hold(t.Context(), store, id+1, stock.Purchase{RequestID: number, Quantity: 1, TTL: time.Microsecond, Number: number}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(hold(t.Context(), store, id+1, stock.Purchase{RequestID: number, Quantity: 1, TTL: time.Microsecond, Number: number}))(t)
 		}
 		log := slog.New(slog.DiscardHandler)
 		r := NewReservations(store, &Catalogue{redis: copied, log: log}, time.Hour, uncounted{})
@@ -355,9 +328,7 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 // nothing happened, but for the one whose switch was not written.
 func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Close())
 	c := &Catalogue{switches: newSwitches(store)}
 	if err := c.switchBy(t.Context(), nil); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("what was written and cannot be seen is answered with %v, want %v", err, stock.ErrUnknownOutcome)

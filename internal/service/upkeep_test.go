@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -56,16 +57,14 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 					t.Fatalf("fenced by token %d: %v", old, err)
 				}
 				deleteItem(t, db, item)
-				if _, err := s.replicas[1].Sweep(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(s.replicas[1].Sweep(t.Context()))(t)
 				name := fmt.Sprint("goods/", item)
 				if n := count(t, db, `SELECT COUNT(*) FROM lock_token WHERE lock_name = ?`, name) +
 					count(t, db, `SELECT COUNT(*) FROM distribute_lock WHERE lock_name = ?`, name); n != 0 {
 					t.Errorf("%d rows are left of the locks of an item that was deleted", n)
 				}
 				// The counter of a lock in Redis has expired meanwhile.
-				must(t, redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err())
+				must.Do(t, redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err())
 				s.create(t, item, 10)
 				buy()
 				if _, err := store.ClaimFence(t.Context(), item, old); !errors.Is(err, stock.ErrFenced) {
@@ -84,12 +83,9 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 		s.sells(t, "sql-insert-lock", 1, 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1, 1)
 		// What is not named after an item is no item's.
-		if _, err := db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES ('another', 3)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES ('another', 3)`))(t)
 		const strangers = 1200
-		tx, err := db.BeginTx(t.Context(), nil)
-		must(t, err)
+		tx := must.Get(db.BeginTx(t.Context(), nil))(t)
 		for i := range strangers {
 			name := fmt.Sprint("goods/", 1000+i)
 			for _, statement := range []string{
@@ -97,12 +93,10 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 				`INSERT INTO distribute_lock (lock_name, kind, version) VALUES (?, 'version', 4)`,
 				`INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at) VALUES (?, 'o', 'h', 'e', 1, 3, '2001-01-01 00:00:00')`,
 			} {
-				if _, err := tx.ExecContext(t.Context(), statement, name); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(tx.ExecContext(t.Context(), statement, name))(t)
 			}
 		}
-		must(t, tx.Commit())
+		must.Do(t, tx.Commit())
 		swept, err := s.replicas[0].Sweep(t.Context())
 		if err != nil || swept != strangers {
 			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
@@ -119,7 +113,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 
 func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	t.Helper()
-	must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
+	must.Do(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
@@ -167,7 +161,7 @@ func modes(t *testing.T, c *service.Catalogue, name string) (list []buyers) {
 			if errors.Is(err, service.ErrNotFenceable) {
 				continue
 			}
-			must(t, err)
+			must.Do(t, err)
 			list = append(list, buyersOf(c, nil, mode))
 		}
 	}
@@ -206,7 +200,7 @@ func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	db, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
 	})
-	must(t, err)
+	must.Do(t, err)
 	closeAfter(t, db)
 	return db
 }
@@ -214,9 +208,7 @@ func openPool(t *testing.T, d *servers.Database) *sql.DB {
 // deleteItem deletes the row of an item, as an admin may by hand.
 func deleteItem(t *testing.T, db *sql.DB, goodsID int64) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), `DELETE FROM tb_goods_stock WHERE goods_id = ?`, goodsID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), `DELETE FROM tb_goods_stock WHERE goods_id = ?`, goodsID))(t)
 }
 
 func closeAfter(t *testing.T, c io.Closer) {
@@ -244,16 +236,14 @@ func (x traces) all(t *testing.T) (list []string) {
 	t.Helper()
 	list = x.rows(t)
 	for i, client := range x.redis {
-		keys, err := client.Keys(t.Context(), "*").Result()
-		must(t, err)
+		keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
 		for _, key := range keys {
 			if !strings.HasSuffix(key, ":orders") { // the streams of redis-stock, which its consumers make
 				list = append(list, fmt.Sprintf("redis %d: %s", i, key))
 			}
 		}
 	}
-	keys, err := x.etcd.Get(t.Context(), "stockd/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	must(t, err)
+	keys := must.Get(x.etcd.Get(t.Context(), "stockd/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
 	for _, kv := range keys.Kvs {
 		list = append(list, "etcd: "+string(kv.Key))
 	}
@@ -286,12 +276,12 @@ func (x traces) rows(t *testing.T) (list []string) {
 	if err != nil {
 		names, err = x.db.QueryContext(t.Context(), tablesOfSQLite)
 	}
-	must(t, err)
+	must.Do(t, err)
 	defer names.Close() //nolint:errcheck // its error is that of Err
 	var tables []string
 	for names.Next() {
 		var name string
-		must(t, names.Scan(&name))
+		must.Do(t, names.Scan(&name))
 		tables = append(tables, name)
 	}
 	if err := names.Err(); err != nil || len(tables) == 0 {
@@ -299,7 +289,7 @@ func (x traces) rows(t *testing.T) (list []string) {
 	}
 	for _, table := range tables {
 		var n int
-		must(t, x.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
+		must.Do(t, x.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
 		list = append(list, fmt.Sprintf("%s: %d rows", table, n))
 	}
 	return list

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -40,8 +41,7 @@ func openReturned(t *testing.T) *returned {
 // giveBack gives units of an order back in the ledger alone.
 func (s *shop) giveBack(t *testing.T, o stock.Order, units int64) {
 	t.Helper()
-	_, err := s.store.Return(t.Context(), o.ID, units, stock.ReturnKey(rand.Text()))
-	must(t, err)
+	must.Get(s.store.Return(t.Context(), o.ID, units, stock.ReturnKey(rand.Text())))(t)
 }
 
 func (r *returned) notify(t *testing.T, by *redisstock.Stock) error {
@@ -66,17 +66,15 @@ func (r *returned) assertOnce(t *testing.T) {
 // What comes back is sold again, once, whatever happens on its way to Redis, and wherever it stops.
 func TestUnitsComeBackOnce(t *testing.T) {
 	for name, happens := range map[string]func(*testing.T, *returned){
-		"on time":                     func(t *testing.T, r *returned) { must(t, r.notify(t, r.replica)) },
+		"on time":                     func(t *testing.T, r *returned) { must.Do(t, r.notify(t, r.replica)) },
 		"and the message never comes": func(*testing.T, *returned) {},
 		"reported by all, again and again": func(t *testing.T, r *returned) {
 			for range 3 {
-				must(t, r.notify(t, r.replica))
-				must(t, r.notify(t, r.other))
+				must.Do(t, r.notify(t, r.replica), r.notify(t, r.other))
 			}
 		},
 		"reported before the buyer is known": func(t *testing.T, r *returned) {
-			must(t, r.other.Restocked(t.Context(), goods, 3))
-			must(t, r.notify(t, r.replica))
+			must.Do(t, r.other.Restocked(t.Context(), goods, 3), r.notify(t, r.replica))
 		},
 		"and the replica dies before they are allocated": func(t *testing.T, r *returned) {
 			labtest.Lose(r.sql, "added = added", false)
@@ -96,7 +94,7 @@ func TestUnitsComeBackOnce(t *testing.T) {
 			if r.notify(t, r.replica) == nil {
 				t.Error("it was notified")
 			}
-			must(t, r.notify(t, r.replica))
+			must.Do(t, r.notify(t, r.replica))
 		},
 		"late, in another epoch":    late(func(t *testing.T, r *returned) { r.rebuild(t, r.other) }),
 		"late, to a closed counter": late(func(t *testing.T, r *returned) { recall(t, r.other) }),
@@ -105,18 +103,18 @@ func TestUnitsComeBackOnce(t *testing.T) {
 			o := sell(t, r.other, by("小红", 1))
 			settle(t, r.other)
 			r.giveBack(t, o, 1)
-			must(t, r.other.Restocked(t.Context(), goods, 1, "小红"))
+			must.Do(t, r.other.Restocked(t.Context(), goods, 1, "小红"))
 			r.sold = append(r.sold, o)
 		}),
 		"late, to a Redis that has forgotten": late(func(t *testing.T, r *returned) {
-			must(t, r.client.Del(t.Context(), r.key("goods:1"), r.key("users:1")).Err())
+			must.Do(t, r.client.Del(t.Context(), r.key("goods:1"), r.key("users:1")).Err())
 		}),
 		"late, after it was sold and given back again": late(func(t *testing.T, r *returned) {
-			must(t, r.notify(t, r.other))
+			must.Do(t, r.notify(t, r.other))
 			o := sell(t, r.other, by("小明", 2))
 			settle(t, r.other)
 			r.giveBack(t, o, 2)
-			must(t, r.notify(t, r.other))
+			must.Do(t, r.notify(t, r.other))
 			r.sold = append(r.sold, o)
 		}),
 		"and the limit is set again meanwhile": late(func(t *testing.T, r *returned) {
@@ -127,7 +125,7 @@ func TestUnitsComeBackOnce(t *testing.T) {
 			labtest.Lose(r.redis, "\r\nadd\r\n", false)
 			_ = r.notify(t, r.replica)
 			for range 2 {
-				must(t, r.other.Reconcile(t.Context()))
+				must.Do(t, r.other.Reconcile(t.Context()))
 			}
 			if d, err := r.other.Drift(t.Context(), goods); err != nil || d.Redis != 3 || r.seen.repaired.Load() != 0 {
 				t.Errorf("it has left %+v (%v), and %d counters rebuilt", d, err, r.seen.repaired.Load())
@@ -168,7 +166,7 @@ func TestWhatAnotherStrategySoldIsNotGivenBackTwice(t *testing.T) {
 	settle(t, a)
 	s.addToRow(t, 5)
 	var beside stock.Order
-	must(t, s.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+	must.Do(t, s.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
 		batch := []stock.Purchase{by("小明", 2)}
 		_, counted := tx.CountIn(t.Context(), goods, 3, batch)
 		sold, written := tx.Append(t.Context(), repo.Sale{GoodsID: goods, Batch: batch})
@@ -179,7 +177,7 @@ func TestWhatAnotherStrategySoldIsNotGivenBackTwice(t *testing.T) {
 	sell(t, a, by("小明", 1))
 	settle(t, a)
 	s.giveBack(t, beside, 2)
-	must(t, a.Restocked(t.Context(), goods, 2, "小明"))
+	must.Do(t, a.Restocked(t.Context(), goods, 2, "小明"))
 	assertHas(t, a, "小明", 1)
 	sell(t, a, by("小明", 2))
 	assertHas(t, a, "小明", 3)
@@ -192,11 +190,10 @@ func TestWhatAnotherStrategySoldIsNotGivenBackTwice(t *testing.T) {
 // Units that come back begin no epoch, and read no other buyer.
 func TestUnitsThatComeBackRebuildNothing(t *testing.T) {
 	r := openReturned(t)
-	before, err := r.store.Allocation(t.Context(), goods, redisstock.Allocation)
-	must(t, err)
+	before := must.Get(r.store.Allocation(t.Context(), goods, redisstock.Allocation))(t)
 	steps := r.redis.Arm(servers.Rule{Sent: "\r\nsurvey\r\n", Nth: 1000, Do: servers.Count})
 	for range 20 {
-		must(t, r.notify(t, r.replica))
+		must.Do(t, r.notify(t, r.replica))
 		o := sell(t, r.replica, by("小明", 3))
 		settle(t, r.other)
 		r.giveBack(t, o, 3)
@@ -223,8 +220,7 @@ func TestReturnsDoNotSlowASaleWithALimit(t *testing.T) {
 	s.addUsers(t, 10*manyUsers)
 	rebuilt, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	_, err := a.Deduct(rebuilt, goods, []stock.Purchase{by("first", 1)})
-	must(t, err)
+	must.Get(a.Deduct(rebuilt, goods, []stock.Purchase{by("first", 1)}))(t)
 	sale := func(givesBack bool) time.Duration {
 		var took []time.Duration
 		for range 150 {
@@ -235,9 +231,9 @@ func TestReturnsDoNotSlowASaleWithALimit(t *testing.T) {
 			if !givesBack {
 				continue
 			}
-			must(t, a.Await(t.Context(), o))
+			must.Do(t, a.Await(t.Context(), o))
 			s.giveBack(t, o, 1)
-			must(t, a.Restocked(t.Context(), goods, 1, p.UserID))
+			must.Do(t, a.Restocked(t.Context(), goods, 1, p.UserID))
 		}
 		slices.Sort(took)
 		return took[len(took)*95/100]

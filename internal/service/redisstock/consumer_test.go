@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -54,8 +55,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 // calls is how often Redis has looked for a request.
 func (s *shop) calls(t *testing.T) int64 {
 	t.Helper()
-	info, err := s.client.Info(t.Context(), "commandstats").Result()
-	must(t, err)
+	info := must.Get(s.client.Info(t.Context(), "commandstats").Result())(t)
 	_, calls, _ := strings.Cut(info, "cmdstat_get:calls=")
 	calls, _, _ = strings.Cut(calls, ",")
 	n, err := strconv.ParseInt(calls, 10, 64)
@@ -100,9 +100,7 @@ func TestTheOrderOfAnItemThatIsGoneIsDeadLettered(t *testing.T) {
 	gone.sell(t, a, buy(1))
 	reported = append(reported, sell(t, a, buy(1)))
 	for _, table := range []string{"tb_stock_place", "tb_goods_stock"} {
-		if _, err := s.sql(t).ExecContext(t.Context(), "DELETE FROM "+table+" WHERE goods_id = 3"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.sql(t).ExecContext(t.Context(), "DELETE FROM "+table+" WHERE goods_id = 3"))(t)
 	}
 	s.assertExact(t, s.replica(t, "b"), reported)
 	await(t, "the dead letter", func() bool { return s.seen.deadLettered.Load() == 1 })
@@ -116,11 +114,9 @@ func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
 	seller := s.replica(t, "seller", idle)
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
-	must(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
+	must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(12)))
-	if _, err := s.store.Restock(t.Context(), goods, 5, "restock"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Restock(t.Context(), goods, 5, "restock"))(t)
 	b := s.replica(t, "b")
 	settle(t, b)
 	s.assertDeadLettered(t, 0)
@@ -134,7 +130,7 @@ func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
 	seller := s.replica(t, "seller", idle)
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
-	must(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
+	must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(6)))
 	sell(t, seller, buy(6)) // of 3: this one is lost
 	b := s.replica(t, "b")
@@ -153,13 +149,12 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 	reported := s.pendingOrders(t, a, 2) // of the consumer "dead"
 	inHand := func() []redis.XPendingExt {
 		args := &redis.XPendingExtArgs{Stream: s.key("orders"), Group: "ledger", Start: "-", End: "+", Count: 10}
-		list, err := s.client.XPendingExt(t.Context(), args).Result()
-		must(t, err)
+		list := must.Get(s.client.XPendingExt(t.Context(), args).Result())(t)
 		return list
 	}
 	for i, idle := range []time.Duration{time.Hour + time.Minute, time.Hour - time.Minute} {
 		err := s.client.Do(t.Context(), "XCLAIM", s.key("orders"), "ledger", "dead", 0, inHand()[i].ID, "IDLE", idle.Milliseconds(), "JUSTID").Err()
-		must(t, err)
+		must.Do(t, err)
 	}
 	young := inHand()[1]
 	b := s.replica(t, "b")
@@ -221,16 +216,13 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 		reported = append(reported, sell(t, a, buy(1)))
 		other.sell(t, a, buy(1))
 	}
-	tx, err := s.sql(t).BeginTx(t.Context(), nil)
-	must(t, err)
-	if _, err := tx.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units WHERE goods_id = 1`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.sql(t).BeginTx(t.Context(), nil))(t)
+	must.Get(tx.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units WHERE goods_id = 1`))(t)
 	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.ClaimAfter = 4 * time.Second }) // it outlasts the wait for a lock
 	other.assertExact(t, b, 3)
 	other.sell(t, a, buy(1)) // b has orders of the first alone in hand
 	other.assertExact(t, b, 4)
-	must(t, tx.Rollback())
+	must.Do(t, tx.Rollback())
 	s.assertExact(t, b, reported)
 }
 
@@ -265,7 +257,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	for range 200 { // some are in hand
 		sell(t, a, buy(1))
 	}
-	must(t, server.Pause(t.Context()))
+	must.Do(t, server.Pause(t.Context()))
 	assertCloses(t, a)
 	time.Sleep(3 * time.Second) // every connection of the other one has been given up and made anew
 	assertCloses(t, s.replica(t, "late"))
@@ -273,7 +265,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // all of its connections are being made
 	assertCloses(t, starting)
 	assertCloses(t, b)
-	must(t, server.Resume(t.Context()))
+	must.Do(t, server.Resume(t.Context()))
 }
 
 // The database does not answer while a batch is written: what is not finished stays
@@ -327,13 +319,12 @@ func TestAnEntryThatWasDeletedIsNoDeadLetter(t *testing.T) {
 	a := s.replica(t, "a", idle)
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	id, err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: map[string]any{"goods": "none"}}).Result()
-	must(t, err)
+	id := must.Get(s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: map[string]any{"goods": "none"}}).Result())(t)
 	read := redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}}
 	if inHand, err := s.client.XReadGroup(t.Context(), &read).Result(); err != nil || len(inHand) != 1 || len(inHand[0].Messages) != 1 {
 		t.Fatalf("the consumer has %v in hand (%v)", inHand, err)
 	}
-	must(t, s.client.XDel(t.Context(), s.key("orders"), id).Err())
+	must.Do(t, s.client.XDel(t.Context(), s.key("orders"), id).Err())
 	b := s.replica(t, "b")
 	await(t, "the entry to be acknowledged", func() bool {
 		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
@@ -355,8 +346,7 @@ func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
 	for i := range batch {
 		batch[i] = buy(1)
 	}
-	outcomes, err := seller.Deduct(t.Context(), goods, batch)
-	must(t, err)
+	outcomes := must.Get(seller.Deduct(t.Context(), goods, batch))(t)
 	for _, o := range outcomes {
 		reported = append(reported, o.Order)
 	}
@@ -413,7 +403,7 @@ func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 	other := maps.Clone(same)
 	other["order"] = "01a2109e-ed18-7e9e-984c-aaeabf9bb6fc"
 	for _, fields := range []map[string]any{same, other} {
-		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err())
+		must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err())
 	}
 	await(t, "the stream to be empty", func() bool { return s.client.XLen(t.Context(), s.key("orders")).Val() == 0 })
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
@@ -456,7 +446,7 @@ func TestAConsumerOutlivesAPanic(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	noOrder := map[string]any{"goods": "none"}
-	must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err())
+	must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err())
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
 	log := &trap{Handler: slog.DiscardHandler}
 	s.options.Log = slog.New(log)
@@ -501,13 +491,12 @@ func TestConsumersThatAreGoneAreForgotten(t *testing.T) {
 	reported := orders(sell(t, seller, buy(1)))
 	settle(t, seller)
 	reported = append(reported, sell(t, seller, buy(1)))
-	must(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "gone with an order", Streams: []string{s.key("orders"), ">"}, Block: -1}).Err())
-	must(t, s.client.XGroupCreateConsumer(t.Context(), s.key("orders"), "ledger", "gone").Err())
+	must.Do(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "gone with an order", Streams: []string{s.key("orders"), ">"}, Block: -1}).Err())
+	must.Do(t, s.client.XGroupCreateConsumer(t.Context(), s.key("orders"), "ledger", "gone").Err())
 	b := s.replica(t, "b")
 	var names []string
 	await(t, "the others to be forgotten", func() bool {
-		consumers, err := s.client.XInfoConsumers(t.Context(), s.key("orders"), "ledger").Result()
-		must(t, err)
+		consumers := must.Get(s.client.XInfoConsumers(t.Context(), s.key("orders"), "ledger").Result())(t)
 		names = make([]string, 0, len(consumers))
 		for _, c := range consumers {
 			names = append(names, c.Name)
@@ -524,9 +513,9 @@ func TestConsumersThatAreGoneAreForgotten(t *testing.T) {
 func TestAConsumerWithAnOrderInHandIsNotForgotten(t *testing.T) {
 	s := newSteps(t)
 	orders := s.base + "orders"
-	must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: orders, Values: []string{"order", "1"}}).Err())
-	must(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "holds", Streams: []string{orders, ">"}, Block: -1}).Err())
-	must(t, s.client.XGroupCreateConsumer(t.Context(), orders, "ledger", "empty").Err())
+	must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: orders, Values: []string{"order", "1"}}).Err())
+	must.Do(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "holds", Streams: []string{orders, ">"}, Block: -1}).Err())
+	must.Do(t, s.client.XGroupCreateConsumer(t.Context(), orders, "ledger", "empty").Err())
 	time.Sleep(20 * time.Millisecond) // the server counts whole milliseconds
 	if recent, gone := s.run("leave", []string{"orders"}, "ledger", 60_000), s.run("leave", []string{"orders"}, "ledger", 1); recent != int64(0) || gone != int64(1) {
 		t.Errorf("%v consumers of a moment ago are forgotten, and then %v, want 0 and 1", recent, gone)

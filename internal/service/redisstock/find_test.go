@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -23,8 +24,7 @@ func backlog(t *testing.T, orders int) (s *shop, r *redisstock.Stock, pending []
 	for i := range batch {
 		batch[i] = buy(1)
 	}
-	outcomes, err := r.Deduct(t.Context(), goods, batch)
-	must(t, err)
+	outcomes := must.Get(r.Deduct(t.Context(), goods, batch))(t)
 	for _, o := range outcomes {
 		if o.Rejected != nil {
 			t.Fatal(o.Rejected)
@@ -57,7 +57,7 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
 	s := open(t, lab.Redis(t), 3)
 	forget := func() {
-		must(t, s.client.Del(t.Context(), s.key("goods:1")).Err())
+		must.Do(t, s.client.Del(t.Context(), s.key("goods:1")).Err())
 	}
 	a := s.replica(t, "a", idle)
 	sell(t, a, buy(1))
@@ -98,7 +98,7 @@ func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	if _, ok, err := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000"); err != nil || ok {
 		t.Errorf("an unknown number is found: %v", err)
 	}
-	must(t, s.redis.Pause(t.Context()))
+	must.Do(t, s.redis.Pause(t.Context()))
 	begun := time.Now()
 	_, _, byNumber := r.FindOrder(t.Context(), pending[0].ID)
 	_, _, byRequest := r.FindRequest(t.Context(), "never")
@@ -110,7 +110,7 @@ func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	if took := time.Since(begun); took > 4*time.Second {
 		t.Errorf("both took %s", took)
 	}
-	must(t, s.redis.Resume(t.Context()))
+	must.Do(t, s.redis.Resume(t.Context()))
 }
 
 // A replica that was asked before anything was sold from Redis finds what is pending later.

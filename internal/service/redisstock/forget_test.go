@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -89,10 +90,10 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	must(t, s.client.Save(t.Context()).Err())
+	must.Do(t, s.client.Save(t.Context()).Err())
 	reported = append(reported, sell(t, a, buy(5)))
 	settle(t, a)
-	must(t, s.redis.Restart(t.Context()))
+	must.Do(t, s.redis.Restart(t.Context()))
 	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
 		t.Fatal("the old copy was not loaded")
 	}
@@ -133,7 +134,7 @@ func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
 func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Address)
-	must(t, err)
+	must.Do(t, err)
 	primary := labtest.RedisClient(master)
 	defer primary.Close() //nolint:errcheck // it has answered
 	for _, err := range []error{
@@ -141,7 +142,7 @@ func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 		client.ConfigSet(t.Context(), "masterauth", master.Password).Err(),
 		client.SlaveOf(t.Context(), host, port).Err(),
 	} {
-		must(t, err)
+		must.Do(t, err)
 	}
 	await(t, "the resynchronization", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
@@ -150,7 +151,7 @@ func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
 
 func lead(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	must(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
+	must.Do(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
 }
 
 // A master dies before its replica and the ledger have an order that its
@@ -164,11 +165,11 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
-	must(t, pair.AwaitSync(t.Context()))
+	must.Do(t, pair.AwaitSync(t.Context()))
 	pair.Link.Cut()
 	lost := buy(3)
 	sell(t, a, lost)
-	must(t, pair.Promote(t.Context()))
+	must.Do(t, pair.Promote(t.Context()))
 	b := s.replica(t, "b")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -16,8 +17,7 @@ import (
 // limit sets the limit of one buyer, and notifies a replica.
 func (s *shop) limit(t *testing.T, r *redisstock.Stock, perUser int64) {
 	t.Helper()
-	must(t, s.store.SetLimit(t.Context(), goods, perUser))
-	must(t, r.LimitChanged(t.Context(), goods))
+	must.Do(t, s.store.SetLimit(t.Context(), goods, perUser), r.LimitChanged(t.Context(), goods))
 }
 
 func by(user string, units int64) stock.Purchase {
@@ -69,7 +69,7 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
-	must(t, s.client.FlushAll(t.Context()).Err())
+	must.Do(t, s.client.FlushAll(t.Context()).Err())
 	assertHas(t, a, "小明", 2)
 	if left := s.client.PTTL(t.Context(), s.key("users:1")).Val(); left != -1 {
 		t.Errorf("what the buyers have is forgotten in %s, want never", left)
@@ -136,9 +136,7 @@ func TestAMessageThatIsLostKeepsNoBuyerAtTheLimit(t *testing.T) {
 		t.Errorf("20 purchases of a buyer at the limit cost %d reads", n)
 	}
 	reads.Disarm()
-	if _, err := s.store.Return(t.Context(), first.ID, 0, stock.ReturnKey(rand.Text())); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Return(t.Context(), first.ID, 0, stock.ReturnKey(rand.Text())))(t)
 	var again stock.Outcome
 	await(t, "the units that were given back", func() bool {
 		again, _ = deduct(t, a, by("小明", 3))
@@ -263,7 +261,7 @@ func TestALimitThatWasRaisedRejectsNoOne(t *testing.T) {
 	s.limit(t, b, 3)
 	reported := orders(sell(t, a.replica, by("小明", 3)), sell(t, b, by("小红", 3)))
 	settle(t, b)
-	must(t, s.store.SetLimit(t.Context(), goods, 4))
+	must.Do(t, s.store.SetLimit(t.Context(), goods, 4))
 	reported = append(reported, sell(t, b, by("小明", 1)))
 	look, answered := a.way.Arm(servers.Rule{Sent: "LEFT JOIN tb_stock_place", Do: servers.Hold}), make(chan stock.Order, 1)
 	go func() { answered <- sell(t, a.replica, by("小红", 3)) }()
@@ -281,7 +279,7 @@ func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
-	must(t, s.store.SetLimit(t.Context(), goods, 3))
+	must.Do(t, s.store.SetLimit(t.Context(), goods, 3))
 	await(t, "the counter to be installed anew", func() bool {
 		d, err := a.Drift(t.Context(), goods)
 		return err == nil && d.Loaded
@@ -301,11 +299,11 @@ func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
 	first, changed := make(chan error, 1), make(chan error, 1)
 	go func() { first <- oneOf(a.Deduct(t.Context(), goods, []stock.Purchase{by("other", 1)})) }()
 	labtest.AwaitReached(t, held)
-	must(t, s.store.SetLimit(t.Context(), goods, 3))
+	must.Do(t, s.store.SetLimit(t.Context(), goods, 3))
 	go func() { changed <- a.LimitChanged(t.Context(), goods) }()
 	time.Sleep(100 * time.Millisecond) // it waits for the rebuild
 	held.Pass()
-	must(t, errors.Join(<-first, <-changed))
+	must.Do(t, errors.Join(<-first, <-changed))
 	if o, err := deduct(t, a, by("小明", 4)); err != nil || !errors.Is(o.Rejected, stock.ErrUserLimit) {
 		t.Errorf("4 of 3 are answered with %+v (%v), want %v", o, err, stock.ErrUserLimit)
 	}

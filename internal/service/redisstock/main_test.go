@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -46,7 +47,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 		Linger: time.Millisecond,
 	}
 	s.store = labtest.Open(t, s.database, "test").As(redisstock.Allocation)
-	must(t, s.store.CreateGoods(t.Context(), goods, units, rand.Text()))
+	must.Do(t, s.store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	s.client = labtest.RedisClient(server)
 	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
 	return s
@@ -128,23 +129,20 @@ func sell(t *testing.T, r *redisstock.Stock, p stock.Purchase) stock.Order {
 func (s *shop) rebuild(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	s.endEpoch(t)
-	must(t, r.LimitChanged(t.Context(), goods))
+	must.Do(t, r.LimitChanged(t.Context(), goods))
 }
 
 // endEpoch ends the epoch in the database alone.
 func (s *shop) endEpoch(t *testing.T) {
 	t.Helper()
-	_, err := s.sql(t).ExecContext(t.Context(), `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`, goods)
-	must(t, err)
+	must.Get(s.sql(t).ExecContext(t.Context(), `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`, goods))(t)
 }
 
 // restock adds units to the row, and notifies a replica.
 func (s *shop) restock(t *testing.T, r *redisstock.Stock, units int64) {
 	t.Helper()
-	if _, err := s.store.Restock(t.Context(), goods, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, r.Restocked(t.Context(), goods, units))
+	must.Get(s.store.Restock(t.Context(), goods, units, rand.Text()))(t)
+	must.Do(t, r.Restocked(t.Context(), goods, units))
 }
 
 // orders are the buyers' answers so far.
@@ -181,8 +179,7 @@ func settle(t *testing.T, r *redisstock.Stock) {
 
 func (s *shop) audit(t *testing.T) stock.Audit {
 	t.Helper()
-	a, err := s.store.Audit(t.Context(), goods)
-	must(t, err)
+	a := must.Get(s.store.Audit(t.Context(), goods))(t)
 	return a
 }
 
@@ -205,8 +202,7 @@ func (s *shop) assertExact(t *testing.T, r *redisstock.Stock, reported []stock.O
 func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 	t.Helper()
 	for _, order := range reported {
-		orders, err := s.store.Orders(t.Context(), order.RequestID)
-		must(t, err)
+		orders := must.Get(s.store.Orders(t.Context(), order.RequestID))(t)
 		if got := orders[order.RequestID]; got != order {
 			t.Fatalf("the ledger has %+v, the answer was %+v", got, order)
 		}
@@ -224,12 +220,4 @@ func await(t *testing.T, what string, is func() bool) {
 		}
 	}
 	t.Fatalf("waited 10s for %s", what)
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -29,16 +30,14 @@ func (s *shop) addUsers(t *testing.T, n int) {
 	t.Helper()
 	_, err := s.sql(t).ExecContext(t.Context(), `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed)
 		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(n), goods)
-	must(t, err)
+	must.Do(t, err)
 }
 
 func (s *shop) sql(t *testing.T) *sql.DB {
 	t.Helper()
-	c, err := mysql.ParseDSN(s.database.DSN)
-	must(t, err)
+	c := must.Get(mysql.ParseDSN(s.database.DSN))(t)
 	c.Passwd = s.database.Password
-	db, err := sql.Open("mysql", c.FormatDSN())
-	must(t, err)
+	db := must.Get(sql.Open("mysql", c.FormatDSN()))(t)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
 	return db
 }
@@ -48,12 +47,11 @@ func (s *shop) sql(t *testing.T) *sql.DB {
 func (s *shop) assertUsers(t *testing.T) {
 	t.Helper()
 	want := make(map[string]string)
-	rows, err := s.sql(t).QueryContext(t.Context(), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods)
-	must(t, err)
+	rows := must.Get(s.sql(t).QueryContext(t.Context(), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods))(t)
 	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
 	for rows.Next() {
 		var user, units string
-		must(t, rows.Scan(&user, &units))
+		must.Do(t, rows.Scan(&user, &units))
 		want[user] = units
 	}
 	got := make(map[string]string, len(want))
@@ -64,7 +62,7 @@ func (s *shop) assertUsers(t *testing.T) {
 			got[user] = users.Val()
 		}
 	}
-	must(t, errors.Join(users.Err(), rows.Err()))
+	must.Do(t, errors.Join(users.Err(), rows.Err()))
 	if !maps.Equal(got, want) {
 		t.Errorf("Redis has %d users, the database %d, and they differ", len(got), len(want))
 	}
@@ -106,7 +104,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	}
 	steps := second.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: manyUsers, Do: servers.Count})
 	b := s.replica(t, "b", at(second.Address))
-	must(t, b.LimitChanged(t.Context(), goods))
+	must.Do(t, b.LimitChanged(t.Context(), goods))
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
@@ -163,7 +161,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 		answered <- err
 	}()
 	labtest.AwaitReached(t, held)
-	must(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
+	must.Do(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	held.Pass()
 	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
@@ -171,7 +169,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	if owner := s.client.Get(t.Context(), s.key("filling:1")).Val(); owner != "another" {
 		t.Errorf("the marker is %q, want the other owner's", owner)
 	}
-	must(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
+	must.Do(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
 }
 
@@ -194,7 +192,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	go func() { rebuilt <- b.LimitChanged(t.Context(), goods) }()
 	time.Sleep(3 * time.Second) // the marker lasts two
 	held.Pass()
-	must(t, errors.Join(<-rebuilt, <-rebuilt))
+	must.Do(t, errors.Join(<-rebuilt, <-rebuilt))
 	if n := pages.Seen(); n != 0 {
 		t.Errorf("the other replica took %d steps, want none", n)
 	}
@@ -217,10 +215,8 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 	counted := slow.way.Arm(servers.Rule{Sent: "SELECT COUNT(*)", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
-	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
-		t.Fatal(err)
-	}
-	must(t, counted.Wait(ctx))
+	must.Get(slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}))(t)
+	must.Do(t, counted.Wait(ctx))
 	assertHas(t, slow.replica, "user-777", 1)
 }
 
@@ -282,7 +278,7 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 // was restarted since: the next epoch is above both.
 func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
-	must(t, s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err())
+	must.Do(t, s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err())
 	a := s.replica(t, "a")
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
 	if d, err := a.Drift(t.Context(), goods); err != nil || d.Epoch != 101 {
@@ -332,7 +328,7 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 			}
 			values = append(values, field, value)
 		}
-		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: values}).Err())
+		must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: values}).Err())
 	}
 	s.rebuild(t, a)
 	b := s.replica(t, "b")
@@ -358,12 +354,10 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
 	for _, id := range []int64{2, 3, 4} {
-		must(t, s.store.CreateGoods(t.Context(), id, 10, "create-"+strconv.FormatInt(id, 10)))
+		must.Do(t, s.store.CreateGoods(t.Context(), id, 10, "create-"+strconv.FormatInt(id, 10)))
 	}
 	for id := range int64(4) {
-		if _, err := a.Deduct(t.Context(), id+1, []stock.Purchase{buy(1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Deduct(t.Context(), id+1, []stock.Purchase{buy(1)}))(t)
 	}
 	absent := strings.Replace(s.key("goods:2"), "{stock-1}", "{stock-0}", 1)
 	awaitLedger(t, a)
@@ -373,7 +367,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
 		s.client.HIncrBy(t.Context(), strings.Replace(absent, "goods:2", "goods:4", 1), "units", -3).Err(),
 	} {
-		must(t, err)
+		must.Do(t, err)
 	}
 	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 1:") {
 		t.Errorf("the failure is %v, want it to name item 1", err)
@@ -393,7 +387,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 		s.client.HSet(t.Context(), absent, "units", 20, "next_epoch", "no number").Err(),
 		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
 	} {
-		must(t, err)
+		must.Do(t, err)
 	}
 	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 2:") {
 		t.Errorf("the failure is %v, want it to name item 2", err)
@@ -430,17 +424,17 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 	if _, err := s.store.Fill(t.Context(), goods, redisstock.Allocation, 0); err != nil { // the next epoch of the first
 		t.Fatal(err)
 	}
-	must(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
+	must.Do(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	b := s.replica(t, "b")
 	other.assertExact(t, b, 1)
-	must(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
+	must.Do(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
 	s.assertExact(t, b, reported)
 }
 
 // A user that may not publish, as each new one of Redis 7, sells and loads an item all the same.
 func TestAnItemIsLoadedWithoutTheRightToPublish(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 3)
-	must(t, s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err())
+	must.Do(t, s.client.Do(t.Context(), "ACL", "SETUSER", "new", "on", ">secret", "~*", "+@all").Err())
 	r := s.replica(t, "a", func(_ *redisstock.Options, o *backend.RedisOptions) { o.Username, o.Password = "new", "secret" })
 	sell(t, r, buy(1))
 	s.restock(t, r, 1)

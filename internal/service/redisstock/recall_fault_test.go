@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -19,8 +20,7 @@ import (
 // assertSellsTheRest sells all units that are left through a replica.
 func (s *shop) assertSellsTheRest(t *testing.T, r *redisstock.Stock, reported []stock.Order) {
 	t.Helper()
-	item, err := s.store.InStock(t.Context(), goods)
-	must(t, err)
+	item := must.Get(s.store.InStock(t.Context(), goods))(t)
 	s.assertExact(t, r, append(reported, sell(t, r, buy(item.Stock))))
 	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
@@ -69,7 +69,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
 				labtest.AwaitReached(t, held)
-				must(t, c.fail(s, way))
+				must.Do(t, c.fail(s, way))
 				held.Pass()
 				err := <-recalled
 				assertNamesRedis(t, err)
@@ -145,7 +145,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 			s.dieInRecall(t, server, step)
 			b := s.replica(t, "b", idle)
 			for range 2 {
-				must(t, b.Reconcile(t.Context()))
+				must.Do(t, b.Reconcile(t.Context()))
 			}
 			s.assertEndsWith(t, 14, 5, reported)
 		})
@@ -156,9 +156,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	t.Helper()
 	if step == "closed" {
-		if _, err := s.store.CloseAllocation(t.Context(), goods, redisstock.Allocation); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.store.CloseAllocation(t.Context(), goods, redisstock.Allocation))(t)
 		return
 	}
 	way := labtest.NewProxy(t, server.Address)
@@ -185,13 +183,13 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	reported := s.pendingOrders(t, b, 5)
 	slow := s.slowReplica(t, "a")
 	written := sell(t, b, buy(1)) // by the consumer of a, which writes no other
-	must(t, slow.replica.Await(t.Context(), written))
+	must.Do(t, slow.replica.Await(t.Context(), written))
 	held := slow.way.Arm(servers.Rule{Sent: "FOR UPDATE", Nth: 3, Do: servers.Hold}) // after the closing and the next epoch
 	recalled := startRecall(t, slow.replica)
 	labtest.AwaitReached(t, held)
 	reported = append(reported, written, sell(t, b, buy(6)), sell(t, b, buy(1)))
 	held.Pass()
-	must(t, <-recalled)
+	must.Do(t, <-recalled)
 	s.assertEndsWith(t, 6, 12, reported)
 }
 
@@ -232,7 +230,7 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	labtest.AwaitReached(t, held)
 	s.limit(t, a, 3)
 	held.Pass()
-	must(t, <-recalled)
+	must.Do(t, <-recalled)
 	if n := staged.Seen(); n != 0 {
 		t.Errorf("%d pages of users were staged for a closed counter", n)
 	}
@@ -260,7 +258,7 @@ func TestALimitHoldsDuringARecall(t *testing.T) {
 	labtest.AwaitReached(t, held)
 	assertHas(t, b, "小明", 2)
 	held.Pass()
-	must(t, <-recalled)
+	must.Do(t, <-recalled)
 	s.assertConsistent(t, b, reported)
 	s.assertBuyers(t, b)
 }
@@ -320,7 +318,7 @@ func TestWhatIsDoneToAnItemLeavesTheOthersAlone(t *testing.T) {
 		"restocked": func() { s.restock(t, a, 3) },
 		"recalled":  func() { recall(t, a) },
 		"repaired": func() {
-			must(t, errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())))
+			must.Do(t, errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())))
 		},
 	} {
 		if do(); state() != before {
@@ -361,7 +359,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	sell(t, a, buy(1))
 	settle(t, a)
 	recall(t, a)
-	must(t, server.Kill(t.Context()))
+	must.Do(t, server.Kill(t.Context()))
 	if got := recall(t, a); got != (stock.Recalled{}) {
 		t.Errorf("%+v is recalled", got)
 	}
@@ -372,7 +370,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	if err != nil || pending != 0 || !d.Closed {
 		t.Errorf("%d units are pending, the drift is %+v (%v)", pending, d, err)
 	}
-	must(t, server.Restart(t.Context()))
+	must.Do(t, server.Restart(t.Context()))
 	await(t, "a sale", func() bool { o, err := deduct(t, a, buy(10)); return err == nil && o.Rejected == nil })
 }
 
@@ -388,7 +386,7 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		must(t, a.Reconcile(t.Context()))
+		must.Do(t, a.Reconcile(t.Context()))
 	}
 	s.assertReach(t, 19, 0, true)
 	s.restock(t, a, 3)
@@ -404,13 +402,12 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 // writeAndDie is a consumer that writes pending orders, and dies before it settles them.
 func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 	t.Helper()
-	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
-	must(t, err)
+	place := must.Get(s.store.Allocation(t.Context(), goods, redisstock.Allocation))(t)
 	list := make([]repo.PendingOrder, len(orders))
 	for i, o := range orders {
 		list[i] = repo.PendingOrder{Order: o, Epoch: place.Epoch}
 	}
-	must(t, s.store.Keep(t.Context(), redisstock.Allocation, list))
+	must.Do(t, s.store.Keep(t.Context(), redisstock.Allocation, list))
 }
 
 // A consumer writes the pending orders between two steps of a recall, and dies before it
@@ -428,7 +425,7 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	labtest.AwaitReached(t, drain)
 	s.writeAndDie(t, reported[1:]) // the first is settled
 	drain.Pass()
-	must(t, <-recalled)
+	must.Do(t, <-recalled)
 	recall(t, s.replica(t, "c", idle))
 	s.assertEndsWith(t, 14, 0, reported)
 }
@@ -477,9 +474,7 @@ func TestRecallOfAnEpochThatOnlyRedisKnows(t *testing.T) {
 		s.rebuild(t, a)
 	}
 	settle(t, a)
-	if _, err := s.sql(t).ExecContext(t.Context(), "UPDATE tb_stock_place SET epoch = 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.sql(t).ExecContext(t.Context(), "UPDATE tb_stock_place SET epoch = 1"))(t)
 	if got := recall(t, a); got != (stock.Recalled{Returned: 9}) {
 		t.Errorf("%+v is recalled, want 9 units", got)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -20,8 +21,7 @@ func recall(t *testing.T, r *redisstock.Stock) stock.Recalled {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	got, err := r.Recall(ctx, goods)
-	must(t, err)
+	got := must.Get(r.Recall(ctx, goods))(t)
 	return got
 }
 
@@ -81,9 +81,7 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	}
 	messages := s.client.Subscribe(t.Context(), s.options.Prefix+":restocked")
 	defer messages.Close() //nolint:errcheck // the test is over
-	if _, err := messages.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(messages.Receive(t.Context()))(t)
 	s.restock(t, a, 1)
 	s.assertReach(t, 10, 0, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -131,15 +129,15 @@ func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
 		"goods", goods, "quantity", 4, "epoch", 1, "request", reported[0].RequestID, "order", "another", "remaining", 0, "at", 0,
 		"replica", "a", "user", "", "limit", 0, "trace", "",
 	}}
-	must(t, s.client.XAdd(t.Context(), foreign).Err())
+	must.Do(t, s.client.XAdd(t.Context(), foreign).Err())
 	dead := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}}
-	must(t, s.client.XReadGroup(t.Context(), dead).Err())
+	must.Do(t, s.client.XReadGroup(t.Context(), dead).Err())
 	if got := recall(t, a); got != (stock.Recalled{Returned: 5, Pending: 4}) {
 		t.Errorf("%+v is recalled, want 5 units and 4 pending", got)
 	}
 	b := s.replica(t, "b") // dead-letters the order, whose request id stands for the first
 	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
-	must(t, b.Reconcile(t.Context()))
+	must.Do(t, b.Reconcile(t.Context()))
 	s.assertReach(t, 9, 0, true)
 	s.assertConsistent(t, b, reported)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // steps takes steps of the script for item 1, each of which has an exact result.
@@ -21,7 +22,7 @@ func newSteps(t *testing.T) steps {
 	client := labtest.RedisClient(lab.Redis(t))
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // the test is over
 	s := steps{newModel(t, client, 1)}
-	must(t, client.XGroupCreateMkStream(t.Context(), s.base+"orders", "ledger", "0").Err())
+	must.Do(t, client.XGroupCreateMkStream(t.Context(), s.base+"orders", "ledger", "0").Err())
 	return s
 }
 
@@ -246,9 +247,7 @@ func TestReplicasAreNotifiedOfUnitsThatComeBack(t *testing.T) {
 	s := newSteps(t)
 	messages := s.client.Subscribe(t.Context(), s.base+"channel")
 	defer messages.Close() //nolint:errcheck // the test is over
-	if _, err := messages.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(messages.Receive(t.Context()))(t)
 	s.install(counterOf{epoch: 1, units: 10})
 	for _, request := range []string{"r-1", "r-2", "r-3"} {
 		s.sell(request, 1, "", "")
@@ -263,8 +262,7 @@ func TestReplicasAreNotifiedOfUnitsThatComeBack(t *testing.T) {
 	s.client.Publish(t.Context(), s.base+"channel", "end")
 	var got []string
 	for !slices.Contains(got, "end") {
-		m, err := messages.ReceiveMessage(t.Context())
-		must(t, err)
+		m := must.Get(messages.ReceiveMessage(t.Context()))(t)
 		got = append(got, m.Payload)
 	}
 	if want := []string{"1", "1", "", "1", "end"}; !slices.Equal(got, want) {

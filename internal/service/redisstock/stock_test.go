@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
@@ -212,7 +213,7 @@ type anotherItem struct {
 
 func (s *shop) another(t *testing.T, id, units int64) anotherItem {
 	t.Helper()
-	must(t, s.store.CreateGoods(t.Context(), id, units, rand.Text()))
+	must.Do(t, s.store.CreateGoods(t.Context(), id, units, rand.Text()))
 	return anotherItem{s, id}
 }
 
@@ -272,7 +273,7 @@ func TestOrdersFromBeforeTheConsumersAreWritten(t *testing.T) {
 	a := s.replica(t, "a", idle)
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	must(t, s.client.Del(t.Context(), s.key("orders")).Err())
+	must.Do(t, s.client.Del(t.Context(), s.key("orders")).Err())
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
 	s.assertExact(t, s.replica(t, "b"), reported)
 }
@@ -302,7 +303,7 @@ func TestAPurchaseThatWasNotMadeIsKnownNotToBe(t *testing.T) {
 		t.Errorf("a purchase that is over is answered with %v, want %v", err, context.Canceled)
 	}
 	s.assertExact(t, slow.replica, reported)
-	must(t, s.client.Set(t.Context(), s.key("goods:1"), "no counter", 0).Err())
+	must.Do(t, s.client.Set(t.Context(), s.key("goods:1"), "no counter", 0).Err())
 	_, err = deduct(t, slow.replica, buy(1))
 	isKnown("Redis answers with an error", err)
 }
@@ -375,7 +376,7 @@ func TestAReservationIsOneWhereverItGoes(t *testing.T) {
 // takeRequestID has the ledger hold another order under the request id of a purchase.
 func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
 	t.Helper()
-	must(t, s.store.CreateGoods(t.Context(), 99, 10, rand.Text()))
+	must.Do(t, s.store.CreateGoods(t.Context(), 99, 10, rand.Text()))
 	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
 		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 99, Batch: []stock.Purchase{of}}); err != nil {
 			return err
@@ -383,7 +384,7 @@ func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
 		_, _, err := tx.SubtractIfEnough(t.Context(), 99, 2)
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 // A copy of a basket has sold the same line, under the same number, from the row: the units in Redis are sold to
@@ -439,9 +440,7 @@ func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
-	if _, err := s.store.Fill(t.Context(), goods, redisstock.Allocation, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Fill(t.Context(), goods, redisstock.Allocation, 0))(t)
 	reported = append(reported, sell(t, a, buy(3)))
 	b := s.replica(t, "b")
 	s.assertExact(t, b, reported)
@@ -460,14 +459,14 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 		looks    int   // until it is repaired
 	}{{+3, 0, 1}, {-3, 0, 2}, {-3, 3, 2}} {
 		for field, n := range map[string]int64{"units": c.drift, "promised": c.accepted} {
-			must(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), field, n).Err())
+			must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), field, n).Err())
 		}
 		for look := 1; look <= c.looks; look++ {
 			d, err := a.Drift(t.Context(), goods)
 			if err != nil || d.Drift != c.drift {
 				t.Fatalf("before look %d the drift is %+v (%v), want %d", look, d, err, c.drift)
 			}
-			must(t, a.Reconcile(t.Context()))
+			must.Do(t, a.Reconcile(t.Context()))
 			if n := s.seen.compared.Load(); n != 3 {
 				t.Errorf("after look %d a difference of %d units is reported, want 3", look, n)
 			}
@@ -525,7 +524,7 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 	for range 10 {
 		order := sell(t, a, buy(1))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		must(t, a.Await(ctx, order))
+		must.Do(t, a.Await(ctx, order))
 		cancel()
 		s.assertInLedger(t, []stock.Order{order})
 		order.ID = "another"
@@ -611,14 +610,11 @@ func TestAPurchaseThatIsAskedAgainIsNoReplay(t *testing.T) {
 	s := open(t, lab.Redis(t), 6)
 	r := s.replica(t, "r")
 	sell(t, r, buy(1)) // there is a counter
-	if _, err := s.store.Restock(t.Context(), goods, 4, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Restock(t.Context(), goods, 4, rand.Text()))(t)
 	line := lineOfBasket(2)
 	batch := []stock.Purchase{buy(2), line, buy(4)}
 	for i, replayed := range []bool{false, true} {
-		outcomes, err := r.Deduct(t.Context(), goods, batch)
-		must(t, err)
+		outcomes := must.Get(r.Deduct(t.Context(), goods, batch))(t)
 		for _, o := range outcomes {
 			if o.Rejected != nil || o.Replayed != replayed {
 				t.Errorf("sent %d times, a purchase is answered with %+v", i+1, o)

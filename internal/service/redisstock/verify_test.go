@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -20,9 +21,7 @@ func (s *shop) addToRow(t *testing.T, units int64) {
 
 func (i anotherItem) addToRow(t *testing.T, units int64) {
 	t.Helper()
-	if _, err := i.store.Restock(t.Context(), i.id, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.store.Restock(t.Context(), i.id, units, rand.Text()))(t)
 }
 
 func TestAPurchaseGetsTheUnitsOfBothRowAndRedis(t *testing.T) {
@@ -74,9 +73,7 @@ func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
 	settle(t, a)
 	sell(t, a, buy(8)) // pending in Redis: no units of another allocation
 	bucket := func(units int64) {
-		if _, err := s.sql(t).ExecContext(t.Context(), `REPLACE INTO tb_stock_place (goods_id, place, units) VALUES (?, 'bucket/0', ?)`, goods, units); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.sql(t).ExecContext(t.Context(), `REPLACE INTO tb_stock_place (goods_id, place, units) VALUES (?, 'bucket/0', ?)`, goods, units))(t)
 	}
 	for _, c := range []struct {
 		bucket, quantity int64
@@ -146,9 +143,7 @@ func TestUnitsThatMoveDuringALookAreOffered(t *testing.T) {
 	slow, b := s.slowReplica(t, "a"), s.replica(t, "b")
 	sells := func(t *testing.T, i anotherItem) { i.sell(t, b, buy(2)) }
 	recalls := func(t *testing.T, i anotherItem) {
-		if _, err := b.Recall(t.Context(), i.id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Recall(t.Context(), i.id))(t)
 	}
 	id := int64(1)
 	for name, meanwhile := range map[string]func(*testing.T, anotherItem){

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -517,7 +518,7 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 // Each step of a purchase is in its trace, and has an end.
 func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	spans := tracetest.NewSpanRecorder()
 	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 	locked := entryOf(t, "mutex").New(strategy.Deps{Store: store.As("mutex"), LockWait: time.Minute})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -50,13 +51,12 @@ func bucketsOf(t *testing.T, store *repo.Store, count int) strategy.Strategy {
 
 func (s bucketShop) create(t *testing.T, goods, units int64) {
 	t.Helper()
-	must(t, s.stores[0].CreateGoods(t.Context(), goods, units, rand.Text()))
+	must.Do(t, s.stores[0].CreateGoods(t.Context(), goods, units, rand.Text()))
 }
 
 func (s bucketShop) audit(t *testing.T, goods int64) stock.Audit {
 	t.Helper()
-	audit, err := s.stores[0].Audit(t.Context(), goods)
-	must(t, err)
+	audit := must.Get(s.stores[0].Audit(t.Context(), goods))(t)
 	return audit
 }
 
@@ -165,9 +165,7 @@ func TestBucketsAreOneItem(t *testing.T) {
 				t.Errorf("%d were rejected", units)
 			}
 		}
-		if _, err := store.Restock(t.Context(), 1, 10, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Restock(t.Context(), 1, 10, rand.Text()))(t)
 		goods, err := store.InStock(t.Context(), 1)
 		if err != nil || goods.Stock != 13 {
 			t.Errorf("%d in stock (%v), want 13", goods.Stock, err)
@@ -242,9 +240,7 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 		s := openBuckets(t, d, 8)
 		s.create(t, 1, 100)
 		first := purchase(1)
-		if _, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{first}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{first}))(t)
 		_, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(90), first})
 		if !errors.Is(err, stock.ErrDuplicateRequest) {
 			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
@@ -259,9 +255,9 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 func oversell(t *testing.T, store *repo.Store, units int64) {
 	t.Helper()
 	read, err := store.Goods(t.Context(), 1)
-	must(t, err)
+	must.Do(t, err)
 	err = store.As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, units) })
-	must(t, err)
+	must.Do(t, err)
 }
 
 // An unsafe strategy has sold more than the row had: the buckets get no more than is left

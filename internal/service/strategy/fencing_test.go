@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -57,25 +58,20 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8,
 		LockWait: patience, TxTimeout: 2 * patience, ConnectTimeout: patience,
 	}
-	store, err := repo.Open(t.Context(), o, repo.Options{Replica: "replica-1"})
-	must(t, err)
+	store := must.Get(repo.Open(t.Context(), o, repo.Options{Replica: "replica-1"}))(t)
 	db, _, err := backend.OpenPool(o)
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(store.Close(), db.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := store.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, store.CreateGoods(t.Context(), goods, duelStock, rand.Text()))
+	must.Get(store.MigrateUp(t.Context()))(t)
+	must.Do(t, store.CreateGoods(t.Context(), goods, duelStock, rand.Text()))
 	// Rows between those that the holders write: on an empty index they would
 	// wait for each other's gap, and not for each other's release.
 	for _, separator := range []string{"b", "d"} {
-		if _, err := db.ExecContext(t.Context(), insertBarrier, goods+1000, fmt.Sprint(goods, separator), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ExecContext(t.Context(), insertBarrier, goods+1000, fmt.Sprint(goods, separator), 0))(t)
 	}
 	return &duel{store: store, db: db, goods: goods}
 }
@@ -99,14 +95,9 @@ type fighter struct {
 func (d *duel) begin(t *testing.T, id string, waiting int) fighter {
 	t.Helper()
 	p := stock.Purchase{RequestID: fmt.Sprint(d.goods, id), Quantity: 1}
-	barrier, err := d.db.BeginTx(t.Context(), nil)
-	must(t, err)
-	if _, err := barrier.ExecContext(t.Context(), `SET SESSION wait_timeout = ?`, patience.Seconds()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := barrier.ExecContext(t.Context(), insertBarrier, d.goods, p.RequestID, 0); err != nil {
-		t.Fatal(err)
-	}
+	barrier := must.Get(d.db.BeginTx(t.Context(), nil))(t)
+	must.Get(barrier.ExecContext(t.Context(), `SET SESSION wait_timeout = ?`, patience.Seconds()))(t)
+	must.Get(barrier.ExecContext(t.Context(), insertBarrier, d.goods, p.RequestID, 0))(t)
 	f := fighter{barrier: barrier, result: make(chan error, 1)}
 	go func() { f.result <- d.sell(t.Context(), p) }()
 	d.awaitWaiters(t, waiting)
@@ -128,7 +119,7 @@ func (d *duel) awaitWaiters(t *testing.T, want int) {
 	for end := time.Now().Add(patience / 2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		err := d.db.QueryRowContext(t.Context(),
 			`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'INSERT INTO tb_stock_ledger%' AND db = DATABASE()`).Scan(&waiting)
-		must(t, err)
+		must.Do(t, err)
 		if waiting == want {
 			return
 		}
@@ -211,8 +202,7 @@ func (d *duel) sellCheckedAtWrite(ctx context.Context, p stock.Purchase, token u
 
 func (d *duel) assert(t *testing.T, sold, lost int64) {
 	t.Helper()
-	audit, err := d.store.Audit(t.Context(), d.goods)
-	must(t, err)
+	audit := must.Get(d.store.Audit(t.Context(), d.goods))(t)
 	if audit.Sold != sold || audit.Lost != lost {
 		t.Errorf("%d sold and %d updates lost, want %d and %d", audit.Sold, audit.Lost, sold, lost)
 	}
@@ -244,7 +234,7 @@ const splitSales = 60
 func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*servers.Redis, entry lock.Entry, goods int64) {
 	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
-	must(t, store.CreateGoods(t.Context(), goods, 10*splitSales, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), goods, 10*splitSales, rand.Text()))
 	// Both counters begin at the same number, as a replicated one does.
 	sides := make([]strategy.Deduct, 0, len(masters))
 	for _, master := range masters {

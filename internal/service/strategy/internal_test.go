@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -360,9 +361,7 @@ func TestTheWindowOfPausesSettlesAtSixteenSteps(t *testing.T) {
 // A sale that loses no race narrows the window.
 func TestASaleNarrowsTheWindowOfPauses(t *testing.T) {
 	store := labtest.Open(t, &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db")}, "replica-1")
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	s := optimistic{store: site{Store: store}, observer: unobserved{}, tries: 1, pace: &pace{step: time.Millisecond, most: time.Second, window: 16 * time.Millisecond}}
 	if _, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "k", Quantity: 1}}); err != nil || s.pace.window != 15*time.Millisecond {
 		t.Errorf("after a sale (%v) pauses are drawn from %s, want 15ms", err, s.pace.window)

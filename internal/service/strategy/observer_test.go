@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -85,7 +86,7 @@ func (s *paused) Between(ctx context.Context, _ string, _ int64) context.Context
 
 func TestAWaitInVainIsReported(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	for _, entry := range strategy.Registry() {
 		if entry.Name != "mutex" && entry.Name != "channel" {
 			continue
@@ -181,7 +182,7 @@ func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 func assertPlaceInSeveral(t *testing.T, seen *looksOn, store *repo.Store, joiner strategy.Joiner, name string, goods int64) {
 	t.Helper()
 	other := goods + 500
-	must(t, store.CreateGoods(t.Context(), other, 10, fmt.Sprint(name, " other")))
+	must.Do(t, store.CreateGoods(t.Context(), other, 10, fmt.Sprint(name, " other")))
 	seen.between = nil
 	items := []strategy.ItemBatch{{GoodsID: goods, Purchases: []stock.Purchase{purchase(1)}}, {GoodsID: other, Purchases: []stock.Purchase{purchase(1)}}}
 	if _, err := joiner.DeductItems(t.Context(), items); err != nil {
@@ -205,7 +206,7 @@ func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.De
 			continue
 		}
 		goods := int64(i + 1) // sql-bucket and sql-unit leave nothing in the row for others
-		must(t, store.CreateGoods(t.Context(), goods, 10, entry.Name))
+		must.Do(t, store.CreateGoods(t.Context(), goods, 10, entry.Name))
 		do(entry, strategy.Deps{
 			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		}, goods)

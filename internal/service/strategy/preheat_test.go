@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -36,7 +37,7 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 		for name, rule := range cuts {
 			goods++
 			t.Run(entry.Name+" "+name, func(t *testing.T) {
-				must(t, store.CreateGoods(t.Context(), goods, 10, rand.Text()))
+				must.Do(t, store.CreateGoods(t.Context(), goods, 10, rand.Text()))
 				s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), "")
 				cut := way.Arm(rule)
 				_, _ = s.Deduct(t.Context(), goods, oneUnit()) // as it may be
@@ -59,7 +60,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 			for i, units := range []int64{3, 5} {
 				d := lab.Database(t, servers.SQLite)
 				store := labtest.Open(t, d, "replica-1")
-				must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
+				must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 				s := newCopying(t, entry, store, lab.Locks(t, d, backend.Redis), "test-"+rand.Text())
 				var sold int64
 				for range units + 2 {
@@ -85,7 +86,7 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()))
+			must.Do(t, store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{
@@ -124,7 +125,7 @@ func TestALargeStockIsCopiedInFull(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "fits", Quantity: sold}, {RequestID: "does not", Quantity: units - sold + 1}})
@@ -148,7 +149,7 @@ func TestACopyHasABound(t *testing.T) {
 			if entry.Name == "redis-list" {
 				units, want = 1_000_001, stock.ErrStockLimit
 			}
-			must(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			if err := deduct(t, newCopying(t, entry, store, locks, prefix)); !errors.Is(err, want) {
 				t.Errorf("with %d units in stock, a purchase is answered with %v, want %v", units, err, want)
@@ -176,7 +177,7 @@ func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 7_000, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 7_000, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for attempt := 1; attempt <= 2; attempt++ {
@@ -205,7 +206,7 @@ func TestAnAttemptThatIsOvertakenKeepsTheMarkOfTheOther(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	locks, prefix, entry := locksAt(t, d, server, way.Address), rand.Text(), copying("redis-decr")[0]
 	s := newCopying(t, entry, store, locks, prefix)
 	held := way.Arm(servers.Rule{Sent: "exists", Do: servers.Hold})
@@ -216,7 +217,7 @@ func TestAnAttemptThatIsOvertakenKeepsTheMarkOfTheOther(t *testing.T) {
 	defer direct.Close() //nolint:errcheck // the test is over
 	key := copyOf(prefix, entry.Name)
 	for name, value := range map[string]string{":filling": "the mark of another", ":ready": "the copy of a third"} {
-		must(t, direct.Set(t.Context(), key+name, value, time.Minute).Err())
+		must.Do(t, direct.Set(t.Context(), key+name, value, time.Minute).Err())
 	}
 	held.Pass()
 	<-done //nolint:errcheck // it has the copy of the third, or failed for want of it
@@ -232,7 +233,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			waiting := func(limit time.Duration) strategy.Strategy {
 				s := entry.New(strategy.Deps{
@@ -275,7 +276,7 @@ func unitsOfCopy(t *testing.T, locks lock.Deps, prefix, kind string) int64 {
 	if kind != "redis-list" {
 		units, err = locks.Redis.Get(t.Context(), copyOf(prefix, kind)).Int64()
 	}
-	must(t, err)
+	must.Do(t, err)
 	return units
 }
 
@@ -286,7 +287,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for _, again := range []bool{false, true} {
@@ -294,7 +295,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 					restock(t, store, 5)
 				}
 				for sold := range 4 {
-					must(t, deduct(t, s))
+					must.Do(t, deduct(t, s))
 					for _, key := range []string{copyOf(prefix, entry.Name), copyOf(prefix, entry.Name) + ":ready"} {
 						if ttl, err := locks.Redis.PTTL(t.Context(), key).Result(); err != nil || ttl != -1 {
 							t.Errorf("copied again %v, after %d sales: %s expires in %s (%v), want never", again, sold+1, key, ttl, err)
@@ -314,12 +315,12 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
 	locks, prefix, entry := lab.Locks(t, d, backend.Redis), rand.Text(), copying("redis-get-set-locked")[0]
 	s, other := newCopying(t, entry, store, locks, prefix), newCopying(t, copying("sql-conditional")[0], store, locks, prefix)
-	must(t, deduct(t, s))
+	must.Do(t, deduct(t, s))
 	for range 4 {
-		must(t, deduct(t, other))
+		must.Do(t, deduct(t, other))
 	}
 	if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
 		t.Errorf("a purchase of what is sold out is answered with %v", err)
@@ -335,7 +336,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
 		store := labtest.Open(t, through, "replica-1")
-		must(t, store.CreateGoods(t.Context(), 1, 100, rand.Text()))
+		must.Do(t, store.CreateGoods(t.Context(), 1, 100, rand.Text()))
 		beyond := []stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}} // for which the row is read
 		for _, entry := range copying("redis-decr", "redis-list") {
 			for name, c := range map[string]struct {
@@ -352,7 +353,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 				t.Run(entry.Name+", "+name, func(t *testing.T) {
 					locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 					s := newCopying(t, entry, store, locks, prefix)
-					must(t, deduct(t, s))
+					must.Do(t, deduct(t, s))
 					before := unitsOfCopy(t, locks, prefix, entry.Name)
 					defer way.Arm(c.rule).Disarm()
 					_, err := s.Deduct(t.Context(), 1, append([]stock.Purchase{{RequestID: rand.Text(), Quantity: 3}}, c.more...))
@@ -379,7 +380,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), rand.Text())
 			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
@@ -387,7 +388,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 			labtest.AwaitReached(t, counted)
 			restock(t, store, 1)
 			counted.Pass()
-			must(t, <-next)
+			must.Do(t, <-next)
 			if err := deduct(t, s); err != nil {
 				t.Errorf("the unit of the restock is answered with %v", err)
 			}
@@ -404,18 +405,18 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 			prefix := rand.Text()
 			slow := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
 			near := locksAt(t, d, server, server.Address)
 			other := newCopying(t, entry, store, near, prefix)
-			must(t, deduct(t, slow))
+			must.Do(t, deduct(t, slow))
 			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
 			labtest.AwaitReached(t, taken)
 			restock(t, store, 2)
-			must(t, deduct(t, other))
+			must.Do(t, deduct(t, other))
 			ready := func() string {
 				return locksAt(t, d, server, server.Address).Redis.Get(t.Context(), copyOf(prefix, entry.Name)+":ready").Val()
 			}
@@ -443,7 +444,7 @@ func abandon(t *testing.T, rule servers.Rule, before func(other strategy.Strateg
 	t.Helper()
 	server, d, prefix := lab.OwnRedis(t), lab.Database(t, servers.SQLite), rand.Text()
 	store := labtest.Open(t, d, "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 3, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 3, rand.Text()))
 	var a abandoned
 	var replicas [2]strategy.Strategy
 	entry := copying("redis-get-set-locked")[0]
@@ -480,7 +481,7 @@ func (a abandoned) sellsTheRest(t *testing.T, want int) {
 
 func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	a := abandon(t, servers.Rule{Sent: ":filling", Do: servers.Hold}, func(strategy.Strategy, lock.Deps, string) {})
-	must(t, deduct(t, a.other))
+	must.Do(t, deduct(t, a.other))
 	set := a.ways[1].Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.HoldReply})
 	sold := make(chan error, 1)
 	go func() { sold <- deduct(t, a.other) }() // it is off the copy, and not off the row
@@ -490,13 +491,13 @@ func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	labtest.AwaitReached(t, ended)
 	ended.Pass()
 	set.Pass()
-	must(t, <-sold)
+	must.Do(t, <-sold)
 	a.sellsTheRest(t, 1)
 }
 
 func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
 	a := abandon(t, servers.Rule{Sent: "watch", Do: servers.Hold}, func(other strategy.Strategy, locks lock.Deps, key string) {
-		must(t, errors.Join(deduct(t, other), locks.Redis.Del(t.Context(), key+":ready").Err()))
+		must.Do(t, errors.Join(deduct(t, other), locks.Redis.Del(t.Context(), key+":ready").Err()))
 	})
 	waits := a.ways[1].Arm(servers.Rule{Sent: ":filling", Do: servers.Hold})
 	sold := make(chan error, 1)
@@ -509,7 +510,7 @@ func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
 	}
 	waits.Pass()
 	a.copying.Pass()
-	must(t, <-sold)
+	must.Do(t, <-sold)
 	a.sellsTheRest(t, 1)
 }
 
@@ -554,9 +555,7 @@ func deduct(t *testing.T, s strategy.Strategy) error {
 // restock adds units to item 1. No copy is notified.
 func restock(t *testing.T, store *repo.Store, units int64) {
 	t.Helper()
-	if _, err := store.Restock(t.Context(), 1, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Restock(t.Context(), 1, units, rand.Text()))(t)
 }
 
 func oneUnit() []stock.Purchase {
@@ -571,10 +570,10 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
-			must(t, deduct(t, s))
+			must.Do(t, deduct(t, s))
 			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
 			ctx, leave := context.WithCancel(t.Context())
 			left := make(chan error, 1)
@@ -600,7 +599,7 @@ func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
 		store := labtest.Open(t, through, "replica-1")
-		must(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+		must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
 		entry, locks, prefix := copying("redis-get-set-locked")[0], lab.Locks(t, d, backend.Redis), rand.Text()
 		s := newCopying(t, entry, store, locks, prefix)
 		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -28,7 +29,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 	}
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		t.Run(entry.Name, func(t *testing.T) {
-			must(t, d.Store.SetLimit(t.Context(), goods, 3))
+			must.Do(t, d.Store.SetLimit(t.Context(), goods, 3))
 			made := entry.New(d)
 			closeAfter(t, made)
 			own := func(id string) string { return entry.Name + " " + id }
@@ -96,7 +97,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 // sales count.
 func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	entry, seen := entryOf(t, "sql-optimistic"), new(listener)
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 2}}
 	other := entry.New(deps)
@@ -112,7 +113,7 @@ func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 // One that is overtaken each time is busy, and sells nothing.
 func TestAnOptimisticWriterGivesUp(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	entry := entryOf(t, "sql-optimistic")
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 1}}
 	other := entry.New(deps)
@@ -128,7 +129,7 @@ func TestAnOptimisticWriterGivesUp(t *testing.T) {
 // A batch that others overtake is offered again, and not for ever.
 func TestABatchThatIsOvertakenIsOfferedAgain(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	for overtaken, want := range map[int]error{19: nil, 20: stock.ErrBusy} {
 		offered := 0
 		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, bool, error) {
@@ -161,14 +162,12 @@ func (f forgetful) Reseed(_ context.Context, name string) error {
 // tokens. What is decided anew under a lock keeps its token.
 func TestATokenThatIsTooLowIsLifted(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 7, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 7, 10, rand.Text()))
 	tokens, seen := new(atomic.Uint64), new(listener)
 	var reseeded []string
 	entry := strategy.Locked(lock.Entry{Name: "forgetful", New: func(lock.Deps) lock.Locker { return forgetful{brokenLock{tokens}, &reseeded} }})
 	deps := strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second}
-	if _, err := deps.Store.ClaimFence(t.Context(), 7, 5); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(deps.Store.ClaimFence(t.Context(), 7, 5))(t)
 	fenced := entry.New(observedBy(seen, deps)).(strategy.Fencer) //nolint:forcetypeassert // a panic fails the test as well
 	if err := oneOf(fenced.DeductFenced(t.Context(), 7, []stock.Purchase{purchase(1)})); !errors.Is(err, stock.ErrFenced) || !slices.Equal(reseeded, []string{"goods/7"}) || seen.fenced != 1 {
 		t.Errorf("token 1 after 5 is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
@@ -193,7 +192,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 		entryOf(t, l.Name)
 	}
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	var given lock.Deps
 	tokens := new(atomic.Uint64)
 	tokens.Store(6)
@@ -224,7 +223,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 // A batch that fails gives the turn of its item back: there are fewer of them than purchases that fail.
 func TestAFailureKeepsNoTurn(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	assertKeepsNoTurn(t, "sql-conditional", entryOf(t, "sql-conditional").New(strategy.Deps{Store: store.As("sql-conditional")}), 1)
 }
 
@@ -259,7 +258,7 @@ func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods 
 func TestAReservationIsNotSoldByTheProcedure(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
-		must(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+		must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 		made := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
 		assertKeepsNoTurn(t, "sql-procedure", made, 1)
 		held := purchase(2)
@@ -280,17 +279,15 @@ func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
 		pool, _, err := d.Pool(0, time.Second)
-		must(t, err)
+		must.Do(t, err)
 		defer pool.Close() //nolint:errcheck // the test is over
-		if _, err := pool.ExecContext(t.Context(), `DROP TABLE tb_stock_user`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), `DROP TABLE tb_stock_user`))(t)
 		for i, entry := range strategy.Registry() {
 			if len(entry.Needs) > 0 {
 				continue
 			}
 			goods := int64(i + 1)
-			must(t, store.CreateGoods(t.Context(), goods, 3, rand.Text()))
+			must.Do(t, store.CreateGoods(t.Context(), goods, 3, rand.Text()))
 			made := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2})
 			for _, units := range []int64{1, 2, 3} { // the last does not fit
 				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "a-user"}

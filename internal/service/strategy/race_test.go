@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -51,9 +52,9 @@ func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, good
 	store, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
 	}, repo.Options{Retried: func(string) { _ = node.await() }}) // on a cluster the conflict is with what is committed
-	must(t, err)
+	must.Do(t, err)
 	defer store.Close() //nolint:errcheck // the test is over
-	must(t, store.CreateGoods(t.Context(), goods, units, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	between := &betweenOnce{do: node.sell}
 	made := entryOf(t, name).New(strategy.Deps{
 		Store: store.As(name), LockWait: time.Second, Failpoints: between,
@@ -159,9 +160,9 @@ func TestACrowdOfTheProcedureLeavesAConnectionToOthers(t *testing.T) {
 		store, err := repo.Open(t.Context(), backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 4, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
 		}, repo.Options{})
-		must(t, err)
+		must.Do(t, err)
 		defer store.Close() //nolint:errcheck // the test is over
-		must(t, errors.Join(other.CreateGoods(t.Context(), 1, 10, "1"), other.CreateGoods(t.Context(), 2, 10, "2")))
+		must.Do(t, errors.Join(other.CreateGoods(t.Context(), 1, 10, "1"), other.CreateGoods(t.Context(), 2, 10, "2")))
 		s := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
 		var crowd sync.WaitGroup
 		err = other.InTx(t.Context(), func(tx *repo.Tx) error {
@@ -195,7 +196,7 @@ func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 				through, proxy := labtest.Through(t, d)
 				store := labtest.Open(t, through, "r")
-				must(t, store.CreateGoods(t.Context(), 1, 10, "first"))
+				must.Do(t, store.CreateGoods(t.Context(), 1, 10, "first"))
 				sells := made(t, d, name, strategy.Deps{Store: store.As(name), LockWait: time.Second}, grouped)
 				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 				defer held.Pass()
@@ -207,7 +208,7 @@ func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 					t.Errorf("it took %s", took)
 				}
 				time.AfterFunc(300*time.Millisecond, held.Pass) // now the server gets it
-				must(t, buyWithin(t, sells, "next", 5*time.Second))
+				must.Do(t, buyWithin(t, sells, "next", 5*time.Second))
 				if audit, err := store.AuditInFull(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 2 {
 					t.Errorf("the audit is %+v, %v; want 2 sold", audit, err)
 				}

@@ -25,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -87,7 +88,7 @@ func TestProveRoundTrips(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1")
 	pool, _, err := d.Pool(2, time.Second)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
 	for i, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestProveRoundTrips(t *testing.T) {
 func tripsOf(t *testing.T, s strategy.Strategy, store *repo.Store, goods int64, ask func() (database, server int64)) trips {
 	t.Helper()
 	const sales, units = 40, 1000
-	must(t, store.CreateGoods(t.Context(), goods, units, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), goods, units, rand.Text()))
 	sell := func(times int) {
 		for range times {
 			outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{buyOne()})
@@ -145,8 +146,7 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 	t.Helper()
 	const rejections, rest = 40, 1000 - 45
 	buy := func(quantity int64) error {
-		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: quantity}})
-		must(t, err)
+		outcomes := must.Get(s.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: quantity}}))(t)
 		return outcomes[0].Rejected
 	}
 	if err := buy(rest); err != nil {
@@ -189,7 +189,7 @@ func asked(t *testing.T, pool *sql.DB, clients *backend.Clients, needs []backend
 	return func() (int64, int64) {
 		var name string
 		var n int64
-		must(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
+		must.Do(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
 		return n, server()
 	}
 }
@@ -202,8 +202,7 @@ func countRedis(client redis.UniversalClient) func() int64 {
 
 func zooKeeperAsked(t *testing.T) (n int64) {
 	t.Helper()
-	answer, err := lab.ZooKeeper(t).Ask(t.Context(), "srvr")
-	must(t, err)
+	answer := must.Get(lab.ZooKeeper(t).Ask(t.Context(), "srvr"))(t)
 	for line := range strings.Lines(answer) {
 		if _, err := fmt.Sscanf(line, "Received: %d", &n); err == nil {
 			return n
@@ -215,10 +214,8 @@ func zooKeeperAsked(t *testing.T) (n int64) {
 
 func etcdAsked(t *testing.T) (n int64) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, lab.Etcd(t).Endpoint+"/metrics", http.NoBody)
-	must(t, err)
-	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, lab.Etcd(t).Endpoint+"/metrics", http.NoBody))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // it was read
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
@@ -226,9 +223,7 @@ func etcdAsked(t *testing.T) (n int64) {
 			continue
 		}
 		var count float64
-		if _, err := fmt.Sscan(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], &count); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], &count))(t)
 		n += int64(count)
 	}
 	return n
@@ -239,9 +234,9 @@ func TestProveRoundTripsOfAReservation(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1").As("sql-conditional")
 	pool, _, err := d.Pool(2, time.Second)
-	must(t, err)
+	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // it was only asked
-	must(t, store.CreateGoods(t.Context(), 1, 1000, rand.Text()))
+	must.Do(t, store.CreateGoods(t.Context(), 1, 1000, rand.Text()))
 	all := strategy.Registry()
 	entry := all[slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == "sql-conditional" })]
 	s := entry.New(strategy.Deps{Store: store, Retry: strategy.Retry{Tries: 5}})
@@ -273,7 +268,7 @@ func TestProveRoundTripsOfAReservation(t *testing.T) {
 		before, _ := ask()
 		begun := time.Now()
 		for range step.times {
-			must(t, step.do())
+			must.Do(t, step.do())
 		}
 		took := time.Since(begun)
 		after, _ := ask()

@@ -58,11 +58,3 @@ func onSQLite() (names []string) {
 	}
 	return names
 }
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -36,7 +37,7 @@ func (s bucketShop) pool(t *testing.T, goods int64) (p repo.Pool) {
 		p, err = tx.Pool(t.Context(), goods)
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 	return p
 }
 
@@ -172,9 +173,7 @@ func TestABatchIsSoldFromThePoolAndTheRowTogether(t *testing.T) {
 		if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) || outcomes[2].Rejected != nil {
 			t.Errorf("of 1, 3 and 1 units of 3: %+v, %v", outcomes, err)
 		}
-		if _, err := s.stores[0].Restock(t.Context(), 1, 50, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.stores[0].Restock(t.Context(), 1, 50, rand.Text()))(t)
 		if _, err = s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(50), first}); !errors.Is(err, stock.ErrDuplicateRequest) {
 			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
 		}
