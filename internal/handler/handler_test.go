@@ -29,6 +29,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -144,9 +145,7 @@ func send(t *testing.T, r *http.Request) answer {
 	if err := json.Unmarshal(content, &a.body); err != nil {
 		t.Fatalf("%s is answered with %.200q, which is no JSON: %v", r.URL, content, err)
 	}
-	if err := contract.Judge(r, apitest.Answer{Status: a.status, Header: a.header, Body: content}); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, contract.Judge(r, apitest.Answer{Status: a.status, Header: a.header, Body: content}))
 	return a
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // lockServer is a server of a lock that a test may end and bring back.
@@ -321,9 +322,7 @@ func hold(t *testing.T, locks lock.Deps) (release func()) {
 		}
 		lease := must.Get(entry.New(locks).Acquire(t.Context(), "goods/1"))(t)
 		return func() {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, lease.Release(t.Context()))
 		}
 	}
 	t.Fatal("there is no sql-insert-lock")

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -177,9 +178,7 @@ func exchange(t *testing.T, r *http.Request) apitest.Answer {
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body := must.Get(io.ReadAll(response.Body))(t)
 	a := apitest.Answer{Status: response.StatusCode, Header: response.Header, Body: body}
-	if err := contract.Judge(r, a); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, contract.Judge(r, a))
 	return a
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // pinged counts the pings of a Redis, each of which takes a while.
@@ -52,11 +53,7 @@ func TestPingsAreShared(t *testing.T) {
 	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
 	locks.Redis.AddHook(counted)
 	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, c)
 	var all sync.WaitGroup
 	begun := time.Now()
 	for i := range 200 {
@@ -88,11 +85,7 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
 	locks.Redis.AddHook(slow)
 	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, c)
 	hasty, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
@@ -125,11 +118,7 @@ func TestABackendThatHangsIsDown(t *testing.T) {
 	locks := lab.Locks(t, d, backend.Redis)
 	locks.Redis.AddHook(&silent{})
 	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	const why = "redis does not answer"

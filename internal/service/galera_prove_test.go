@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -305,9 +306,7 @@ func startHAProxy(t *testing.T, nodes []*servers.Database, kind string) *servers
 	})
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, server.Close(context.Background()))
 	})
 	time.Sleep(4 * time.Second) // until then HAProxy takes each node for one that may be written to
 	return &d

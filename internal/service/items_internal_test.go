@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/queue"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -58,9 +59,7 @@ func TestOneSearchFindsTheItemsOfAllCallers(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := i.require(ctx, 7); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a caller whose time is over gets %v, want %v", err, context.DeadlineExceeded)
-		}
+		should.Fail(t, i.require(ctx, 7), context.DeadlineExceeded) // a caller whose time is over
 		close(s.opened)
 		callers.Wait()
 		if len(s.searches) > 2 {
@@ -73,27 +72,19 @@ func TestAnItemIsSearchedOnceAndAnUnknownOneEachTime(t *testing.T) {
 	s, i := newShelf(10, 6, 7)
 	close(s.opened)
 	for range 3 {
-		if err := errors.Join(i.require(t.Context(), 6), i.require(t.Context(), 7)); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(i.require(t.Context(), 6), i.require(t.Context(), 7)))
 	}
 	if len(s.searches) != 2 {
 		t.Errorf("%d searches for two items, want one for each", len(s.searches))
 	}
 	for range 3 {
-		if err := i.require(t.Context(), 8); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("%v, want %v", err, stock.ErrUnknownGoods)
-		}
+		should.Fail(t, i.require(t.Context(), 8), stock.ErrUnknownGoods)
 	}
-	s.existing[8] = true // another replica has created it
-	if err := i.require(t.Context(), 8); err != nil {
-		t.Errorf("an item that was just created: %v", err)
-	}
+	s.existing[8] = true                    // another replica has created it
+	should.Do(t, i.require(t.Context(), 8)) // an item that was just created
 	i.forget(7)
-	delete(s.existing, 7) // by hand
-	if err := i.require(t.Context(), 7); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("an item that was deleted: %v, want %v", err, stock.ErrUnknownGoods)
-	}
+	delete(s.existing, 7)                                            // by hand
+	should.Fail(t, i.require(t.Context(), 7), stock.ErrUnknownGoods) // an item that was deleted
 }
 
 func TestKnownItemsAreBounded(t *testing.T) {
@@ -102,9 +93,7 @@ func TestKnownItemsAreBounded(t *testing.T) {
 	close(s.opened)
 	for n := range int64(1000) {
 		s.existing[n] = true
-		if err := i.require(t.Context(), n); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, i.require(t.Context(), n))
 		_ = i.require(t.Context(), -n-1) // unknown
 		if len(i.known) > most || !i.isKnown(n) {
 			t.Fatalf("%d items are known after item %d, want at most %d and this one", len(i.known), n, most)
@@ -116,7 +105,5 @@ func TestASearchThatFailsFailsItsCallers(t *testing.T) {
 	broken := errors.New("the database is gone")
 	_, i := newShelf(10)
 	i.search = share(func(context.Context, ...int64) (map[int64]bool, error) { return nil, broken })
-	if err := i.require(t.Context(), 7); !errors.Is(err, broken) {
-		t.Errorf("it fails with %v, want %v", err, broken)
-	}
+	should.Fail(t, i.require(t.Context(), 7), broken)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -49,9 +50,7 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 func TestADefaultThatCannotSell(t *testing.T) {
 	c := openAll(t, lab.Database(t, servers.SQLite)).replicas[0]
 	must.Do(t, c.Enforce(service.Policy{OnlySafe: true}))
-	if err := c.Enforce(service.Policy{Deny: []string{"sql-unit", "hope"}}); !errors.Is(err, service.ErrUnknownStrategy) {
-		t.Errorf("a policy that rejects a strategy that there is not: %v, want %v", err, service.ErrUnknownStrategy)
-	}
+	should.Fail(t, c.Enforce(service.Policy{Deny: []string{"sql-unit", "hope"}}), service.ErrUnknownStrategy) // a policy that rejects a strategy that there is not
 	for mode, want := range map[service.Mode]error{
 		{Strategy: "sql-conditional", Group: true}: nil,
 		{Strategy: "redis-setnx", Fence: true}:     nil,
@@ -171,9 +170,7 @@ func TestASwitchAmongPurchases(t *testing.T) {
 		})
 	}
 	for range 10 {
-		if err := errors.Join(c.SwitchOff(t.Context(), "sql-conditional", "a test"), c.SwitchOn(t.Context(), "sql-conditional")); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(c.SwitchOff(t.Context(), "sql-conditional", "a test"), c.SwitchOn(t.Context(), "sql-conditional")))
 	}
 	buyers.Wait()
 }

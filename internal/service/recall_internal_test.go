@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -43,9 +44,7 @@ func TestARecallThatSparesAStrategyIsNotSharedByOneThatDoesNot(t *testing.T) {
 			returned[but] = one
 			go func() {
 				recalled, err := r.recall(t.Context(), 1, but)
-				if err != nil {
-					t.Error(err)
-				}
+				should.Do(t, err)
 				one <- recalled.Returned
 			}()
 			synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -98,9 +99,7 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 		t.Errorf("the caller that left is answered with %v", err)
 	}
 	close(allocator.let)
-	if err := <-allocator.ended; err != nil {
-		t.Errorf("the recall ended with %v", err)
-	}
+	should.Do(t, <-allocator.ended) // the recall
 	if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 9 {
 		t.Errorf("the row has %d units (%v), want 9", row.Stock, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -61,9 +62,7 @@ func holder(t *testing.T, log *slog.Logger) (r *Reservations, of *seen, held fun
 		redis: of, batch: 100, log: log, timeout: time.Minute,
 	}, time.Hour, of)
 	t.Cleanup(func() {
-		if err := errors.Join(r.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(r.Close(), store.Close()))
 	})
 	items := int64(0)
 	return r, of, func(number string, ttl time.Duration) {
@@ -201,8 +200,6 @@ func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 		for range held {
 			<-copied.notified
 		}
-		if err := errors.Join(r.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(r.Close(), store.Close()))
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -38,9 +39,7 @@ func (s shop) reservations(t *testing.T, d *servers.Database) ([]*service.Reserv
 	for i, catalogue := range s.replicas {
 		r := service.NewReservations(labtest.Open(t, d, "replica"), catalogue, time.Hour, counted)
 		t.Cleanup(func() {
-			if err := r.Close(); err != nil {
-				t.Errorf("close reservations: %v", err)
-			}
+			should.Do(t, r.Close()) // close reservations
 		})
 		all[i] = r
 	}
@@ -150,17 +149,11 @@ func TestALockedReservationHoldsUpNoOtherPayment(t *testing.T) {
 		for _, number := range numbers[1:] {
 			soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
-			if err := third(all[0].Confirm(soon, number, number)); err != nil {
-				t.Errorf("a payment beside it is answered with %v", err)
-			}
+			should.Do(t, third(all[0].Confirm(soon, number, number))) // a payment beside it
 		}
 		step.Pass()
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
-		if err := <-waiting; !errors.Is(err, stock.ErrReleased) {
-			t.Errorf("a payment for what was released is answered with %v", err)
-		}
+		should.Do(t, <-released)
+		should.Fail(t, <-waiting, stock.ErrReleased) // a payment for what was released
 	})
 }
 
@@ -301,9 +294,7 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	if _, _, err := r.Return(t.Context(), hidden, 1, ""); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
 		t.Errorf("one that cannot be searched for is answered with %v, want %v", err, stock.ErrBackendUnavailable)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, r.Close())
 }
 
 // One round ends all that are over, also where they are more than one transaction has, and the copies
@@ -318,9 +309,7 @@ func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	if err != nil || ended != over || counted.expired.Load() != over {
 		t.Errorf("%d were ended and %d counted (%v), want %d", ended, counted.expired.Load(), err, over)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, r.Close())
 	if !slices.Equal(copied.units, []int64{2 * over}) {
 		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*over)
 	}
@@ -349,9 +338,7 @@ func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 	if ended, err := r.Expire(t.Context()); err == nil || counted.err != nil || ended != atOnce {
 		t.Errorf("%d were ended (%v, %v), want %d and a failure", ended, err, counted.err, atOnce)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, r.Close())
 	if !slices.Equal(copied.units, []int64{2 * atOnce}) {
 		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*atOnce)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -67,9 +68,7 @@ func TestProveABacklogOfReservationsComesBack(t *testing.T) {
 			time.Sleep(time.Until(expiry))
 			labtest.Eventually(5*time.Minute, func() bool {
 				n, err := store.Reservations(ctx)
-				if err != nil {
-					t.Error(err)
-				}
+				should.Do(t, err)
 				return n.Open == 0
 			})
 			took = time.Since(expiry)

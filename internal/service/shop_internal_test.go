@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -470,9 +471,7 @@ func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 	if got, err := c.OrderOfAny(t.Context(), "none"); !errors.Is(err, stock.ErrUnknownOrder) {
 		t.Errorf("an unknown key finds %+v, %v", got, err)
 	}
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, store.Close())
 }
 
 func TestADeductionIsAStepOfItsTrace(t *testing.T) {
@@ -656,9 +655,7 @@ func TestAStrategyThatHangsDelaysNoOtherClose(t *testing.T) {
 		var both sync.WaitGroup
 		both.Add(2)
 		c := &Catalogue{offers: []*offer{{strategy: meeting{all: &both}}, {strategy: meeting{all: &both}}}}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, c.Close())
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -137,9 +138,7 @@ func TestASweepIsMadeEveryHour(t *testing.T) {
 			}
 		}
 		end()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, db.Close())
 	})
 }
 
@@ -172,9 +171,7 @@ func TestAuditsAreReportedAtIntervals(t *testing.T) {
 		}
 		err := keep(119*time.Second, 127*time.Second)
 		time.AfterFunc(59*time.Second, end) // a second after the third began
-		if err := errors.Join(err, keep(184*time.Second, 188*time.Second), store.Close()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(err, keep(184*time.Second, 188*time.Second), store.Close()))
 		keeping.Wait()
 		if len(reports) != 2 || reports[0] != (report{time.Minute, 1, nil}) || reports[1].after != 2*time.Minute+5*time.Second || !errors.Is(reports[1].err, context.DeadlineExceeded) {
 			t.Errorf("the reports are %+v, want one after a minute, and one that took too long", reports)
@@ -260,9 +257,7 @@ func TestARoundDoesNotWaitForABackendThatHangs(t *testing.T) {
 		for range items {
 			<-copied.notified
 		}
-		if err := errors.Join(r.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(r.Close(), store.Close()))
 	})
 }
 
@@ -316,9 +311,7 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 				if lines := log.count("msg="); lines > 0 {
 					t.Errorf("the log has\n%s", &log.text)
 				}
-				if err := store.Close(); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, store.Close())
 			})
 		})
 	}
@@ -330,9 +323,7 @@ func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
 	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	must.Do(t, store.Close())
 	c := &Catalogue{switches: newSwitches(store)}
-	if err := c.switchBy(t.Context(), nil); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("what was written and cannot be seen is answered with %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Fail(t, c.switchBy(t.Context(), nil), stock.ErrUnknownOutcome) // what was written and cannot be seen
 	if err := c.switchBy(t.Context(), stock.ErrBusy); !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("what was not written is answered with %v, want %v", err, stock.ErrBusy)
 	}

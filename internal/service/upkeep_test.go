@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -213,11 +214,7 @@ func deleteItem(t *testing.T, db *sql.DB, goodsID int64) {
 
 func closeAfter(t *testing.T, c io.Closer) {
 	t.Helper()
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, c)
 }
 
 // added are those that were not known. They are known then.
@@ -308,14 +305,10 @@ func TestAnItemSellsAtOnceThatAnotherReplicaHasCreated(t *testing.T) {
 			t.Fatalf("%v, want %v", err, stock.ErrUnknownGoods)
 		}
 		s.create(t, 1, 5)
-		if err := buy(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, buy())
 		deleteItem(t, openPool(t, d), 1)
 		for range 2 {
-			if err := buy(); !errors.Is(err, stock.ErrUnknownGoods) {
-				t.Errorf("%v, want %v", err, stock.ErrUnknownGoods)
-			}
+			should.Fail(t, buy(), stock.ErrUnknownGoods)
 		}
 	})
 }

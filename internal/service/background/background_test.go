@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -67,9 +68,7 @@ func TestClosingCutsLongWorkOff(t *testing.T) {
 		if err := jobs.Close(testGrace); !errors.Is(err, ErrCutOff) || time.Since(begun) != testGrace {
 			t.Errorf("after %s the close ended with %v, want %v after %s", time.Since(begun), err, ErrCutOff, testGrace)
 		}
-		if err := jobs.Do(t.Context(), time.Second, "test", func(context.Context) error { return nil }); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("after the close work got %v, want %v", err, stock.ErrBusy)
-		}
+		should.Fail(t, jobs.Do(t.Context(), time.Second, "test", func(context.Context) error { return nil }), stock.ErrBusy) // after the close work
 	})
 }
 
@@ -116,9 +115,7 @@ func TestWorkInTheBackgroundHasALimitOfItsOwn(t *testing.T) {
 		}
 		jobs.Finish(request, "test", work)
 		for range 2 { // the second finds nothing to wait for
-			if err := jobs.Close(time.Hour); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, jobs.Close(time.Hour))
 		}
 		if took := time.Since(begun); took != time.Minute+FinishWithin {
 			t.Errorf("all of it took %s, want %s", took, time.Minute+FinishWithin)
@@ -128,17 +125,13 @@ func TestWorkInTheBackgroundHasALimitOfItsOwn(t *testing.T) {
 
 func TestAJobReturnsItsError(t *testing.T) {
 	jobs, failure := NewJobs(slog.New(slog.DiscardHandler)), errors.New("failed")
-	if err := jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { return failure }); !errors.Is(err, failure) {
-		t.Errorf("%v, want %v", err, failure)
-	}
+	should.Fail(t, jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { return failure }), failure)
 }
 
 // After the close what is decided is finished all the same, and nothing else is begun.
 func TestWhatIsDecidedIsFinishedAfterTheClose(t *testing.T) {
 	jobs := NewJobs(slog.New(slog.DiscardHandler))
-	if err := jobs.Close(testGrace); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, jobs.Close(testGrace))
 	finished := false
 	jobs.Finish(t.Context(), "test", func(context.Context) error { finished = true; return nil })
 	if err := jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { t.Error("begun"); return nil }); !errors.Is(err, stock.ErrBusy) || !finished {
@@ -159,9 +152,7 @@ func TestAHungReleaseDelaysTheAnswerBriefly(t *testing.T) {
 		if took := time.Since(start); took != finishWait {
 			t.Errorf("the answer waits for %s, want %s", took, finishWait)
 		}
-		if err := jobs.Close(time.Hour); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, jobs.Close(time.Hour))
 		if took := time.Since(start); took != FinishWithin {
 			t.Errorf("the release ends after %s, want %s", took, FinishWithin)
 		}
@@ -183,9 +174,7 @@ func TestWorkThatFailsAfterItsRequestIsLogged(t *testing.T) {
 			if !errors.Is(err, stock.ErrUnknownOutcome) {
 				t.Errorf("%s: answered with %v", name, err)
 			}
-			if err := jobs.Close(3 * time.Second); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, jobs.Close(3*time.Second))
 			synctest.Wait()
 			if said := strings.Contains(log.String(), `doing="set a limit"`) && strings.Contains(log.String(), "lock wait timeout"); said != (fails != nil) {
 				t.Errorf("%s: the log has %q", name, &log)

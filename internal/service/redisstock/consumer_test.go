@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -161,9 +162,7 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 	last := sell(t, b, buy(1)) // it is read after what others have left
 	for _, written := range []stock.Order{reported[1], last} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if err := b.Await(ctx, written); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, b.Await(ctx, written))
 		cancel()
 	}
 	if left := inHand(); len(left) != 1 || left[0].ID != young.ID || left[0].Consumer != "dead" || left[0].RetryCount != young.RetryCount {
@@ -240,9 +239,7 @@ func TestAnOrderThatRedisHasForgottenIsDeadLetteredWhenAllIsSold(t *testing.T) {
 func assertCloses(t *testing.T, r *redisstock.Stock) {
 	t.Helper()
 	began := time.Now()
-	if err := r.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	should.Do(t, r.Close())
 	if took := time.Since(began); took > 1700*time.Millisecond {
 		t.Errorf("closed after %s", took)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -23,9 +24,7 @@ func TestAScriptFlushLosesNothing(t *testing.T) {
 	s := open(t, server, 600)
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	ended := inTheMiddle(t, func() {
-		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, s.client.ScriptFlush(t.Context()).Err())
 	})
 	reported := crowd(t, a, b)
 	ended()
@@ -62,9 +61,7 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 			s := open(t, lab.OwnRedis(t), 2000)
 			a, b := s.replica(t, "a"), s.replica(t, "b")
 			ended := inTheMiddle(t, func() {
-				if err := c.forget(t, s); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, c.forget(t, s))
 			})
 			reported := crowd(t, a, b)
 			ended()

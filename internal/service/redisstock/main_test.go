@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -66,9 +67,7 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*redisstock.Opt
 	clients := &backend.Clients{RedisOptions: server, Redis: backend.NewRedis(server)}
 	replica := redisstock.New(store, clients, options)
 	t.Cleanup(func() {
-		if err := replica.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, replica.Close())
 		clients.Close() //nolint:errcheck // the test is over
 	})
 	return replica

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -163,9 +164,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	labtest.AwaitReached(t, held)
 	must.Do(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	held.Pass()
-	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
-	}
+	should.Fail(t, <-answered, stock.ErrBusy) // the purchase
 	if owner := s.client.Get(t.Context(), s.key("filling:1")).Val(); owner != "another" {
 		t.Errorf("the marker is %q, want the other owner's", owner)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -76,9 +77,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				if err == nil && !c.loses {
 					t.Error("the recall is answered without an error")
 				}
-				if err := a.Close(); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, a.Close())
 				way.Thaw() // a late step must do no harm
 				row, allocated := int64(14), int64(5)
 				if c.loses {
@@ -169,9 +168,7 @@ func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	if _, err := slow.replica.Recall(t.Context(), goods); err == nil {
 		t.Fatalf("the recall without %s is answered without an error", step)
 	}
-	if err := slow.replica.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, slow.replica.Close())
 }
 
 // The replica stalls before it returns the units, and purchases open the allocation meanwhile
@@ -344,9 +341,7 @@ func TestAwaitOutlastsARecall(t *testing.T) {
 	go func() { written <- a.Await(ctx, reported[1]) }()
 	recall(t, a)
 	s.replica(t, "b")
-	if err := <-written; err != nil {
-		t.Error(err)
-	}
+	should.Do(t, <-written)
 	s.assertConsistent(t, a, reported)
 	s.assertReach(t, 7, 0, true)
 }
@@ -446,9 +441,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 			recalled := make(chan stock.Recalled, 1)
 			go func() {
 				got, err := a.Recall(t.Context(), goods)
-				if err != nil {
-					t.Error(err)
-				}
+				should.Do(t, err)
 				recalled <- got
 			}()
 			labtest.AwaitReached(t, first)

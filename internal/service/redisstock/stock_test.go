@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -528,16 +529,12 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 		cancel()
 		s.assertInLedger(t, []stock.Order{order})
 		order.ID = "another"
-		if err := a.Await(t.Context(), order); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("an order whose request id stands for another one: %v, want %v", err, stock.ErrKeyReused)
-		}
+		should.Fail(t, a.Await(t.Context(), order), stock.ErrKeyReused) // an order whose request id stands for another one
 	}
 	order := stock.Order{ID: "unknown", RequestID: "unknown"}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := a.Await(ctx, order); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("an order that is not there: %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Fail(t, a.Await(ctx, order), stock.ErrUnknownOutcome) // an order that is not there
 }
 
 // A request is remembered while the ledger does not have it, and for a bounded

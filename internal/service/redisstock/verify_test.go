@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -161,9 +162,7 @@ func TestUnitsThatMoveDuringALookAreOffered(t *testing.T) {
 				labtest.AwaitReached(t, look)
 				meanwhile(t, i)
 				look.Pass()
-				if err := <-answered; err != nil {
-					t.Errorf("3 of what is left are answered with %v", err)
-				}
+				should.Do(t, <-answered) // 3 of what is left
 			})
 		}
 	}
@@ -236,8 +235,6 @@ func TestAnAnswerFromBeforeARestockIsNotRemembered(t *testing.T) {
 	s.restock(t, b, 1)
 	time.Sleep(100 * time.Millisecond) // the message
 	read.Pass()
-	if err := <-rejected; !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("the first is answered with %v", err)
-	}
+	should.Fail(t, <-rejected, stock.ErrInsufficientStock) // the first
 	s.assertExact(t, b, append(reported, sell(t, slow.replica, buy(1))))
 }

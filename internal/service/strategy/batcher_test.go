@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -455,9 +456,7 @@ func TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled(t *testing.T) {
 				t.Errorf("purchase %d: %v, %d batches were written and %d times it was asked; want %+v", i, err, written, asked, want)
 			}
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, g.Close())
 	})
 }
 
@@ -523,12 +522,7 @@ func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
 	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 	locked := entryOf(t, "mutex").New(strategy.Deps{Store: store.As("mutex"), LockWait: time.Minute})
 	batcher := strategy.NewBatcher(locked.Deduct, store.Orders, strategy.Group{Batch: 5, Units: 1000, Queue: 10, Timeout: time.Minute})
-	if err := oneOf(batcher.Deduct(ctx, 1, []stock.Purchase{purchase(1)})); err != nil {
-		t.Error(err)
-	}
-	if err := batcher.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, oneOf(batcher.Deduct(ctx, 1, []stock.Purchase{purchase(1)})), batcher.Close())
 	request.End()
 	names := make([]string, 0, 4)
 	for _, s := range spans.Ended() {

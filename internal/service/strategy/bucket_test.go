@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -217,9 +218,7 @@ func TestReplicasBeginWithDifferentBuckets(t *testing.T) {
 	buy(t, s.replicas[0], 1, 1)
 	s.replicas[0] = bucketsOf(t, s.stores[0], 4)
 	for _, replica := range s.replicas {
-		if err := strategy.TakeFromBucket(t.Context(), replica, 1, 5); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, strategy.TakeFromBucket(t.Context(), replica, 1, 5))
 	}
 	err := s.stores[0].InTx(t.Context(), func(tx *repo.Tx) error {
 		buckets, err := tx.Buckets(t.Context(), 1)
@@ -228,9 +227,7 @@ func TestReplicasBeginWithDifferentBuckets(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	should.Do(t, err)
 }
 
 // Where a batch is served from all buckets together, a request id that is taken

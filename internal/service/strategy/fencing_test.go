@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -62,9 +63,7 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 	db, _, err := backend.OpenPool(o)
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := errors.Join(store.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(store.Close(), db.Close()))
 	})
 	must.Get(store.MigrateUp(t.Context()))(t)
 	must.Do(t, store.CreateGoods(t.Context(), goods, duelStock, rand.Text()))

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -187,9 +188,7 @@ func (c closing) Close() error { return c.err }
 
 func TestClosingAStrategyClosesItsLock(t *testing.T) {
 	stuck := errors.New("the session does not end")
-	if err := newGuarded(Deps{Store: new(repo.Store)}, closing{failing{err: stuck}}).Close(); !errors.Is(err, stuck) {
-		t.Errorf("closed with %v, want %v", err, stuck)
-	}
+	should.Fail(t, newGuarded(Deps{Store: new(repo.Store)}, closing{failing{err: stuck}}).Close(), stuck)
 }
 
 // closable is a lock that notes when it is closed.

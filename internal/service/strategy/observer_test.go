@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -216,10 +217,6 @@ func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.De
 func closeAfter(t *testing.T, s strategy.Strategy) {
 	t.Helper()
 	if closer, ok := s.(interface{ Close() error }); ok {
-		t.Cleanup(func() {
-			if err := closer.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		should.Close(t, closer)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -246,9 +247,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 			s := waiting(time.Minute)
 			filling := copyOf(prefix, entry.Name) + ":filling"
 			locks.Redis.Set(t.Context(), filling, "the mark of another replica", time.Minute)
-			if err := deduct(t, waiting(20*time.Millisecond)); !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("without a copy, a purchase is answered with %v, want %v", err, stock.ErrBusy)
-			}
+			should.Fail(t, deduct(t, waiting(20*time.Millisecond)), stock.ErrBusy) // without a copy, a purchase
 			left, leave := context.WithCancel(t.Context())
 			leave()
 			hasLeft := func(when string) {
@@ -259,9 +258,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 			}
 			hasLeft("without a copy")
 			locks.Redis.Del(t.Context(), filling)
-			if err := deduct(t, s); err != nil {
-				t.Errorf("when the other has given up, a purchase is answered with %v", err)
-			}
+			should.Do(t, deduct(t, s)) // when the other has given up, a purchase
 			hasLeft("with a copy")
 		})
 	}
@@ -322,9 +319,7 @@ func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
 	for range 4 {
 		must.Do(t, deduct(t, other))
 	}
-	if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("a purchase of what is sold out is answered with %v", err)
-	}
+	should.Fail(t, deduct(t, s), stock.ErrInsufficientStock) // a purchase of what is sold out
 	if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 5 {
 		t.Errorf("the audit is %+v (%v), want 5 of 5 sold", audit, err)
 	}
@@ -389,9 +384,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 			restock(t, store, 1)
 			counted.Pass()
 			must.Do(t, <-next)
-			if err := deduct(t, s); err != nil {
-				t.Errorf("the unit of the restock is answered with %v", err)
-			}
+			should.Do(t, deduct(t, s)) // the unit of the restock
 		})
 	}
 }
@@ -422,9 +415,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			}
 			replaced := ready()
 			taken.Pass()
-			if err := <-rejected; err != nil {
-				t.Errorf("one unit is left, and a purchase is answered with %v", err)
-			}
+			should.Do(t, <-rejected) // one unit is left
 			if mark := ready(); mark != replaced || mark == "" {
 				t.Errorf("the copy that took the place of the old one is %q, and was %q: it was to be left alone", mark, replaced)
 			}
@@ -581,9 +572,7 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 			labtest.AwaitReached(t, taken)
 			leave()
 			taken.Pass()
-			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Errorf("it is answered with %v", err)
-			}
+			should.Fail(t, <-left, context.Canceled)
 			if err := s.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // it waits for what is on its way back
 				t.Error(err)
 			}
@@ -609,9 +598,7 @@ func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
 		}
 		locks.Redis.Del(t.Context(), copyOf(prefix, entry.Name)+":ready") // Redis has forgotten the copy
 		time.AfterFunc(300*time.Millisecond, held.Pass)
-		if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Errorf("one more than there is, is answered with %v", err)
-		}
+		should.Fail(t, deduct(t, s), stock.ErrInsufficientStock) // one more than there is
 		if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 1 {
 			t.Errorf("the audit is %+v (%v)", audit, err)
 		}

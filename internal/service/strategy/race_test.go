@@ -64,9 +64,7 @@ func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, good
 	if err != nil || outcomes[0].Rejected != nil {
 		t.Fatalf("the sale ended with %+v (%v)", outcomes, err)
 	}
-	if err := node.await(); err != nil {
-		t.Fatalf("the other node: %v", err)
-	}
+	must.Do(t, node.await()) // the other node
 	audit, err := store.Audit(t.Context(), goods)
 	if err != nil || !audit.Clean || audit.Sold != 2 {
 		t.Errorf("the audit is %+v (%v), want two sales and none overwritten", audit, err)

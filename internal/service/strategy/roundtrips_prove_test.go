@@ -149,9 +149,7 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 		outcomes := must.Get(s.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: quantity}}))(t)
 		return outcomes[0].Rejected
 	}
-	if err := buy(rest); err != nil {
-		t.Fatalf("sell the rest: %v", err)
-	}
+	must.Do(t, buy(rest))              // sell the rest
 	time.Sleep(200 * time.Millisecond) // consumers write it meanwhile
 	for range 5 {
 		if err := buy(1); !errors.Is(err, stock.ErrInsufficientStock) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -136,9 +137,7 @@ func TestAFillIsThatOfNoPurchase(t *testing.T) {
 		go func() { left <- oneOf(s.replicas[0].Deduct(ctx, 1, []stock.Purchase{purchase(1)})) }()
 		labtest.AwaitReached(t, held)
 		leave()
-		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("the purchase that left is answered with %v", err)
-		}
+		should.Fail(t, <-left, context.Canceled) // the purchase that left
 		held.Pass()
 		if !labtest.Eventually(10*time.Second, func() bool { return s.pool(t, 1).Free == 4 }) {
 			t.Errorf("the pool is %+v, want 4 free rows", s.pool(t, 1))
@@ -230,9 +229,7 @@ func TestUnitRowsThatAreKeptLookSold(t *testing.T) {
 		}
 		err = take(2, func() error {
 			return errors.Join(undone, take(1, func() error {
-				if err := take(1, func() error { return nil }); !errors.Is(err, errSold) {
-					t.Errorf("a unit while all are kept: %v, want %v", err, errSold)
-				}
+				should.Fail(t, take(1, func() error { return nil }), errSold) // a unit while all are kept
 				if left, err := store.InStock(t.Context(), 1); err != nil || left.Stock != 4 {
 					t.Errorf("%d in stock (%v), want 4: nothing is committed", left.Stock, err)
 				}
@@ -242,9 +239,7 @@ func TestUnitRowsThatAreKeptLookSold(t *testing.T) {
 		if !errors.Is(err, undone) || errors.Is(err, errSold) {
 			t.Fatalf("two transactions that take 2 and 1 of 3 units: %v", err)
 		}
-		if err := take(3, func() error { return nil }); err != nil {
-			t.Errorf("after the rollbacks: %v", err)
-		}
+		should.Do(t, take(3, func() error { return nil })) // after the rollbacks
 	})
 }
 

@@ -1,0 +1,35 @@
+// Package should fails a test that goes on.
+package should
+
+import (
+	"errors"
+	"io"
+	"testing"
+)
+
+// Do fails the test where one of the calls has failed.
+func Do(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Fail fails the test where a call has not ended with an error.
+func Fail(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("it ends with %v, want %v", err, want)
+	}
+}
+
+// Close closes something when the test ends.
+func Close(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		t.Helper()
+		Do(t, c.Close())
+	})
+}
