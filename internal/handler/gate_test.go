@@ -199,9 +199,7 @@ func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
 	const path = "/debug/pprof/goroutine?debug=1"
 	a := serveSQLite(t)
-	if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
-		t.Errorf("without admin.pprof: %s", got.text)
-	}
+	a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound).is(t, "not-found")
 	a = a.withAdmin(t, func(o *handler.Options) { o.Pprof = true })
 	if got := send(t, request(t, http.MethodGet, a.admin.URL+path, "", "")); got.status != http.StatusUnauthorized {
 		t.Errorf("without the token: %d %s", got.status, got.text)
@@ -218,8 +216,6 @@ func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/hope"} {
-		if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
-			t.Errorf("%s: %s", path, got.text)
-		}
+		a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound).is(t, "not-found")
 	}
 }

@@ -1,7 +1,6 @@
 package handler_test
 
 import (
-	"bytes"
 	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -30,7 +29,6 @@ import (
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
-	"github.com/stockd/stockd/internal/telemetry"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
@@ -113,6 +111,7 @@ func serveSQLite(t *testing.T) api { return serve(t, lab.Database(t, servers.SQL
 
 // answer is what came back.
 type answer struct {
+	asked  string
 	status int
 	header http.Header
 	body   map[string]any
@@ -136,12 +135,28 @@ func (a answer) field() string {
 	return name
 }
 
+// is checks the problem of an answer, or, where that is empty, that there is none.
+func (a answer) is(t *testing.T, problem string) {
+	t.Helper()
+	if a.problem() != problem || (a.status >= http.StatusBadRequest) != (problem != "") {
+		t.Errorf("%s is answered with %d %s, want %q", a.asked, a.status, a.text, problem)
+	}
+}
+
+// names checks the first field that an answer rejects, or, where that is empty, that there is none.
+func (a answer) names(t *testing.T, field string) {
+	t.Helper()
+	if a.field() != field || field != "" && a.status != http.StatusBadRequest {
+		t.Errorf("%s is answered with %d %s, want %q named", a.asked, a.status, a.text, field)
+	}
+}
+
 func send(t *testing.T, r *http.Request) answer {
 	t.Helper()
 	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content := must.Get(io.ReadAll(response.Body))(t)
-	a := answer{status: response.StatusCode, header: response.Header, text: string(content)}
+	a := answer{asked: r.Method + " " + r.URL.String(), status: response.StatusCode, header: response.Header, text: string(content)}
 	if err := json.Unmarshal(content, &a.body); err != nil {
 		t.Fatalf("%s is answered with %.200q, which is no JSON: %v", r.URL, content, err)
 	}
@@ -283,14 +298,6 @@ func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 	}
 }
 
-func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
-	a := serveSQLite(t)
-	got := a.buy(t, "goods_id=x&quantity=0&colour=red")
-	if list, _ := got.body["errors"].([]any); len(list) != 3 {
-		t.Errorf("%d fields are named, want 3: %s", len(list), got.text)
-	}
-}
-
 func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 	a := serveSQLite(t)
 	list, _ := a.get(t, "/strategies").body["strategies"].([]any)
@@ -329,60 +336,14 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 				t.Errorf("no Retry-After with %s", got.text)
 			}
 		}
-		if got := a.get(t, "/healthz"); got.status != http.StatusOK {
-			t.Errorf("it is alive without its database, and answers %d", got.status)
-		}
+		a.get(t, "/healthz").is(t, "")
 		list, _ := a.get(t, "/strategies").body["strategies"].([]any)
 		if first, _ := list[0].(map[string]any); first["available"] != false || first["note"] == "" {
 			t.Errorf("without its database a strategy is described as %v", first)
 		}
 		must.Do(t, d.Restart(t.Context()))
-		if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
-			t.Errorf("with its database back it answers %d %s", got.status, got.text)
-		}
+		a.buy(t, "goods_id=1").is(t, "")
 	})
-}
-
-func TestAnUnknownOutcomeSaysSo(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, cut := labtest.Through(t, d)
-		a := serve(t, through)
-		for i, c := range []struct{ query, header string }{
-			{"goods_id=1&quantity=2", "X-Request-ID"}, {"goods_id=1&quantity=2&user_id=小明", "Idempotency-Key"},
-		} {
-			labtest.Lose(cut, "COMMIT", true)
-			lost := a.buyAs(t, c.query, c.header, "mine")
-			key, _ := lost.body["request_id"].(string)
-			if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {
-				t.Fatalf("a lost commit is answered with %d %s", lost.status, lost.text)
-			}
-			if found := a.buyAs(t, c.query, "Idempotency-Key", key); found.status != http.StatusOK || found.body["remaining"] != float64(8-2*i) {
-				t.Errorf("sent again under %q it is answered with %d %s", key, found.status, found.text)
-			}
-		}
-	})
-}
-
-// An internal error is logged and observed, and not shown.
-func TestAPanicIsAProblem(t *testing.T) {
-	var log bytes.Buffer
-	n := observed()
-	h := handler.Public(handler.Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024, Observer: n})
-	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody)
-	r.Header.Set("X-Request-ID", "mine")
-	h.ServeHTTP(w, r)
-	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "urn:stockd:problem:internal") {
-		t.Errorf("a handler without a catalogue answers %d %s", w.Code, w.Body)
-	}
-	if got := n.seen(); got["panicked"] != 1 || got["ended /deduct"] != 1 {
-		t.Errorf("the observer is notified of %v", got)
-	}
-	for _, want := range []string{"panic", "/deduct", "request_id=mine", "deduct.go"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q: %s", want, &log)
-		}
-	}
 }
 
 func ExampleTypePrefix() {

@@ -2,15 +2,11 @@ package handler_test
 
 import (
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
 )
@@ -22,37 +18,9 @@ func openLab(t *testing.T) *failpoint.Registry {
 	return l
 }
 
-func serveLab(t *testing.T) (a api, failpoints *failpoint.Registry) {
-	t.Helper()
-	a, failpoints = serve(t, lab.Database(t, servers.SQLite)), openLab(t)
-	a.options.Routes = failpoints.Routes()
-	a.admin = httptest.NewServer(handler.Admin(a.options, admintoken.Single(token)))
-	t.Cleanup(a.admin.Close)
-	return a, failpoints
-}
-
-func TestFaultsAreThereOnlyInTheLab(t *testing.T) {
-	a := serveSQLite(t)
-	a.asAdmin(t, http.MethodPost, "/lab/faults", `{"do": "crash"}`, http.StatusNotFound)
-	a.asAdmin(t, http.MethodGet, "/lab/faults", "", http.StatusNotFound)
-	a.asAdmin(t, http.MethodDelete, "/lab/faults", "", http.StatusNotFound)
-}
-
-func TestFaultsAreForTheAdmin(t *testing.T) {
-	a, failpoints := serveLab(t)
-	if got := send(t, request(t, http.MethodPost, a.admin.URL+"/lab/faults", jsonType, `{"do": "crash"}`)); got.status != http.StatusUnauthorized {
-		t.Errorf("a stranger is answered with %d", got.status)
-	}
-	if got := send(t, request(t, http.MethodPost, a.public.URL+"/lab/faults", jsonType, `{"do": "crash"}`)); got.status != http.StatusNotFound {
-		t.Errorf("a buyer is answered with %d", got.status)
-	}
-	if len(failpoints.Faults()) != 0 {
-		t.Errorf("faults are %+v", failpoints.Faults())
-	}
-}
-
 func TestTheClientSetsFaults(t *testing.T) {
-	a, failpoints := serveLab(t)
+	failpoints := openLab(t)
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Routes = failpoints.Routes() })
 	c := shop.Client{URL: a.public.URL, AdminURL: a.admin.URL, Token: token}
 	for _, f := range []failpoint.Fault{
 		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3},

@@ -57,9 +57,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 			t.Errorf("the sale is answered with %s, and again with %s", sale.text, again.text)
 		}
 		for _, none := range []string{"/orders?request_id=never", "/orders/404", "/orders/1", "/orders/x"} { // 1 is a restock
-			if got := a.get(t, none); got.status != http.StatusNotFound || got.problem() != "unknown-order" {
-				t.Errorf("%s is answered with %d %s", none, got.status, got.text)
-			}
+			a.get(t, none).is(t, "unknown-order")
 		}
 		if got := a.get(t, "/goods/1").body["stock"]; got != 8.0 {
 			t.Errorf("%v are left, want 8", got)
@@ -71,9 +69,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
-	if got := a.get(t, "/orders/"+number); got.status != http.StatusNotFound || got.problem() != "not-found" {
-		t.Errorf("an order by its number is answered with %d %s", got.status, got.text)
-	}
+	a.get(t, "/orders/"+number).is(t, "not-found")
 	for _, query := range []string{"", "?goods_id=1", "?after=0&limit=1", "?request_id=", "?request_id=a+b"} {
 		if got := a.get(t, "/orders"+query); got.status != http.StatusBadRequest {
 			t.Errorf("GET /orders%s is answered with %d %s", query, got.status, got.text)
@@ -112,9 +108,7 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 		"request_id=a&limit=1": "limit", "request_id=a&goods_id=1": "goods_id", "request_id=a&after=0": "after", "request_id=a&steps=false": "steps",
 		"user_id=u-1": "user_id", "colour=red": "colour",
 	} {
-		if got := a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest); got.field() != field {
-			t.Errorf("%s names %q, want %s: %s", query, got.field(), field, got.text)
-		}
+		a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest).names(t, field)
 	}
 }
 
@@ -177,31 +171,23 @@ func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
 	const buy = "goods_id=1&user_id=u-1&strategy="
 	first := a.buyAs(t, buy+"naive", "Idempotency-Key", "known")
 	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	if got := a.buyAs(t, buy+"naive", "Idempotency-Key", "new"); got.problem() != "strategy-refused" {
-		t.Errorf("another key is answered with %d %s", got.status, got.text)
-	}
+	a.buyAs(t, buy+"naive", "Idempotency-Key", "new").is(t, "strategy-refused")
 	a.replayed(t, "its strategy is off", buy+"naive", "known", first)
 	a.replayed(t, "the strategy is unknown", buy+"hope", "known", first)
 	for query, problem := range map[string]string{buy + "naive&quantity=2": "key-reused", buy + "naive&colour=red": "invalid-request"} {
-		if got := a.buyAs(t, query, "Idempotency-Key", "known"); got.problem() != problem {
-			t.Errorf("%s is answered with %d %s, want %s", query, got.status, got.text, problem)
-		}
+		a.buyAs(t, query, "Idempotency-Key", "known").is(t, problem)
 	}
 
 	limited := a.with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 1} })
 	limited.replayed(t, "it is counted", buy+"naive", "known", first)
-	if got := limited.buy(t, buy+"sql-conditional"); got.status != http.StatusOK {
-		t.Errorf("a replay counted for the rate: %d %s", got.status, got.text)
-	}
+	limited.buy(t, buy+"sql-conditional").is(t, "")
 	limited.replayed(t, "the user buys too often", buy+"naive", "known", first)
 
 	full := a.with(t, func(o *handler.Options) { o.MaxDeductions = 1 })
 	var crowd sync.WaitGroup
 	crowd.Go(func() { full.buy(t, buy+"blocking") })
 	<-b.entered
-	if got := full.buy(t, buy+"sql-conditional"); got.problem() != "busy" {
-		t.Errorf("beyond the places the answer is %d %s", got.status, got.text)
-	}
+	full.buy(t, buy+"sql-conditional").is(t, "busy")
 	full.replayed(t, "the replica sheds load", buy+"naive", "known", first)
 	close(b.release)
 	crowd.Wait()
@@ -242,9 +228,7 @@ func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
 	must.Do(t, redis.Kill(t.Context()))
-	if got := a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another"); got.status != http.StatusOK {
-		t.Errorf("without Redis another strategy answers %s", got.text)
-	}
+	a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another").is(t, "")
 }
 
 func TestAPendingOrderIsFound(t *testing.T) {
@@ -259,9 +243,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	}
 	other := strings.Replace(number, number[len(number)-4:], "0000", 1)
 	for _, none := range []string{"/orders?request_id=never", "/orders/" + other} {
-		if got := a.get(t, none); got.problem() != "unknown-order" {
-			t.Errorf("%s is answered with %d %s", none, got.status, got.text)
-		}
+		a.get(t, none).is(t, "unknown-order")
 	}
 	must.Do(t, redis.Kill(t.Context()))
 	for _, path := range append(paths, "/orders?request_id=never", "/orders/"+other) {
@@ -310,10 +292,6 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a := serveWith(t, d, locks)
 	must.Do(t, redis.Kill(t.Context()))
-	if got := a.get(t, "/orders?request_id=never"); got.problem() != "unknown-order" {
-		t.Errorf("without Redis the answer is %d %s", got.status, got.text)
-	}
-	if got := a.buyAs(t, "goods_id=1&strategy=hope", "Idempotency-Key", "new"); got.problem() != "unknown-strategy" {
-		t.Errorf("without Redis an unknown strategy is answered with %d %s", got.status, got.text)
-	}
+	a.get(t, "/orders?request_id=never").is(t, "unknown-order")
+	a.buyAs(t, "goods_id=1&strategy=hope", "Idempotency-Key", "new").is(t, "unknown-strategy")
 }

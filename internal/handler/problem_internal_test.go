@@ -44,19 +44,6 @@ func TestABackendThatFailsIsNamedAndNotQuoted(t *testing.T) {
 	}
 }
 
-func TestAProblemCountsTheFieldsThatItsDetailLeavesOut(t *testing.T) {
-	field := fieldError{"a", "is wrong"}
-	for want, got := range map[string]problem{
-		"a is wrong":              invalid(field),
-		"a is wrong (and 1 more)": invalid(field, field),
-		"a is wrong (and 4 more)": invalidAnd(3, field, field),
-	} {
-		if got.Detail != want {
-			t.Errorf("the detail is %q, want %q", got.Detail, want)
-		}
-	}
-}
-
 // Clients that are rejected together do not return together.
 func TestRetryAfterHasJitter(t *testing.T) {
 	seen := make(map[string]int)

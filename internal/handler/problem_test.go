@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Each answer says why, and what is allowed, and nothing of another reason.
@@ -53,44 +51,6 @@ func TestTheTimesOfASaleAreMilliseconds(t *testing.T) {
 		got := a.post(t, path+"?goods_id=1&strategy=timed")
 		if got.body["wait_ms"] != 1.5 || got.body["hold_ms"] != 20.0 || got.body["token"] != 0.0 || got.body["replica"] != "replica-1" {
 			t.Errorf("a wait of 1.5 ms and a hold of 20 ms are answered by %s with %s", path, got.text)
-		}
-	}
-}
-
-func TestAFailedPurchaseIsLogged(t *testing.T) {
-	var log bytes.Buffer
-	a := serveSQLite(t).with(t, func(o *handler.Options) {
-		o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil)))
-	})
-	if got := a.buy(t, "goods_id=1&quantity=11"); got.status != http.StatusConflict || log.Len() != 0 {
-		t.Errorf("sold out is answered with %d, and the log has %s", got.status, &log)
-	}
-	must.Do(t, a.store.Close())
-	if got := a.buy(t, "goods_id=1"); got.status != http.StatusServiceUnavailable || strings.Count(log.String(), "msg=") != 1 || !strings.Contains(log.String(), "/deduct") {
-		t.Errorf("without a database: %d, and the log has %s", got.status, &log)
-	}
-}
-
-// A detail says once what is wrong, with the value and what is allowed.
-func TestADetailNamesTheValueAndWhatIsAllowed(t *testing.T) {
-	a := serveSQLite(t)
-	for _, c := range []struct {
-		name, method, url, body, want string
-	}{
-		{"an item that is not there", http.MethodGet, a.public.URL + "/goods/99/audit", "", "item 99: unknown item"},
-		{"a purchase of it", http.MethodPost, a.public.URL + "/deduct", `{"goods_id": 99}`, "item 99: unknown item"},
-		{"a basket with it", http.MethodPost, a.public.URL + "/orders", `{"lines": [{"goods_id": 1}, {"goods_id": 99}]}`, "item 99: unknown item"},
-		{"an item that is there", http.MethodPost, a.admin.URL + "/goods", `{"goods_id": 1, "stock": 1}`, "item 1: exists already"},
-		{"an unknown strategy of an item", http.MethodPatch, a.admin.URL + "/goods/1", `{"strategy": "hope"}`, "strategy must be one of naive, naive-decrement, "},
-		{"another method", http.MethodPut, a.public.URL + "/deduct", "", "/deduct takes POST, not PUT"},
-		{"half of an object", http.MethodPost, a.public.URL + "/deduct", `{"goods_id": 1`, "body is not one JSON object: it ends too early"},
-		{"half of a name", http.MethodPost, a.public.URL + "/deduct", `{"goods_`, "body is not one JSON object: it ends too early"},
-		{"half of a list", http.MethodPost, a.public.URL + "/orders", `{"lines": [{"goods_id": 1}`, "body is not one JSON object: it ends too early"},
-	} {
-		r := request(t, c.method, c.url, jsonType, c.body)
-		r.Header.Set("Authorization", "Bearer "+token)
-		if got, _ := send(t, r).body["detail"].(string); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: the detail is %q, want %q", c.name, got, c.want)
 		}
 	}
 }

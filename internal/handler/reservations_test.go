@@ -24,11 +24,7 @@ func (a api) reserve(t *testing.T, query string, wanted int, header ...string) (
 
 func (a api) post(t *testing.T, path string, header ...string) answer {
 	t.Helper()
-	r := request(t, http.MethodPost, a.public.URL+path, "", "")
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	return send(t, r)
+	return a.as(t, http.MethodPost, path, header...)
 }
 
 func (a api) audit(t *testing.T, wanted map[string]float64) {
@@ -86,9 +82,7 @@ func TestATTLIsBounded(t *testing.T) {
 		}
 	}
 	_, held := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated)
-	if got := a.post(t, "/reservations/"+held+"/extend?ttl=3601"); got.status != http.StatusBadRequest || got.field() != "ttl" {
-		t.Errorf("an extension by more than the longest is answered with %d %s", got.status, got.text)
-	}
+	a.post(t, "/reservations/"+held+"/extend?ttl=3601").names(t, "ttl")
 	a.audit(t, map[string]float64{"stock": 9, "held": 1})
 	for ttl, want := range map[string]time.Duration{"&ttl=1": time.Second, "&ttl=3600": time.Hour, "": 15 * time.Minute} {
 		_, number := a.reserve(t, "goods_id=1"+ttl, http.StatusCreated)
@@ -122,9 +116,7 @@ func TestTheAdminSeesWhatVerifiedBuyersHave(t *testing.T) {
 	order := fmt.Sprint(ann.keyed(t, "k", "goods_id=1").body["order_id"])
 	basket := fmt.Sprint(ann.order(t, "lines=1:2", "").body["order_id"])
 	for _, path := range []string{"/reservations/" + reservation, "/orders/" + order, "/orders?request_id=k", "/orders/" + basket} {
-		if got := ann.get(t, path); got.status != http.StatusOK {
-			t.Errorf("its buyer gets %s as %d %s", path, got.status, got.text)
-		}
+		ann.get(t, path).is(t, "")
 		if got := bob.get(t, path); got.status != http.StatusNotFound {
 			t.Errorf("another buyer gets %s as %d %s", path, got.status, got.text)
 		}
@@ -143,9 +135,7 @@ func TestTheAdminAloneConfirmsWhereThePublicMayNot(t *testing.T) {
 	a := serveSQLite(t)
 	closed := a.with(t, func(o *handler.Options) { o.PublicConfirm = false })
 	_, number := closed.reserve(t, "goods_id=1", http.StatusCreated)
-	if got := closed.post(t, "/reservations/"+number+"/confirm?payment_reference=p"); got.status != http.StatusNotFound || got.problem() != "not-found" {
-		t.Errorf("the public confirms: %d %s", got.status, got.text)
-	}
+	closed.post(t, "/reservations/"+number+"/confirm?payment_reference=p").is(t, "not-found")
 	a.asAdmin(t, http.MethodPost, "/reservations/"+number+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
 }
 

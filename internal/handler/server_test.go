@@ -31,9 +31,7 @@ func (a api) with(t *testing.T, change func(o *handler.Options)) api {
 // buyAs buys with one more header.
 func (a api) buyAs(t *testing.T, query, header, value string) answer {
 	t.Helper()
-	r := request(t, http.MethodPost, a.public.URL+"/deduct?"+query, "", "")
-	r.Header.Set(header, value)
-	return send(t, r)
+	return a.post(t, "/deduct?"+query, header, value)
 }
 
 func TestARequestIDIsTakenAndReturned(t *testing.T) {
@@ -63,7 +61,7 @@ func TestWhatIsNotForAllIsNotStored(t *testing.T) {
 	a := serveSQLite(t)
 	a.ownerKeyed(t, "k-1", "/goods?goods_id=2&stock=1")
 	const key = "0123456789abcdef-order"
-	a.bought(t, "/deduct?goods_id=1&user_id=u-1", "Idempotency-Key", key)
+	a.post(t, "/deduct?goods_id=1&user_id=u-1", "Idempotency-Key", key)
 	for _, c := range []struct{ api, method, path, want string }{
 		{a.public.URL, http.MethodPost, "/deduct?goods_id=1", "no-store"},
 		{a.public.URL, http.MethodPost, "/reservations?goods_id=1", "no-store"},
@@ -112,13 +110,9 @@ func TestTheAdminAPITellsAProbeWhetherItIsReady(t *testing.T) {
 func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	var stopping atomic.Bool
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Stopping = stopping.Load })
-	if got := a.get(t, "/readyz"); got.status != http.StatusOK {
-		t.Fatalf("before it is %d %s", got.status, got.text)
-	}
+	a.get(t, "/readyz").is(t, "")
 	stopping.Store(true)
-	if got := a.get(t, "/readyz"); got.status != http.StatusServiceUnavailable || got.problem() != "stopping" {
-		t.Errorf("/readyz is answered with %d %s", got.status, got.text)
-	}
+	a.get(t, "/readyz").is(t, "stopping")
 	response := must.Get(http.DefaultClient.Do(request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", "")))(t)
 	defer response.Body.Close() //nolint:errcheck // only its head was wanted
 	if response.StatusCode != http.StatusOK || !response.Close {
@@ -146,8 +140,7 @@ func (a api) withAdmin(t *testing.T, change func(o *handler.Options)) api {
 // ownersText is what the owner is answered that is no JSON.
 func (a api) ownersText(t *testing.T, path string) (status int, text string) {
 	t.Helper()
-	r := request(t, http.MethodGet, a.admin.URL+path, "", "")
-	r.Header.Set("Authorization", "Bearer "+token)
+	r := a.ownerRequest(t, http.MethodGet, path)
 	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content := must.Get(io.ReadAll(response.Body))(t)
