@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -125,9 +126,7 @@ func TestTheEdgesOfAField(t *testing.T) {
 	} {
 		f := must.Get(readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field"))(t)
 		c.read(f)
-		if got := said(f); got != c.want {
-			t.Errorf("%s: %q, want %q", c.json, got, c.want)
-		}
+		should.Be(t, said(f), c.want, c.json)
 	}
 }
 
@@ -155,9 +154,7 @@ func TestAFieldIsGivenOnceWhereverItIs(t *testing.T) {
 		{"a=1", `{"b": 1}`, "b is not a field here; allowed are a"},
 	} {
 		f := must.Get(readForm(jsonRequest(t, c.query, c.body), "a"))(t)
-		if got := said(f); got != c.want {
-			t.Errorf("%s with %s: %q, want %q", c.query, c.body, got, c.want)
-		}
+		should.Be(t, said(f), c.want, c.query, c.body)
 	}
 }
 
@@ -209,11 +206,7 @@ func TestTheEdgesOfAnIdempotencyKey(t *testing.T) {
 func TestAQuoteIsBoundedInCharacters(t *testing.T) {
 	for _, letter := range []string{"x", "é", "汉", "😀"} {
 		whole := strings.Repeat(letter, mostQuoted)
-		if got := shorten(whole, mostQuoted); got != whole {
-			t.Errorf("%q is cut to %q", whole, got)
-		}
-		if got := shorten(whole+letter, mostQuoted); got != whole+"…" {
-			t.Errorf("one more is cut to %q", got)
-		}
+		should.Be(t, shorten(whole, mostQuoted), whole, "is cut to")
+		should.Be(t, shorten(whole+letter, mostQuoted), whole+"…", "one more is cut to")
 	}
 }

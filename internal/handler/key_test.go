@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -130,9 +131,7 @@ func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 			}
 			a.buyAs(t, "goods_id=1", header, fmt.Sprint("key-", i)).is(t, "")
 		}
-		if each := math.Round((asked() - before) / sales); each != want {
-			t.Errorf("a sale with a key %v asks the database %g times, want %g", keyed, each, want)
-		}
+		should.Be(t, math.Round((asked()-before)/sales), want, "a sale with a key", keyed)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 // A client with an IPv6 address has more of them than could be remembered.
@@ -19,9 +21,7 @@ func TestAddressesAreCountedByTheirNetwork(t *testing.T) {
 		"2001:db8:1:2:f::99": "2001:db8:1:2::/64",
 		"fe80::1%eth0":       "fe80::/64",
 	} {
-		if got := network(address); got != want {
-			t.Errorf("%s is counted as %s, want %s", address, got, want)
-		}
+		should.Be(t, network(address), want, address)
 	}
 }
 
@@ -58,9 +58,7 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 		"a proxy that has a zone":      {"[fe80::2%eth0]:40000", headers{"X-Forwarded-For": {"198.51.100.9"}}, "198.51.100.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := clientOf(c.peer, c.sent); got != c.want {
-				t.Errorf("%v from %s is a request of %q, want %q", c.sent, c.peer, got, c.want)
-			}
+			should.Be(t, clientOf(c.peer, c.sent), c.want, c.sent, c.peer)
 		})
 	}
 }

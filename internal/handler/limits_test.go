@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // serveBlocked serves a replica on which a strategy that does not return holds all the slots
@@ -207,9 +208,7 @@ func TestARateByUser(t *testing.T) {
 	for _, query := range []string{"goods_id=1&user_id=u-2", "goods_id=1&user_id=u-3"} {
 		a.buy(t, query).is(t, "")
 	}
-	if got := a.get(t, "/goods/1").body["stock"]; got != 6.0 {
-		t.Errorf("%v are left, want 6: what was rejected was sold, or the reverse", got)
-	}
+	should.Be(t, a.get(t, "/goods/1").body["stock"], 6.0, "are left")
 }
 
 // No client becomes another one by a header.

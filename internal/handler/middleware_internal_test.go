@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -123,9 +124,7 @@ func TestARequestIsASpan(t *testing.T) {
 
 func TestATimeIsShownInUTCWithMicroseconds(t *testing.T) {
 	at := time.Date(2026, time.May, 4, 1, 2, 3, 4_000, time.FixedZone("CEST", 7200))
-	if got := timestamp(at); got != "2026-05-03T23:02:03.000004Z" {
-		t.Errorf("%s is shown as %s", at, got)
-	}
+	should.Be(t, timestamp(at), "2026-05-03T23:02:03.000004Z", at)
 }
 
 func TestARequestIDThatIsFitForALogIsKept(t *testing.T) {

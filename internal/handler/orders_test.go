@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -59,9 +60,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 		for _, none := range []string{"/orders?request_id=never", "/orders/404", "/orders/1", "/orders/x"} { // 1 is a restock
 			a.get(t, none).is(t, "unknown-order")
 		}
-		if got := a.get(t, "/goods/1").body["stock"]; got != 8.0 {
-			t.Errorf("%v are left, want 8", got)
-		}
+		should.Be(t, a.get(t, "/goods/1").body["stock"], 8.0, "are left")
 	})
 }
 

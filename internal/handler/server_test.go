@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -41,17 +42,13 @@ func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	})
 	for _, query := range []string{"goods_id=1", "goods_id=none"} {
 		got := a.buyAs(t, query, "X-Request-ID", "balancer/7:a.b_c~d+e=@")
-		if id := got.header.Get("X-Request-ID"); id != "balancer/7:a.b_c~d+e=@" {
-			t.Errorf("the answer to %s is named %q", query, id)
-		}
+		should.Be(t, got.header.Get("X-Request-ID"), "balancer/7:a.b_c~d+e=@", "the answer to", query)
 		if got.status != http.StatusOK && got.body["instance"] != "urn:stockd:request:balancer/7:a.b_c~d+e=@" {
 			t.Errorf("the problem does not name the request: %s", got.text)
 		}
 	}
 	a.public.Close() // so that all of the log is written
-	if named := strings.Count(log.String(), `request_id="balancer/7:a.b_c~d+e=@"`); named != 2 {
-		t.Errorf("the log names the request %d times, want 2:\n%s", named, &log)
-	}
+	should.Be(t, strings.Count(log.String(), `request_id="balancer/7:a.b_c~d+e=@"`), 2, "the log names the request", &log)
 }
 
 const onceOnly = 0.001 // a second: no test takes a quarter of an hour
@@ -85,9 +82,7 @@ func TestWhatIsNotForAllIsNotStored(t *testing.T) {
 		}
 		response := must.Get(http.DefaultClient.Do(r))(t)
 		must.Do(t, response.Body.Close())
-		if got := response.Header.Get("Cache-Control"); got != c.want {
-			t.Errorf("%s %s is answered with %s and Cache-Control %q, want %q", c.method, c.path, response.Status, got, c.want)
-		}
+		should.Be(t, response.Header.Get("Cache-Control"), c.want, c.method, c.path, response.Status)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -333,9 +334,7 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 			t.Errorf("%s under its key: %v, want %v of no line", name, err, stock.ErrKeyReused)
 		}
 	}
-	if n := counted.confirmed.Load(); n != 3 {
-		t.Errorf("%d reservations are counted as confirmed, want 3", n)
-	}
+	should.Be(t, counted.confirmed.Load(), 3, "reservations are counted as confirmed")
 	s.leaves(t, map[int64]int64{1: 8, 2: 7, 3: 6})
 	// A line that was confirmed alone is of no basket, as long as it has the number of one.
 	alone := uuid.Must(uuid.NewV7()).String()

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -83,9 +84,7 @@ func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	}
 	alone := service.Mode{Strategy: "held"}
 	buy(alone)
-	if n := <-h.batches; n != 1 {
-		t.Errorf("the first is written with %d, want at once", n)
-	}
+	should.Be(t, <-h.batches, 1, "the first is written")
 	for i := range 4 {
 		buy(service.Mode{Strategy: "held", Group: i == 0})
 	}
@@ -93,9 +92,7 @@ func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 		t.Fatalf("%v wait, want 4", c.Waiting())
 	}
 	h.let <- 1
-	if n := <-h.batches; n != 4 {
-		t.Errorf("%d are sold together, want 4", n)
-	}
+	should.Be(t, <-h.batches, 4, "are sold together")
 	h.let <- 4
 	buyers.Wait()
 }

@@ -36,9 +36,7 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 	}
 	want := service.Mode{Strategy: "mutex", Group: true}
 	choose(stock.Choice{Strategy: "mutex", Group: new(true)})
-	if got := own(asked); got != want {
-		t.Errorf("the replica that was asked sells by %s, want %s", got, want)
-	}
+	should.Be(t, own(asked), want, "the replica that was asked sells by")
 	soon(t, "another replica sells by it", func() bool { return own(other) == want })
 	if err := late.LookAtSwitches(t.Context()); err != nil || own(late) != want {
 		t.Errorf("one that starts later sells by %s (%v)", own(late), err)

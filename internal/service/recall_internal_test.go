@@ -51,9 +51,7 @@ func TestARecallThatSparesAStrategyIsNotSharedByOneThatDoesNot(t *testing.T) {
 		}
 		close(may)
 		for but, want := range map[string]int64{"a": 1, "b": 1, "": 2} {
-			if got := <-returned[but]; got != want {
-				t.Errorf("a recall that spares %q returned %d units, want %d", but, got, want)
-			}
+			should.Be(t, <-returned[but], want, "a recall that spares", but)
 		}
 	})
 }

@@ -150,9 +150,7 @@ func TestAStrategyThatWasNotNotifiedIsLogged(t *testing.T) {
 		if _, _, err := r.Release(t.Context(), number); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(log.String(), "was not notified"); got != (fails != nil) {
-			t.Errorf("a notification that ends with %v is logged as %q", fails, &log)
-		}
+		should.Be(t, strings.Contains(log.String(), "was not notified"), fails != nil, "a notification that ends", fails, &log)
 	}
 }
 

@@ -93,9 +93,7 @@ func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
 		s.rejects(t, name, goods)
 		s.settles(t, goods, units)
 	}
-	if n := counted.expired.Load(); n != int64(units*len(names)) {
-		t.Errorf("%d reservations are counted as expired, want %d", n, units*len(names))
-	}
+	should.Be(t, counted.expired.Load(), int64(units*len(names)), "expired")
 }
 
 // A transaction has the row of item 1 for seconds, and a replica waits for it: what is over of item 2 meanwhile is back

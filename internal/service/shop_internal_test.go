@@ -536,9 +536,7 @@ func TestARejectionIsFinalAfterTwoVainRecalls(t *testing.T) {
 		for _, r := range c.recalls {
 			vain.add(r.after, r.found)
 		}
-		if got := vain.prove(c.then); got != c.final {
-			t.Errorf("%s: final %v, want %v", name, got, c.final)
-		}
+		should.Be(t, vain.prove(c.then), c.final, name)
 	}
 }
 

@@ -211,9 +211,7 @@ func TestAFailureOfARoundIsReportedAndNothingElse(t *testing.T) {
 				must.Do(t, errors.Join(writer.Close(), store.Close()))
 				time.Sleep(3 * c.every)
 				synctest.Wait()
-				if n := len(failures); n != 3 {
-					t.Errorf("%d of 3 failures are reported", n)
-				}
+				should.Be(t, len(failures), 3, "failures that are reported")
 			})
 		})
 	}

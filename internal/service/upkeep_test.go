@@ -103,9 +103,7 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
 		}
 		for table, want := range map[string]int{"lock_token": 3, "distribute_lock": 1, "record_lock": 0} {
-			if n := count(t, db, `SELECT COUNT(*) FROM `+table); n != want {
-				t.Errorf("%s has %d rows, want %d", table, n, want)
-			}
+			should.Be(t, count(t, db, `SELECT COUNT(*) FROM `+table), want, table)
 		}
 		s.sells(t, "sql-insert-lock", 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1)

@@ -33,3 +33,11 @@ func Close(t testing.TB, c io.Closer) {
 		Do(t, c.Close())
 	})
 }
+
+// Be fails the test where a value is not the wanted one; about says of what it is.
+func Be[T comparable](t testing.TB, got, want T, about ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v: it is %v, want %v", about, got, want)
+	}
+}

@@ -117,9 +117,7 @@ func TestWorkInTheBackgroundHasALimitOfItsOwn(t *testing.T) {
 		for range 2 { // the second finds nothing to wait for
 			should.Do(t, jobs.Close(time.Hour))
 		}
-		if took := time.Since(begun); took != time.Minute+FinishWithin {
-			t.Errorf("all of it took %s, want %s", took, time.Minute+FinishWithin)
-		}
+		should.Be(t, time.Since(begun), time.Minute+FinishWithin, "all of it took")
 	})
 }
 
@@ -149,13 +147,9 @@ func TestAHungReleaseDelaysTheAnswerBriefly(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if took := time.Since(start); took != finishWait {
-			t.Errorf("the answer waits for %s, want %s", took, finishWait)
-		}
+		should.Be(t, time.Since(start), finishWait, "the answer waits for")
 		should.Do(t, jobs.Close(time.Hour))
-		if took := time.Since(start); took != FinishWithin {
-			t.Errorf("the release ends after %s, want %s", took, FinishWithin)
-		}
+		should.Be(t, time.Since(start), FinishWithin, "the release ends after")
 	})
 }
 
@@ -176,9 +170,7 @@ func TestWorkThatFailsAfterItsRequestIsLogged(t *testing.T) {
 			}
 			should.Do(t, jobs.Close(3*time.Second))
 			synctest.Wait()
-			if said := strings.Contains(log.String(), `doing="set a limit"`) && strings.Contains(log.String(), "lock wait timeout"); said != (fails != nil) {
-				t.Errorf("%s: the log has %q", name, &log)
-			}
+			should.Be(t, strings.Contains(log.String(), `doing="set a limit"`) && strings.Contains(log.String(), "lock wait timeout"), fails != nil, name, &log)
 		})
 	}
 }

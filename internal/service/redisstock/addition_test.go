@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -199,9 +200,7 @@ func TestUnitsThatComeBackRebuildNothing(t *testing.T) {
 		r.giveBack(t, o, 3)
 		r.sold = append(r.sold, o)
 	}
-	if n := steps.Seen(); n != 0 {
-		t.Errorf("a counter was surveyed %d times for a rebuild", n)
-	}
+	should.Be(t, steps.Seen(), 0, "a counter was surveyed")
 	if after, err := r.store.Allocation(t.Context(), goods, redisstock.Allocation); err != nil || after.Epoch != before.Epoch {
 		t.Errorf("the allocation is %+v (%v), and was in epoch %d", after, err, before.Epoch)
 	}

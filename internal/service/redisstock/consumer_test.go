@@ -403,9 +403,7 @@ func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 		must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: fields}).Err())
 	}
 	await(t, "the stream to be empty", func() bool { return s.client.XLen(t.Context(), s.key("orders")).Val() == 0 })
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were dead-lettered, want the one of another number", n)
-	}
+	should.Be(t, s.client.XLen(t.Context(), s.key("dead")).Val(), 1, "orders were dead-lettered")
 	for _, order := range reported {
 		if got, ok, err := s.store.Order(t.Context(), order.ID); err != nil || !ok || got.RequestID != order.RequestID {
 			t.Errorf("order %s is %+v, %v, %v", order.ID, got, ok, err)
@@ -448,9 +446,7 @@ func TestAConsumerOutlivesAPanic(t *testing.T) {
 	log := &trap{Handler: slog.DiscardHandler}
 	s.options.Log = slog.New(log)
 	s.assertExact(t, s.replica(t, "b"), reported)
-	if n := log.panics.Load(); n != 1 {
-		t.Errorf("%d panics were logged, want 1", n)
-	}
+	should.Be(t, log.panics.Load(), 1, "panics were logged")
 }
 
 // An order is offered again in the next epoch, and written by another replica: that

@@ -175,9 +175,7 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	}
 	reported = append(reported, crowd(t, b)...)
 	s.assertExact(t, b, reported)
-	if sold := s.audit(t).Sold; sold != 10 {
-		t.Errorf("%d of 10 were sold in the end", sold)
-	}
+	should.Be(t, s.audit(t).Sold, 10, "sold in the end")
 	lost.Keyed = true
 	if o, err := deduct(t, b, lost); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("a read of the lost order got %+v (%v)", o, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -71,9 +72,7 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	settle(t, a)
 	must.Do(t, s.client.FlushAll(t.Context()).Err())
 	assertHas(t, a, "小明", 2)
-	if left := s.client.PTTL(t.Context(), s.key("users:1")).Val(); left != -1 {
-		t.Errorf("what the buyers have is forgotten in %s, want never", left)
-	}
+	should.Be(t, s.client.PTTL(t.Context(), s.key("users:1")).Val(), -1, "what the buyers have is forgotten in")
 	reported = append(reported, sell(t, a, by("小明", 1)))
 	assertHas(t, a, "小明", 3)
 	s.assertExact(t, a, reported)

@@ -165,9 +165,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	must.Do(t, s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err())
 	held.Pass()
 	should.Fail(t, <-answered, stock.ErrBusy) // the purchase
-	if owner := s.client.Get(t.Context(), s.key("filling:1")).Val(); owner != "another" {
-		t.Errorf("the marker is %q, want the other owner's", owner)
-	}
+	should.Be(t, s.client.Get(t.Context(), s.key("filling:1")).Val(), "another", "the marker")
 	must.Do(t, s.client.Del(t.Context(), s.key("filling:1")).Err())
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
 }
@@ -192,9 +190,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	time.Sleep(3 * time.Second) // the marker lasts two
 	held.Pass()
 	must.Do(t, errors.Join(<-rebuilt, <-rebuilt))
-	if n := pages.Seen(); n != 0 {
-		t.Errorf("the other replica took %d steps, want none", n)
-	}
+	should.Be(t, pages.Seen(), 0, "the other replica took")
 	s.options.ClaimAfter = 300 * time.Millisecond
 	s.assertExact(t, s.replica(t, "c"), reported)
 }
@@ -377,9 +373,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 			t.Errorf("after the repair the drift is %+v (%v)", d, err)
 		}
 	}
-	if n := s.seen.compared.Load(); n != 8 {
-		t.Errorf("a difference of %d units is reported, want 5 and 3 of those that drifted", n)
-	}
+	should.Be(t, s.seen.compared.Load(), 8, "the difference")
 	// Both have drifted, and the first cannot be repaired.
 	for _, err := range []error{
 		s.client.Del(t.Context(), s.key("goods:1")).Err(),

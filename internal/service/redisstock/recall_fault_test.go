@@ -228,9 +228,7 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	s.limit(t, a, 3)
 	held.Pass()
 	must.Do(t, <-recalled)
-	if n := staged.Seen(); n != 0 {
-		t.Errorf("%d pages of users were staged for a closed counter", n)
-	}
+	should.Be(t, staged.Seen(), 0, "pages of users were staged for a closed counter")
 	s.assertReach(t, 94, 5, true)
 	b := s.replica(t, "b")
 	s.assertConsistent(t, b, reported)
@@ -355,9 +353,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	settle(t, a)
 	recall(t, a)
 	must.Do(t, server.Kill(t.Context()))
-	if got := recall(t, a); got != (stock.Recalled{}) {
-		t.Errorf("%+v is recalled", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{}, "is recalled")
 	s.addToRow(t, 1)
 	pending, pendingErr := a.Pending(t.Context(), goods)
 	d, driftErr := a.Drift(t.Context(), goods)
@@ -468,9 +464,7 @@ func TestRecallOfAnEpochThatOnlyRedisKnows(t *testing.T) {
 	}
 	settle(t, a)
 	must.Get(s.sql(t).ExecContext(t.Context(), "UPDATE tb_stock_place SET epoch = 1"))(t)
-	if got := recall(t, a); got != (stock.Recalled{Returned: 9}) {
-		t.Errorf("%+v is recalled, want 9 units", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{Returned: 9}, "is recalled")
 	s.assertConsistent(t, a, reported)
 	s.assertReach(t, 9, 0, true)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -67,18 +68,12 @@ func (s *shop) sellFromRow(t *testing.T, p stock.Purchase) bool {
 func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
-	if got := recall(t, a); got != (stock.Recalled{}) {
-		t.Errorf("of an item that was never sold from Redis, %+v is recalled", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{}, "of an item that was never sold from Redis")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	if got := recall(t, a); got != (stock.Recalled{Returned: 9}) {
-		t.Errorf("%+v is recalled, want 9 units", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{Returned: 9}, "is recalled")
 	s.assertReach(t, 9, 0, true)
-	if got := recall(t, a); got != (stock.Recalled{}) {
-		t.Errorf("%+v is recalled twice", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{}, "is recalled twice")
 	messages := s.client.Subscribe(t.Context(), s.options.Prefix+":restocked")
 	defer messages.Close() //nolint:errcheck // the test is over
 	must.Get(messages.Receive(t.Context()))(t)
@@ -104,9 +99,7 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 	reported := orders(sell(t, a, by("first", 1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, by("小明", 2)), sell(t, a, by("other", 3)))
-	if got := recall(t, a); got != (stock.Recalled{Returned: 94, Pending: 5}) {
-		t.Errorf("%+v is recalled, want 94 units and 5 pending", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{Returned: 94, Pending: 5}, "is recalled")
 	s.assertReach(t, 94, 5, true)
 	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Pending != 5 || d.Drift != 0 {
 		t.Errorf("the drift is %+v (%v)", d, err)
@@ -132,9 +125,7 @@ func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
 	must.Do(t, s.client.XAdd(t.Context(), foreign).Err())
 	dead := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}}
 	must.Do(t, s.client.XReadGroup(t.Context(), dead).Err())
-	if got := recall(t, a); got != (stock.Recalled{Returned: 5, Pending: 4}) {
-		t.Errorf("%+v is recalled, want 5 units and 4 pending", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{Returned: 5, Pending: 4}, "is recalled")
 	b := s.replica(t, "b") // dead-letters the order, whose request id stands for the first
 	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
 	must.Do(t, b.Reconcile(t.Context()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // steps takes steps of the script for item 1, each of which has an exact result.
@@ -168,9 +169,7 @@ func TestAnOrderKeepsItsFieldsWhereverItGoes(t *testing.T) {
 		for epoch := int64(2); epoch <= 3; epoch++ { // it is an earlier limit in the third as well
 			order["epoch"], order["limit"] = fmt.Sprint(epoch), "5"
 			s.install(counterOf{epoch: epoch, units: 10, limit: 5})
-			if got := s.restore(s.read()[0]); got != "RESTORED" {
-				t.Errorf("offered again, it is answered with %v", got)
-			}
+			should.Be(t, s.restore(s.read()[0]), "RESTORED", "offered again, it")
 			s.assertMessages("orders", 0, order)
 			s.assertMemory("r", memory...)
 			s.assertCounter(8, 2)
@@ -219,9 +218,7 @@ func TestALostOrderIsTakenWithinTheStockAndTheLimit(t *testing.T) {
 			order := modelEntry{id: "1-1", fields: map[string]any{
 				"goods": 1, "quantity": 2, "epoch": c.epoch, "request": "r", "order": "order-r", "remaining": 7, "at": 5, "replica": "a", "user": "u-1", "limit": c.limit,
 			}}
-			if got := s.restore(order); got != c.want {
-				t.Errorf("it is answered with %v, want %s", got, c.want)
-			}
+			should.Be(t, s.restore(order), any(c.want), "it is answered with")
 			taken := int64(0)
 			if c.want == "RESTORED" {
 				taken = 2
@@ -231,9 +228,7 @@ func TestALostOrderIsTakenWithinTheStockAndTheLimit(t *testing.T) {
 			if has, _ := s.client.HGet(t.Context(), s.base+"users:1", "u-1").Int64(); c.limit > 0 && has != c.has+taken {
 				t.Errorf("its buyer has %d units, want %d", has, c.has+taken)
 			}
-			if n := s.client.XLen(t.Context(), s.base+"orders").Val(); n != taken/2 {
-				t.Errorf("%d orders are on the stream", n)
-			}
+			should.Be(t, s.client.XLen(t.Context(), s.base+"orders").Val(), taken/2, "orders are on the stream")
 			dead := s.client.XRange(t.Context(), s.base+"dead", "-", "+").Val()
 			if len(dead) != len(c.reason)/max(1, len(c.reason)) || c.reason != "" && dead[0].Values["reason"] != c.reason {
 				t.Errorf("the dead letters are %v, want the reason %q", dead, c.reason)
@@ -279,37 +274,25 @@ func TestAStepThatArrivesTwiceChangesNothing(t *testing.T) {
 	orders := s.read()
 	s.client.Set(t.Context(), s.base+"request:r-1", "another\n1\n1", 0) // it was forgotten, and sold again
 	for _, want := range []int64{1, 0} {
-		if got := s.bury(orders[0]); got != want {
-			t.Errorf("a dead letter is answered with %v, want %d", got, want)
-		}
+		should.Be(t, s.bury(orders[0]), any(want), "a dead letter")
 		s.settle(orders[1])
 		s.assertCounter(8, 0)
-		if n := s.client.XLen(t.Context(), s.base+"dead").Val(); n != 1 {
-			t.Errorf("%d dead letters, want 1", n)
-		}
+		should.Be(t, s.client.XLen(t.Context(), s.base+"dead").Val(), 1, "dead letters")
 		s.assertMemory("r-1", "another", "1", "1")
 	}
 	s.sell("r-3", 1, "u-1", "")
 	order := s.read()[0]
 	s.install(counterOf{epoch: 2, units: 8, limit: 9, users: []any{"u-1", 2}})
 	for _, want := range []string{"RESTORED", "KNOWN"} {
-		if got := s.restore(order); got != want {
-			t.Errorf("an order that is offered again is answered with %v, want %s", got, want)
-		}
+		should.Be(t, s.restore(order), any(want), "an order that is offered again")
 	}
-	if got := s.restore(orders[0]); got != "KNOWN" {
-		t.Errorf("an order that is dead-lettered and offered again is answered with %v, want KNOWN", got)
-	}
+	should.Be(t, s.restore(orders[0]), "KNOWN", "an order that is dead-lettered and offered again")
 	s.assertCounter(7, 1)
 	s.begin(counterOf{epoch: 4, limit: 9, users: []any{"u-1", 2}})
 	for epoch := range 4 {
-		if got := s.run("begin", []string{"goods:1", "staged:1"}, epoch+1, 1); got != "4" {
-			t.Errorf("epoch %d is begun, and answered with %v", epoch+1, got)
-		}
+		should.Be(t, s.run("begin", []string{"goods:1", "staged:1"}, epoch+1, 1), "4", epoch+1)
 	}
-	if n := s.client.HLen(t.Context(), s.base+"staged:1").Val(); n != 1 {
-		t.Errorf("%d users are staged, want the one that was", n)
-	}
+	should.Be(t, s.client.HLen(t.Context(), s.base+"staged:1").Val(), 1, "users are staged")
 }
 
 // A marker expires unless its owner renews it, and only its owner renews and releases it.
@@ -324,9 +307,7 @@ func TestAMarkerBelongsToItsOwner(t *testing.T) {
 	if got := survey("a"); got != "NONE" || left() < time.Second {
 		t.Errorf("the first is answered with %v, and its marker expires in %s", got, left())
 	}
-	if got := survey("b"); got != "TAKEN" {
-		t.Errorf("the second is answered with %v", got)
-	}
+	should.Be(t, survey("b"), "TAKEN", "the second")
 	s.run("renew", []string{"marker"}, "b", 500)
 	s.run("release", []string{"marker"}, "b")
 	if owner := s.client.Get(t.Context(), marker).Val(); owner != "a" || left() < time.Second {
@@ -337,9 +318,7 @@ func TestAMarkerBelongsToItsOwner(t *testing.T) {
 		t.Errorf("a marker that was renewed expires in %s", left())
 	}
 	s.run("release", []string{"marker"}, "a")
-	if got := survey("b"); got != "NONE" {
-		t.Errorf("after the release, the second is answered with %v", got)
-	}
+	should.Be(t, survey("b"), "NONE", "after the release, the second")
 }
 
 // What an abandoned rebuild has staged is forgotten after minutes. Where a rebuild has lost it earlier, another
@@ -361,9 +340,7 @@ func TestStagedUsersExpireAndAreMissed(t *testing.T) {
 		}
 	}
 	s.client.Del(t.Context(), staged)
-	if got := s.page(next, 1); got != "LOST" {
-		t.Errorf("without the users, a page is answered with %v", got)
-	}
+	should.Be(t, s.page(next, 1), "LOST", "without the users, a page")
 	if got, _ := s.run("survey", []string{"goods:1", "marker"}, "a", 1000, 1).([]any); got[0] != "NONE" {
 		t.Errorf("what is to be done then is %v, want another epoch", got)
 	}
@@ -385,9 +362,7 @@ func TestARebuildWithoutALimitStagesNoUser(t *testing.T) {
 	if n := s.client.Exists(t.Context(), s.base+"staged:1").Val(); n != 0 {
 		t.Error("a user is staged")
 	}
-	if got := s.page(next, 2); got != "THERE" {
-		t.Errorf("the last page is answered with %v", got)
-	}
+	should.Be(t, s.page(next, 2), "THERE", "the last page")
 	s.assertCounter(7, 2)
 }
 
@@ -396,9 +371,7 @@ func TestOnlyAClosedCounterIsDrained(t *testing.T) {
 	s := newSteps(t)
 	drain := func() any { return s.run("drain", []string{"goods:1", "orders"}) }
 	s.install(counterOf{epoch: 1, units: 10, limit: 1})
-	if got := drain(); got != "ABSENT" {
-		t.Errorf("the drain of an open counter is answered with %v", got)
-	}
+	should.Be(t, drain(), "ABSENT", "the drain of an open counter")
 	s.sell("r-1", 1, "u-1", "")
 	s.assertCounter(9, 1)
 	s.install(counterOf{epoch: 2, units: 10, limit: 1, closed: 1}) // with an order of a user on the stream
@@ -407,12 +380,8 @@ func TestOnlyAClosedCounterIsDrained(t *testing.T) {
 			t.Errorf("%q is answered with %v by a closed counter, want nothing left in epoch 2", user, got)
 		}
 	}
-	if got := fmt.Sprint(drain()); got != "[1 2]" {
-		t.Errorf("the drain is answered with %s, want one pending in epoch 2", got)
-	}
+	should.Be(t, fmt.Sprint(drain()), "[1 2]", "the drain")
 	s.assertCounter(0, 1)
 	s.client.Del(t.Context(), s.base+"orders")
-	if got := fmt.Sprint(drain()); got != "[0 2]" {
-		t.Errorf("with an empty stream the drain is answered with %s, want nothing pending", got)
-	}
+	should.Be(t, fmt.Sprint(drain()), "[0 2]", "with an empty stream the drain")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -114,9 +115,7 @@ func TestOnlyPurchasesWithoutAKeyAreRejectedUnseen(t *testing.T) {
 			{"with a key, behind one without", 1, []stock.Purchase{plain, keyed}, false},
 			{"of another item", 2, []stock.Purchase{plain}, false},
 		} {
-			if got := o.rejects(c.goods, c.batch); got != c.want {
-				t.Errorf("purchases %s are rejected unseen: %t, want %t", c.name, got, c.want)
-			}
+			should.Be(t, o.rejects(c.goods, c.batch), c.want, "purchases", c.name)
 		}
 		time.Sleep(doubted + time.Nanosecond)
 		if o.rejects(1, []stock.Purchase{plain}) {

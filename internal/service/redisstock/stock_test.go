@@ -166,9 +166,7 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 		labtest.AwaitReached(t, lost)
 	}
 	s.assertExact(t, r, reported)
-	if n := s.seen.written.Load(); n != int64(len(reported)) {
-		t.Errorf("%d orders were reported as written, want %d", n, len(reported))
-	}
+	should.Be(t, s.seen.written.Load(), int64(len(reported)), "written")
 }
 
 func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
@@ -262,9 +260,7 @@ func TestABatchHasOrdersOfSeveralItems(t *testing.T) {
 		t.Errorf("consumers have %+v in hand (%v)", pending, err)
 	}
 	for _, item := range []string{"goods:1", "goods:3"} {
-		if left := s.client.HGet(t.Context(), s.key(item), "promised").Val(); left != "0" {
-			t.Errorf("%s has %s units pending, want none", item, left)
-		}
+		should.Be(t, s.client.HGet(t.Context(), s.key(item), "promised").Val(), "0", item)
 	}
 }
 
@@ -468,9 +464,7 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 				t.Fatalf("before look %d the drift is %+v (%v), want %d", look, d, err, c.drift)
 			}
 			must.Do(t, a.Reconcile(t.Context()))
-			if n := s.seen.compared.Load(); n != 3 {
-				t.Errorf("after look %d a difference of %d units is reported, want 3", look, n)
-			}
+			should.Be(t, s.seen.compared.Load(), 3, "after look", look)
 			if n, want := s.seen.repaired.Load(), int64(look/c.looks); n != want {
 				t.Errorf("after look %d of %d the counter was reported as repaired %d times", look, c.looks, n)
 			}
@@ -570,9 +564,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	for range 50 {
 		reported = append(reported, sell(t, a, buy(1)))
 	}
-	if n := s.audit(t).Orders; n != 1 {
-		t.Errorf("%d orders are in a ledger that cannot be reached", n)
-	}
+	should.Be(t, s.audit(t).Orders, 1, "orders are in a ledger that cannot be reached")
 	cut.Hang(false)
 	s.assertExact(t, a, reported)
 }

@@ -52,9 +52,7 @@ func TestTheRowIsSharedWithAnotherStrategy(t *testing.T) {
 	sell(t, a, buy(6))
 	settle(t, a)
 	s.assertReach(t, 0, 2, false)
-	if got := recall(t, a); got != (stock.Recalled{Returned: 2}) {
-		t.Errorf("%+v is recalled, want 2 units", got)
-	}
+	should.Be(t, recall(t, a), stock.Recalled{Returned: 2}, "is recalled")
 	sell(t, a, buy(1)) // the strategy that has recalled them sells from the other half
 	settle(t, a)
 	s.assertReach(t, 1, 0, false)
@@ -128,9 +126,7 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 		if n := reads.Seen(); n > 1+int(time.Since(began).Seconds()) {
 			t.Errorf("20 rejections cost %d reads, closed %t", n, closed)
 		}
-		if n := writes.Seen(); n != 0 {
-			t.Errorf("%d rows were written, closed %t", n, closed)
-		}
+		should.Be(t, writes.Seen(), 0, closed)
 		reads.Disarm()
 		writes.Disarm()
 	}

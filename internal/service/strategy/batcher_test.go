@@ -414,12 +414,8 @@ func TestTheWaitIsThatInTheQueueAndThatForTheLock(t *testing.T) {
 		a := q.buy("a", 1)
 		time.Sleep(2 * time.Second)
 		release()
-		if waited := first.outcomes[0].Wait; waited != q.locked {
-			t.Errorf("a call with an empty queue before it waited %s, and its lock %s", waited, q.locked)
-		}
-		if waited := a.outcomes[0].Wait; waited != 2*time.Second+q.locked {
-			t.Errorf("a call that came 2 s before the batch ended waited %s, and its lock %s", waited, q.locked)
-		}
+		should.Be(t, first.outcomes[0].Wait, q.locked, "a call with an empty queue before it waited")
+		should.Be(t, a.outcomes[0].Wait, 2*time.Second+q.locked, "a call that came 2 s before the batch ended waited", q.locked)
 	})
 }
 

@@ -79,9 +79,7 @@ func TestOnlyAPurchaseThatIsAloneChoosesItsWait(t *testing.T) {
 		{[]stock.Purchase{asks(time.Minute)}, limit},
 		{[]stock.Purchase{asks(time.Second), asks(time.Second)}, limit},
 	} {
-		if got := longestWait(limit, c.batch); got != c.want {
-			t.Errorf("%v wait %s, want %s", c.batch, got, c.want)
-		}
+		should.Be(t, longestWait(limit, c.batch), c.want, c.batch)
 	}
 }
 

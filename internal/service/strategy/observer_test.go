@@ -66,9 +66,7 @@ func TestEveryLockReportsItsWaitAndHold(t *testing.T) {
 		if waiter, waits := s.(strategy.Waiter); waits != (times > 0) || waits && (waiter.LockWait() != d.LockWait || of != entry.Name) {
 			t.Errorf("%s is observed as %q; it waits for a lock: %v", entry.Name, of, waits)
 		}
-		if buyer := [2]time.Duration{outcomes[0].Wait, outcomes[0].Hold}; buyer != seen.took {
-			t.Errorf("%s reports a wait and a lease of %s, and its buyer got %s", entry.Name, seen.took, buyer)
-		}
+		should.Be(t, [2]time.Duration{outcomes[0].Wait, outcomes[0].Hold}, seen.took, entry.Name)
 	})
 }
 

@@ -98,9 +98,7 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 			if err != nil || outcomes[0].Rejected != nil || outcomes[1].Rejected == nil || outcomes[2].Rejected == nil {
 				t.Fatalf("%+v (%v), want the first sold and the others rejected", outcomes, err)
 			}
-			if copied := unitsOfCopy(t, locks, prefix, entry.Name); copied != left {
-				t.Errorf("the copy has %d units, and the row %d", copied, left)
-			}
+			should.Be(t, unitsOfCopy(t, locks, prefix, entry.Name), left, "the copy")
 			takes := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Nth: 1000, Do: servers.Count})
 			beyond := stock.Purchase{RequestID: "beyond the known limit", UserID: "小明", Quantity: 2}
 			if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{beyond})); !errors.Is(err, stock.ErrUserLimit) || takes.Seen() != 0 {
@@ -133,9 +131,7 @@ func TestALargeStockIsCopiedInFull(t *testing.T) {
 			if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
 				t.Fatalf("%+v (%v), want the first sold and the second rejected", outcomes, err)
 			}
-			if copied := unitsOfCopy(t, locks, prefix, entry.Name); copied != units-sold {
-				t.Errorf("the copy has %d units, want %d", copied, units-sold)
-			}
+			should.Be(t, unitsOfCopy(t, locks, prefix, entry.Name), units-sold, "the copy")
 		})
 	}
 }
@@ -358,9 +354,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 					if err := s.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // what is on its way back is there then
 						t.Error(err)
 					}
-					if after := unitsOfCopy(t, locks, prefix, entry.Name); after != before-c.gone {
-						t.Errorf("the copy had %d units and has %d, want %d", before, after, before-c.gone)
-					}
+					should.Be(t, unitsOfCopy(t, locks, prefix, entry.Name), before-c.gone, "the copy had", before)
 				})
 			}
 		}
@@ -576,9 +570,7 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 			if err := s.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // it waits for what is on its way back
 				t.Error(err)
 			}
-			if units := unitsOfCopy(t, locks, prefix, entry.Name); units != 9 {
-				t.Errorf("the copy has %d units, want 9", units)
-			}
+			should.Be(t, unitsOfCopy(t, locks, prefix, entry.Name), 9, "the copy")
 		})
 	}
 }

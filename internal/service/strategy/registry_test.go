@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -34,12 +35,8 @@ func TestAGroupIsExclusiveInItsReplicaAlone(t *testing.T) {
 
 func TestACaveatIsOfItsDatabase(t *testing.T) {
 	entry := strategy.Entry{Caveats: []strategy.Caveat{{Database: repo.SQLite, Words: "slower", Hides: true}}}
-	if got := entry.Caveat(repo.SQLite); got != entry.Caveats[0] {
-		t.Errorf("on SQLite it is %+v", got)
-	}
-	if got := entry.Caveat(repo.MySQL); got != (strategy.Caveat{}) {
-		t.Errorf("on MySQL it is %+v, want none", got)
-	}
+	should.Be(t, entry.Caveat(repo.SQLite), entry.Caveats[0], "on SQLite it")
+	should.Be(t, entry.Caveat(repo.MySQL), strategy.Caveat{}, "on MySQL it")
 }
 
 // Without its backend a strategy answers why, however it is asked.
@@ -69,9 +66,7 @@ func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
 	for version, tooOld := range map[string]bool{
 		"6.0.16": true, "6.2": false, "6.2.0": false, "6.9": false, "6.10.1": false, "7.0.15": false, "10.11.14-MariaDB": false, "5": true,
 	} {
-		if got := (strategy.Minimum{Version: "6.2"}).After(version); got != tooOld {
-			t.Errorf("6.2 is after %s: %t, want %t", version, got, tooOld)
-		}
+		should.Be(t, (strategy.Minimum{Version: "6.2"}).After(version), tooOld, "6.2 is after", version)
 	}
 }
 

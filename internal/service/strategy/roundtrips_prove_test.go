@@ -29,6 +29,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -111,9 +112,7 @@ func TestProveRoundTrips(t *testing.T) {
 				t.Errorf("a sale takes %+v, want %+v", got, want)
 			}
 			if want, ok := rejected()[entry.Name]; ok {
-				if got := rejectionTripsOf(t, s, int64(i+1), ask); got != want {
-					t.Errorf("a rejection takes %+v, want %+v", got, want)
-				}
+				should.Be(t, rejectionTripsOf(t, s, int64(i+1), ask), want, "a rejection takes")
 			}
 		})
 	}
@@ -270,9 +269,7 @@ func TestProveRoundTripsOfAReservation(t *testing.T) {
 		}
 		took := time.Since(begun)
 		after, _ := ask()
-		if trips := int64(math.Round(float64(after-before) / float64(step.times))); trips != step.want {
-			t.Errorf("%s: %d round trips, want %d", step.name, trips, step.want)
-		}
+		should.Be(t, int64(math.Round(float64(after-before)/float64(step.times))), step.want, step.name)
 		t.Logf("%s: %s", step.name, took/time.Duration(step.times))
 	}
 }
