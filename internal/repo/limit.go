@@ -55,9 +55,14 @@ const RecountWithin = 10 * time.Minute
 // ledger is read. It may return stock.ErrUnknownGoods. stock.ErrUnknownOutcome: the limit may be
 // set; setting it again completes it.
 func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
+	end, err := s.Turn(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	defer end()
 	// It writes no row of the ledger, so that the running totals need not wait for it.
 	halfway := false
-	err := s.inTx(ctx, RecountWithin, func(tx *Tx) error {
+	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err

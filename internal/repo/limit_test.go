@@ -339,3 +339,57 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		wantOrders(t, s, 0)
 	})
 }
+
+// Limits of an item that wait for its locked row, or for the locked rows of its buyers, leave connections to others. So do restocks.
+func TestALimitOfALockedItemLeavesConnections(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	locking := labtest.Open(t, d, "locking")
+	s := open(t, d, backend.SQLOptions{MaxOpen: 4, LockWait: 9 * time.Second, ConnectTimeout: time.Second}, repo.Options{})
+	buyer := []stock.Purchase{{RequestID: "first", UserID: "a", Quantity: 2}}
+	for i, c := range []struct {
+		name   string
+		before int64 // the limit
+		lock   func(tx *repo.Tx, item int64) error
+		change func(item int64, n int) error
+		waits  string
+	}{
+		{"first limits behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
+			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "SELECT%"},
+		{"lower limits behind a buyer", 3, func(tx *repo.Tx, item int64) error { _, err := tx.CountIn(t.Context(), item, 3, buyer); return err },
+			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "UPDATE tb_stock_user%"},
+		{"restocks behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
+			func(item int64, n int) error {
+				_, err := s.Restock(t.Context(), item, 1, fmt.Sprint("restock", n))
+				return err
+			}, "SELECT%"},
+	} {
+		item, other := int64(2*i+1), int64(2*i+2)
+		must.Do(t, s.CreateLimited(t.Context(), item, 20, c.before, fmt.Sprint("item", item)))
+		must.Do(t, s.CreateGoods(t.Context(), other, 10, fmt.Sprint("item", other)))
+		if c.before > 0 {
+			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error { _, err := tx.CountIn(t.Context(), item, c.before, buyer); return err }))
+		}
+		answers := make(chan error, 8)
+		must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
+			if err := c.lock(tx, item); err != nil {
+				return err
+			}
+			for n := range cap(answers) {
+				go func() { answers <- c.change(item, n) }()
+			}
+			labtest.AwaitRowWait(t, d, c.waits, answers)
+			time.Sleep(100 * time.Millisecond) // for those that would take more connections
+			soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if err := s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, other); return err }); err != nil {
+				t.Errorf("%s: another item waits for them: %v", c.name, err)
+			}
+			return nil
+		}))
+		for range cap(answers) {
+			if err := <-answers; err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	}
+}

@@ -7,8 +7,8 @@ import (
 )
 
 // shares keeps what is done with one item from using all connections of a pool: what waits
-// for a row lock holds its own meanwhile. Purchases, and what gives units back, wait for a
-// connection in one queue an item, and the queues are served in turns.
+// for a row lock holds its own meanwhile. Purchases, what gives units back, restocks and new limits
+// wait for a connection in one queue an item, and the queues are served in turns.
 // An item may use at most shareOfFree times as many connections as are free.
 type shares struct {
 	most int // connections
