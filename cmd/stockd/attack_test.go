@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -301,8 +302,7 @@ func nginxBefore(t *testing.T, replica string) (url string) {
 	t.Helper()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	port, err := servers.FreePort()
-	must.Do(t, err)
+	port := must.Get(servers.FreePort())(t)
 	folder, address := t.TempDir(), servers.Loopback(port)
 	file := filepath.Join(folder, "nginx.conf")
 	overwrite(t, file, nginx.Local(folder, address, []string{replica}, nginx.Limits{}))
@@ -357,17 +357,11 @@ func TestTokensAreReplacedWithoutARestart(t *testing.T) {
 	}
 	overwrite(t, file, "# alice has left\nbob "+bobs+"\n")
 	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.Log.Contains("admin tokens reloaded") })
-	if got := status(bobs); got != http.StatusNotFound {
-		t.Errorf("bob is answered with %d", got)
-	}
-	if got := status(alices); got != http.StatusUnauthorized {
-		t.Errorf("alice, who has left, is answered with %d", got)
-	}
+	should.Be(t, status(bobs), http.StatusNotFound, "bob is answered with")
+	should.Be(t, status(alices), http.StatusUnauthorized, "alice, who has left")
 	overwrite(t, file, "bob\n")
 	cmdtest.Await(t, "a warning", 10*time.Second, func() bool { return r.Log.Contains(file + ":1") })
-	if got := status(bobs); got != http.StatusNotFound {
-		t.Errorf("with a broken file bob is answered with %d", got)
-	}
+	should.Be(t, status(bobs), http.StatusNotFound, "with a broken file bob")
 	if !r.Log.Contains("token=bob") || r.Log.Contains(bobs) {
 		t.Error("the log lacks bob, or has the token of bob")
 	}

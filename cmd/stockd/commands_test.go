@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend/check"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -129,9 +130,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	if lines := strings.Split(says(cli.OK, ids[0], "orders"), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "  order  ") || !strings.HasSuffix(lines[1], "  ann") {
 		t.Errorf("the orders are %q", lines)
 	}
-	if out := says(cli.OK, "", "orders", "--goods=2"); out != "" {
-		t.Errorf("the orders of another item are %q", out)
-	}
+	should.Be(t, says(cli.OK, "", "orders", "--goods=2"), "", "the orders of another item")
 	if out := says(cli.OK, "", "orders", "--steps", "--reader=warehouse"); !cmdtest.ContainsAll(out, "  hold     "+ids[0], "  confirm  "+ids[0], "  return   "+ids[0]) {
 		t.Errorf("the steps are\n%s", out)
 	}

@@ -66,8 +66,7 @@ func TestDocumentedExamplesRun(t *testing.T) {
 	}
 	used := make([]bool, len(notRun))
 	for path, begin := range documented() {
-		text, err := os.ReadFile(filepath.Join(repository, path))
-		must.Do(t, err)
+		text := must.Get(os.ReadFile(filepath.Join(repository, path)))(t)
 		examples, err := readExamples(string(text))
 		if err != nil || len(examples) == 0 {
 			t.Fatalf("%s has %d examples: %v", path, len(examples), err)

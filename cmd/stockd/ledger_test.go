@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // archivedBy runs the command on a database, and reads its figures.
@@ -132,9 +133,7 @@ func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 		if got.Status != a.status || lasting(t, got.Text) != lasting(t, first[i].Text) {
 			t.Errorf("%s %s is answered again with %d %s, want %s", a.method, a.path, got.Status, got.Text, first[i].Text)
 		}
-		if replayed := got.Header.Get("Idempotency-Replayed") == "true"; replayed != a.replayed {
-			t.Errorf("%s %s under key %q: replayed %v, want %v", a.method, a.path, a.key, replayed, a.replayed)
-		}
+		should.Be(t, got.Header.Get("Idempotency-Replayed") == "true", a.replayed, a.method, a.path, a.key)
 	}
 }
 
@@ -196,9 +195,7 @@ func TestWhyNoMoreIsArchived(t *testing.T) {
 		endedNewest: {First: 9, Last: 9, Settled: 9, Aged: 9, Oldest: old},
 		endedTotals: {First: 8, Last: 9, Settled: 9, Aged: 7, Oldest: old},
 	} {
-		if got := whyEnded(at, before); got != want {
-			t.Errorf("%+v ends with %q, want %q", at, got, want)
-		}
+		should.Be(t, whyEnded(at, before), want, at)
 	}
 }
 

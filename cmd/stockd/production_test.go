@@ -149,8 +149,7 @@ func newSigner(t *testing.T, kid string) signer {
 func (s signer) writeKeys(t *testing.T, path string) {
 	t.Helper()
 	content := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.public, KeyID: s.kid}}}))(t)
-	must.Do(t, os.WriteFile(path+".new", content, 0o600))
-	must.Do(t, os.Rename(path+".new", path))
+	must.Do(t, os.WriteFile(path+".new", content, 0o600), os.Rename(path+".new", path))
 }
 
 func (s signer) token(t *testing.T, sub string) string {

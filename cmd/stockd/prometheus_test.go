@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -89,8 +90,7 @@ func watchedSale(t *testing.T) (process, prometheus) {
 	t.Helper()
 	cmdtest.NeedRedis(t)
 	k := labtest.StartSupervisor(t)
-	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
-	must.Do(t, err)
+	redis := must.Get(servers.StartRedis(t.Context(), k, servers.Local))(t)
 	secrets := t.TempDir()
 	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
 	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token} {
@@ -196,9 +196,7 @@ func sellOn(t *testing.T, r process) {
 		}
 	}
 	for _, err := range (client.Client{AdminURL: r.AdminURL, Token: cmdtest.Token}).Orders(ctx, client.Pages{Reader: "shipping", Limit: 1}) {
-		if err != nil {
-			t.Error(err)
-		}
+		should.Do(t, err)
 		break // it dies after its first order
 	}
 	t.Cleanup(func() {
@@ -211,8 +209,7 @@ func sellOn(t *testing.T, r process) {
 // this test's.
 func configure(t *testing.T, tokenFile, address string) (path string) {
 	t.Helper()
-	content, err := deploy.Files.ReadFile(deploy.Prometheus)
-	must.Do(t, err)
+	content := must.Get(deploy.Files.ReadFile(deploy.Prometheus))(t)
 	var config map[string]any
 	must.Do(t, yaml.Unmarshal(content, &config))
 	config["global"] = map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "500ms"}
@@ -240,8 +237,7 @@ func (r process) scrape(t *testing.T, want int, token string) string {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := http.DefaultClient.Do(request)
-	must.Do(t, err)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -182,9 +183,7 @@ func TestHealthIsReadiness(t *testing.T) {
 		s.Close()
 	}
 	for listen, want := range map[string]string{":8080": "localhost:8080", "0.0.0.0:1": "localhost:1", "[::]:1": "localhost:1", "10.0.0.1:1": "10.0.0.1:1", "shop:1": "shop:1"} {
-		if got := nearby(listen); got != want {
-			t.Errorf("%s is asked at %s, want %s", listen, got, want)
-		}
+		should.Be(t, nearby(listen), want, listen)
 	}
 }
 
@@ -269,9 +268,7 @@ func TestWhatABenchExpectsOfAStrategy(t *testing.T) {
 		{client.Strategy{}, verdict.Run{Replicas: 1, Group: true}, true},
 		{within, verdict.Run{}, true},
 	} {
-		if got := exclusive(c.s, c.run); got != c.want {
-			t.Errorf("%+v on %d replicas, grouped %v: %v, want %v", c.s.Claims, c.run.Replicas, c.run.Group, got, c.want)
-		}
+		should.Be(t, exclusive(c.s, c.run), c.want, c.s.Claims, c.run.Replicas, c.run.Group)
 	}
 	known := []client.Strategy{{Name: "a"}, {Name: "b"}}
 	if list, err := pick(known, "b", "", "a"); err != nil || len(list) != 2 || list[0].Name != "b" {

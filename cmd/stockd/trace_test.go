@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // receiver is a collector of OpenTelemetry that takes OTLP over HTTP.
@@ -120,9 +121,7 @@ func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 func (r *receiver) assertTrace(t *testing.T, want string) {
 	t.Helper()
 	cmdtest.Await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
-	if got := tree(r.trace(callersTrace), callersSpan); got != want {
-		t.Errorf("below the caller's span there is\n%s, want\n%s", got, want)
-	}
+	should.Be(t, tree(r.trace(callersTrace), callersSpan), want, "the spans below the caller's")
 }
 
 func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
@@ -148,9 +147,7 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
       redis evalsha
 `)
 	r.Terminate(t)
-	if status := r.Exit(t); status != cli.OK {
-		t.Errorf("the replica ends with %d", status)
-	}
+	should.Be(t, r.Exit(t), cli.OK, "the replica ends")
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
 	for _, secret := range []string{redis.Password, cmdtest.Token, "a-named-buyer", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
@@ -192,9 +189,7 @@ func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
 		r.buyTraced(t, "goods_id=1&strategy=sql-conditional&group=true")
 	}
 	r.Terminate(t)
-	if status := r.Exit(t); status != cli.OK {
-		t.Errorf("the replica ends with %d", status)
-	}
+	should.Be(t, r.Exit(t), cli.OK, "the replica ends")
 	if got := tree(spans.trace(callersTrace), callersSpan); !strings.Contains(got, "    write batch\n      sql begin_tx\n") {
 		t.Errorf("below the caller's span there is\n%s, and no batch", got)
 	}

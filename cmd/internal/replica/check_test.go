@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // site is a server of each kind, as it should be, and what a shop is configured with.
@@ -253,9 +254,7 @@ func noSpace(t *testing.T, s *site) []string {
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
 		_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(context.WithoutCancel(t.Context()),
 			&etcdserverpb.AlarmRequest{Action: action, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE})
-		if err != nil {
-			t.Error(err)
-		}
+		should.Do(t, err)
 	}
 	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
 	t.Cleanup(func() {

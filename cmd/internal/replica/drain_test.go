@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -67,9 +68,7 @@ func startDrainer(t *testing.T, c config.HTTP, l net.Listener, buyer net.Conn, h
 	d = newDrainer(c, &http.Server{ReadHeaderTimeout: time.Hour, Handler: handler}, l, cancel)
 	var others sync.WaitGroup
 	others.Go(func() {
-		if err := d.serve(); err != nil {
-			t.Errorf("it serves until %v", err)
-		}
+		should.Do(t, d.serve())
 	})
 	others.Go(func() { buyOn(t, buyer) })
 	return d, func() {
@@ -91,9 +90,7 @@ func TestTheBacklogIsServedWhenTheListenerCloses(t *testing.T) {
 					time.Sleep(time.Second)
 					answered.Store(true)
 				}, func(error) {})
-				if err := d.drain(t.Context()); !errors.Is(err, fails) {
-					t.Errorf("drain says %v, want %v", err, fails)
-				}
+				should.Fail(t, d.drain(t.Context()), fails)
 				if !answered.Load() {
 					t.Error("the connection of the backlog has no answer")
 				}
@@ -184,9 +181,7 @@ func TestAnIdleConnectionIsServedAfterTheListenerHasClosed(t *testing.T) {
 		d, end := startDrainer(t, config.HTTP{DrainDelay: delay, Drain: time.Minute}, l, &idleFirst{buyer, delay + silence/2}, func(http.ResponseWriter, *http.Request) {
 			served <- struct{}{}
 		}, func(error) {})
-		if err := d.drain(t.Context()); err != nil {
-			t.Errorf("drain says %v", err)
-		}
+		should.Do(t, d.drain(t.Context()))
 		if len(served) != 1 {
 			t.Error("the purchase on the idle connection has no answer")
 		}
@@ -230,9 +225,7 @@ func TestADrainDoesNotWaitForWhatStaysIdle(t *testing.T) {
 			d.note(nil, http.StateClosed)
 			d.note(nil, http.StateNew)
 			d.note(nil, http.StateHijacked) // it is a connection of the handler's
-			if open := d.open.Load(); open != 0 {
-				t.Errorf("%s: %d connections are open", name, open)
-			}
+			should.Be(t, d.open.Load(), 0, name)
 		})
 	}
 }

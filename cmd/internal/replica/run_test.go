@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -128,9 +129,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	if !r.log.Contains("insecure configuration") {
 		t.Errorf("the log does not name the weak token:\n%s", r.log.Text())
 	}
-	if err := r.stop(); err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	should.Do(t, r.stop())
 	for _, url := range []string{r.URL, r.AdminURL} {
 		if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://")); err == nil {
 			conn.Close() //nolint:errcheck // it is one too many
@@ -202,9 +201,7 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 	for event := range f.events {
 		events = append(events, event)
 	}
-	if got := strings.Join(events, ", "); got != "opened by r, between naive, closed" {
-		t.Errorf("the failpoints are %s", got)
-	}
+	should.Be(t, strings.Join(events, ", "), "opened by r, between naive, closed", "the failpoints")
 }
 
 // A mistake in the configuration ends a replica before it listens; it is no failure.
@@ -334,9 +331,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)
 	})
-	if err := <-stopped; err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	should.Do(t, <-stopped)
 }
 
 // What outlasts the drain is cancelled as busy, and its answer is still sent; until then it is not.
@@ -401,8 +396,7 @@ func TestAnAuditThatFailsIsReported(t *testing.T) {
 // A schema is changed where that is allowed, and the log says by what; one that is up to date is not.
 func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	c := configuration(t, impatiently(t))
-	store, err := OpenStore(t.Context(), c)
-	must.Do(t, err)
+	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer closed(t, store)
 	var out cmdtest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
@@ -426,8 +420,6 @@ func TestGarbageIsCollectedAsTheOperatorSays(t *testing.T) {
 		before := debug.SetGCPercent(50) // as Go does for GOGC=50
 		t.Setenv("GOGC", gogc)
 		prepareProcess()
-		if got := debug.SetGCPercent(before); got != want {
-			t.Errorf("with GOGC=%q a collection is made at %d percent, not at %d", gogc, got, want)
-		}
+		should.Be(t, debug.SetGCPercent(before), want, "with GOGC=", gogc)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -321,9 +322,7 @@ func (s secured) rejects(t *testing.T, m mistake) {
 	defer cancel()
 	s.isNamed(t, c, p.locks.Ping(ctx, backend.Name(s.backend)), m.says)
 	list, err := p.catalogue.Backends(t.Context())
-	if err != nil {
-		t.Error(err)
-	}
+	should.Do(t, err)
 	for _, b := range list {
 		if b.Name == s.backend && b.Status == service.Up {
 			t.Errorf("/readyz shows %+v", b)

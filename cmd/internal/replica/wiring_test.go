@@ -32,6 +32,7 @@ import (
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Every key reaches its part: no two of the values are equal.
@@ -116,15 +117,12 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 	if short, err := sqlOptions(c); err != nil || short.TxTimeout != 10*time.Second || short.Silence != 6*time.Second {
 		t.Errorf("with short purchases a transaction may take %s, and a connection be silent for %s (%v)", short.TxTimeout, short.Silence, err)
 	}
-	deps, err := lockDeps(c, observed(t, c))
-	must.Do(t, err)
+	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
 	if deps.TTL != 12*time.Second || !deps.Unrenewed || deps.Retry != 13*time.Millisecond || deps.Issue == nil || deps.Prefix != "shop" || deps.Dialect != "mysql" {
 		t.Errorf("the locks are made of %+v", deps)
 	}
-	if most := deps.DB.Stats().MaxOpenConnections; most != 14 {
-		t.Errorf("the locks have %d connections to the database, want lock.connections", most)
-	}
+	should.Be(t, deps.DB.Stats().MaxOpenConnections, 14, "the locks have")
 	if want := (backend.RedisOptions{
 		Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: "redis's", SentinelUsername: "su", SentinelPassword: "sentinels'", DB: 3, Replica: "r",
 		Timeout: 18 * time.Second, PoolSize: 19,
@@ -318,15 +316,11 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	stop := pingAll(t.Context(), store, deps.Clients, log)
 	cmdtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
 	stop()
-	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
-		t.Errorf("it logs\n%s, want Redis alone", out.Text())
-	}
+	should.Be(t, strings.Count(out.Text(), "\n"), 1, "it logs", out.Text())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	pingAll(ctx, store, deps.Clients, log)()
-	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
-		t.Errorf("a replica that stops logs\n%s", out.Text())
-	}
+	should.Be(t, strings.Count(out.Text(), "\n"), 1, "a replica that stops logs", out.Text())
 }
 
 // What the store tells of is counted in a replica, and not only where a test asks for it.
