@@ -38,8 +38,7 @@ func tokenOf(t *testing.T, sub string, more map[string]any) string {
 	claims := map[string]any{"sub": sub, "aud": "shop", "exp": time.Now().Add(time.Minute).Unix()}
 	maps.Copy(claims, more)
 	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil))(t)
-	text := must.Get(jwt.Signed(signer).Claims(claims).Serialize())(t)
-	return text
+	return must.Get(jwt.Signed(signer).Claims(claims).Serialize())(t)
 }
 
 // as sends a request with headers, which are pairs of name and value.

@@ -14,8 +14,7 @@ import (
 // openLab opens failpoints for a replica.
 func openLab(t *testing.T) *failpoint.Registry {
 	t.Helper()
-	l := must.Get(failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)}))(t)
-	return l
+	return must.Get(failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)}))(t)
 }
 
 func TestTheClientSetsFaults(t *testing.T) {

@@ -97,9 +97,7 @@ func TestTheDescriptionIsServed(t *testing.T) {
 	if err != nil || response.Header.Get("Content-Type") != "application/yaml" {
 		t.Fatalf("it is %s (%v)", response.Header.Get("Content-Type"), err)
 	}
-	if _, err := apitest.Read(content); err != nil {
-		t.Error(err)
-	}
+	must.Get(apitest.Read(content))(t)
 }
 
 // Every route is described for its listener, and no other one is.

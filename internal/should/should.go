@@ -41,3 +41,11 @@ func Be[T comparable](t testing.TB, got, want T, about ...any) {
 		t.Errorf("%v: it is %v, want %v", about, got, want)
 	}
 }
+
+// Reject is Fail of a call that has a value, too, as in should.Reject(f())(t, want).
+func Reject[T any](_ T, err error) func(t testing.TB, want error) {
+	return func(t testing.TB, want error) {
+		t.Helper()
+		Fail(t, err, want)
+	}
+}

@@ -33,8 +33,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	s := open(t, server, 10)
 	s.options.Remember = 100 * time.Millisecond
 	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	reported := begin(t, seller)
 	reported = append(reported, sell(t, seller, buy(2)))
 	s.rebuild(t, seller)
 
@@ -70,10 +69,7 @@ func (s *shop) calls(t *testing.T) int64 {
 // once.
 func TestAnOrderIsDeadLetteredOnce(t *testing.T) {
 	server := lab.Redis(t)
-	s := open(t, server, 5)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, server, 5, "seller", idle)
 	lost := buy(2)
 	sell(t, seller, lost)
 	s.takeRequestID(t, lost)
@@ -96,8 +92,7 @@ func TestTheOrderOfAnItemThatIsGoneIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	gone := s.another(t, 3, 10) // on the same stream
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	gone.sell(t, a, buy(1))
 	reported = append(reported, sell(t, a, buy(1)))
 	for _, table := range []string{"tb_stock_place", "tb_goods_stock"} {
@@ -111,10 +106,7 @@ func TestTheOrderOfAnItemThatIsGoneIsDeadLettered(t *testing.T) {
 // More was accepted than the allocation has. Units were added to the row before the next
 // epoch began, and are a part of it: what they suffice for is kept.
 func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, lab.Redis(t), 10, "seller", idle)
 	must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(12)))
 	must.Get(s.store.Restock(t.Context(), goods, 5, "restock"))(t)
@@ -127,10 +119,7 @@ func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
 // Of what was accepted beyond the allocation, what fits is written, first come first
 // served, and the rest is dead-lettered: also where each order would fit alone.
 func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, lab.Redis(t), 10, "seller", idle)
 	must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err())
 	reported = append(reported, sell(t, seller, buy(6)))
 	sell(t, seller, buy(6)) // of 3: this one is lost
@@ -150,8 +139,7 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 	reported := s.pendingOrders(t, a, 2) // of the consumer "dead"
 	inHand := func() []redis.XPendingExt {
 		args := &redis.XPendingExtArgs{Stream: s.key("orders"), Group: "ledger", Start: "-", End: "+", Count: 10}
-		list := must.Get(s.client.XPendingExt(t.Context(), args).Result())(t)
-		return list
+		return must.Get(s.client.XPendingExt(t.Context(), args).Result())(t)
 	}
 	for i, idle := range []time.Duration{time.Hour + time.Minute, time.Hour - time.Minute} {
 		err := s.client.Do(t.Context(), "XCLAIM", s.key("orders"), "ledger", "dead", 0, inHand()[i].ID, "IDLE", idle.Milliseconds(), "JUSTID").Err()
@@ -176,17 +164,11 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 // A consumer has left more than a batch, and no other waits between the batches that it takes over:
 // that would be a second each.
 func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
-	s := open(t, lab.Redis(t), 100)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, lab.Redis(t), 100, "seller", idle)
 	for range 60 {
 		reported = append(reported, sell(t, seller, buy(1)))
 	}
-	read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}, Count: 100}
-	if left, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(left) != 1 || len(left[0].Messages) != 60 {
-		t.Fatalf("the consumer that is to die has %d orders, %v", len(left), err)
-	}
+	s.handTo(t, "dead", 60)
 	b := s.replica(t, "b", func(o *redisstock.Options, _ *backend.RedisOptions) { o.Batch, o.ClaimAfter = 1, 2*time.Second })
 	s.assertExact(t, b, reported)
 }
@@ -195,10 +177,7 @@ func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
 // other items all the same.
 func TestOrdersFromBeforeThatWaitForACounterKeepNoOthersWaiting(t *testing.T) {
 	keepsNoOthersWaiting(t, func(s *shop) {
-		read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}, Count: 100}
-		if own, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(own) != 1 || len(own[0].Messages) != 1 {
-			t.Fatalf("before its start the replica has %v in hand, %v", own, err)
-		}
+		s.handTo(t, "b", 1)
 	})
 }
 
@@ -208,8 +187,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromTheLedger(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	other := s.another(t, 3, 10) // on the same stream
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	other.sell(t, a, buy(1))
 	for range 2 {
 		reported = append(reported, sell(t, a, buy(1)))
@@ -249,8 +227,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	server := lab.OwnRedis(t)
 	s := open(t, server, 1000)
 	a, b := s.replica(t, "a"), s.replica(t, "b")
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	for range 200 { // some are in hand
 		sell(t, a, buy(1))
 	}
@@ -270,14 +247,10 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a, way := s.replicaThrough(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	way.Freeze()
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
-	await(t, "an order to be in hand", func() bool {
-		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
-		return err == nil && pending.Count > 0
-	})
+	s.awaitInHand(t, func(n int64) bool { return n > 0 })
 	assertCloses(t, a)
 	way.Thaw()
 	s.assertExact(t, s.replica(t, "b"), reported)
@@ -288,8 +261,7 @@ func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a, way := s.replicaThrough(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.HangReply})
 	reported = append(reported, sell(t, a, buy(1)))
 	labtest.AwaitReached(t, dead)
@@ -302,8 +274,7 @@ func TestABatchThatFailedIsWrittenByItsConsumer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.ClaimAfter = time.Hour
 	a, way := s.replicaThrough(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	lost := labtest.Lose(way, "INSERT INTO tb_stock_ledger", false)
 	reported = append(reported, sell(t, a, buy(1)))
 	labtest.AwaitReached(t, lost)
@@ -312,21 +283,12 @@ func TestABatchThatFailedIsWrittenByItsConsumer(t *testing.T) {
 
 // What was deleted from the stream by hand while a consumer had it is acknowledged, and is no dead letter.
 func TestAnEntryThatWasDeletedIsNoDeadLetter(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, _, reported := openSold(t, lab.Redis(t), 10, "a", idle)
 	id := must.Get(s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: map[string]any{"goods": "none"}}).Result())(t)
-	read := redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}}
-	if inHand, err := s.client.XReadGroup(t.Context(), &read).Result(); err != nil || len(inHand) != 1 || len(inHand[0].Messages) != 1 {
-		t.Fatalf("the consumer has %v in hand (%v)", inHand, err)
-	}
+	s.handTo(t, "b", 1)
 	must.Do(t, s.client.XDel(t.Context(), s.key("orders"), id).Err())
 	b := s.replica(t, "b")
-	await(t, "the entry to be acknowledged", func() bool {
-		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
-		return err == nil && pending.Count == 0
-	})
+	s.awaitInHand(t, func(n int64) bool { return n == 0 })
 	s.assertDeadLettered(t, 0)
 	s.assertExact(t, b, append(reported, sell(t, b, buy(1))))
 }
@@ -335,10 +297,7 @@ func TestAnEntryThatWasDeletedIsNoDeadLetter(t *testing.T) {
 func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
 	const pending = 500
 	server := lab.Redis(t)
-	s := open(t, server, 1000)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, server, 1000, "seller", idle)
 	batch := make([]stock.Purchase, pending)
 	for i := range batch {
 		batch[i] = buy(1)
@@ -367,8 +326,7 @@ func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	s.options.ClaimAfter = time.Hour
 	a, way := s.replicaThrough(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	slow := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Hold, For: 200 * time.Millisecond})
 	reported = append(reported, sell(t, a, buy(1)))
 	labtest.AwaitReached(t, slow)
@@ -383,10 +341,7 @@ func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
 // another order under its request id: the one is settled, and the other dead-lettered, as if the row
 // was in the ledger still.
 func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, lab.Redis(t), 10, "seller", idle)
 	reported = append(reported, sell(t, seller, buy(2)))
 	entries, err := s.client.XRange(t.Context(), s.key("orders"), "-", "+").Result()
 	if err != nil || len(entries) != 1 {
@@ -436,10 +391,7 @@ func (l *trap) Handle(_ context.Context, r slog.Record) error {
 
 // A panic in the middle of a batch loses nothing of it, nor the replica.
 func TestAConsumerOutlivesAPanic(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 10, "a", idle)
 	noOrder := map[string]any{"goods": "none"}
 	must.Do(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err())
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
@@ -456,8 +408,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	ctx, purchase := tracer.Start(t.Context(), "purchase")
 	outcomes, err := a.Deduct(ctx, goods, []stock.Purchase{buy(2)})
 	if err != nil || outcomes[0].Rejected != nil {
@@ -481,8 +432,7 @@ func TestConsumersThatAreGoneAreForgotten(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	s.options.GoneAfter = time.Second
 	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	reported := begin(t, seller)
 	reported = append(reported, sell(t, seller, buy(1)))
 	must.Do(t, s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "ledger", Consumer: "gone with an order", Streams: []string{s.key("orders"), ">"}, Block: -1}).Err())
 	must.Do(t, s.client.XGroupCreateConsumer(t.Context(), s.key("orders"), "ledger", "gone").Err())

@@ -18,8 +18,7 @@ func backlog(t *testing.T, orders int) (s *shop, r *redisstock.Stock, pending []
 	t.Helper()
 	s = open(t, lab.OwnRedis(t), int64(orders)+1)
 	r = s.replica(t, "a", idle)
-	sell(t, r, buy(1))
-	settle(t, r)
+	begin(t, r)
 	batch := make([]stock.Purchase, orders)
 	for i := range batch {
 		batch[i] = buy(1)
@@ -79,8 +78,7 @@ func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
 func TestAnOrderOfAReplicaWithAFastClockIsFound(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	r := s.replica(t, "a", idle)
-	sell(t, r, buy(1))
-	settle(t, r)
+	begin(t, r)
 	for _, ahead := range []time.Duration{0, time.Minute, 29 * time.Minute} {
 		number := uuid.Must(uuid.NewV7())
 		binary.BigEndian.PutUint64(number[:8], uint64(time.Now().Add(ahead).UnixMilli())<<16|0x7000)
@@ -122,8 +120,7 @@ func TestPendingOrdersAreFoundByAReplicaThatLookedBefore(t *testing.T) {
 	if err := errors.Join(err, err2); err != nil || byRequest || byNumber {
 		t.Fatalf("before the first sale orders are found: %t, %t (%v)", byRequest, byNumber, err)
 	}
-	sell(t, r, buy(1))
-	settle(t, r)
+	begin(t, r)
 	order := sell(t, r, buy(1))
 	if got, ok, err := r.FindRequest(t.Context(), order.RequestID); err != nil || !ok || got != order {
 		t.Errorf("by its request it is %+v, %t (%v)", got, ok, err)

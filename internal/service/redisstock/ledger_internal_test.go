@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -64,9 +65,7 @@ func TestALedgerWithoutTheOrderIsAskedEverLessOften(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := written(ctx, ledger, "missing"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("it gives up with %v", err)
-		}
+		should.Reject(written(ctx, ledger, "missing"))(t, context.DeadlineExceeded)
 		if least, most := int(time.Second/ledgerRest), int(time.Second/ledgerRest)+4; looks < least || looks > most {
 			t.Errorf("the ledger was asked %d times in a second, want %d to %d times", looks, least, most)
 		}

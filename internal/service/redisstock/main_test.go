@@ -3,6 +3,7 @@ package redisstock_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,13 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*redisstock.Opt
 	return replica
 }
 
+// replicaBehind starts one replica, which alone reaches Redis through a proxy.
+func (s *shop) replicaBehind(t *testing.T, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) (*redisstock.Stock, *servers.Proxy) {
+	t.Helper()
+	way := labtest.NewProxy(t, s.address)
+	return s.replica(t, name, append(change, at(way.Address))...), way
+}
+
 // replicaThrough starts one replica, which alone reaches the database through a proxy.
 func (s *shop) replicaThrough(t *testing.T, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) (*redisstock.Stock, *servers.Proxy) {
 	t.Helper()
@@ -122,6 +130,48 @@ func sell(t *testing.T, r *redisstock.Stock, p stock.Purchase) stock.Order {
 		t.Fatalf("not sold: %v, %v", err, o.Rejected)
 	}
 	return o.Order
+}
+
+// begin sells a unit, for which there is a counter then, and waits until the ledger has it.
+func begin(t *testing.T, r *redisstock.Stock) []stock.Order {
+	t.Helper()
+	first := sell(t, r, buy(1))
+	settle(t, r)
+	return orders(first)
+}
+
+// openSold is a shop with a replica that has sold the first unit.
+func openSold(t *testing.T, server *servers.Redis, units int64, name string, change ...func(*redisstock.Options, *backend.RedisOptions)) (*shop, *redisstock.Stock, []stock.Order) {
+	t.Helper()
+	s := open(t, server, units)
+	r := s.replica(t, name, change...)
+	return s, r, begin(t, r)
+}
+
+// rejects buys what must be rejected.
+func rejects(t *testing.T, r *redisstock.Stock, p stock.Purchase, want error) {
+	t.Helper()
+	if o, err := deduct(t, r, p); err != nil || !errors.Is(o.Rejected, want) {
+		t.Errorf("%+v is answered with %+v (%v), want %v", p, o, err, want)
+	}
+}
+
+// handTo has a consumer read so many entries, which it then has in hand.
+func (s *shop) handTo(t *testing.T, consumer string, entries int) {
+	t.Helper()
+	read := &redis.XReadGroupArgs{Group: "ledger", Consumer: consumer, Streams: []string{s.key("orders"), ">"}, Count: 100}
+	if got, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(got) != 1 || len(got[0].Messages) != entries {
+		t.Fatalf("%s has %v in hand (%v), want %d entries", consumer, got, err, entries)
+	}
+}
+
+// awaitInHand waits until consumers have so many entries in hand.
+func (s *shop) awaitInHand(t *testing.T, enough func(entries int64) bool) {
+	t.Helper()
+	await(t, "entries in hand", func() bool {
+		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+		return err == nil && enough(pending.Count)
+	})
 }
 
 // rebuild begins an epoch, as a new limit does, and waits for its counter.
@@ -178,8 +228,7 @@ func settle(t *testing.T, r *redisstock.Stock) {
 
 func (s *shop) audit(t *testing.T) stock.Audit {
 	t.Helper()
-	a := must.Get(s.store.Audit(t.Context(), goods))(t)
-	return a
+	return must.Get(s.store.Audit(t.Context(), goods))(t)
 }
 
 // assertExact compares the ledger with the buyers' answers, one row each, and

@@ -137,9 +137,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)}); !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("the first purchase is answered with %v, want %v", err, stock.ErrBusy)
-	}
+	should.Reject(a.Deduct(ctx, goods, []stock.Purchase{buy(1)}))(t, stock.ErrBusy) // the first purchase
 	held.Pass()
 	await(t, "the counter", func() bool {
 		d, err := a.Drift(t.Context(), goods)
@@ -149,10 +147,8 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 
 // The marker has expired, and another owner has it: it is not taken away from it.
 func TestAMarkerIsLeftToItsOwner(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(way.Address))
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a")
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -230,8 +226,7 @@ func (s *shop) slowReplica(t *testing.T, name string, change ...func(*redisstock
 // pendingOrders sells one order, and n that a dead consumer has in hand.
 func (s *shop) pendingOrders(t *testing.T, r *redisstock.Stock, n int) []stock.Order {
 	t.Helper()
-	reported := orders(sell(t, r, buy(1)))
-	settle(t, r)
+	reported := begin(t, r)
 	for range n {
 		reported = append(reported, sell(t, r, buy(1)))
 	}
@@ -246,10 +241,8 @@ func (s *shop) pendingOrders(t *testing.T, r *redisstock.Stock, n int) []stock.O
 
 // Redis hangs in the middle of a rebuild: the replica closes without waiting for it twice.
 func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(way.Address))
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a")
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -297,10 +290,7 @@ func TestAnEpochOfUnknownOutcomeIsNoUnknownPurchase(t *testing.T) {
 // Entries that are no orders were on the stream during a rebuild: discarding them leaves no units accepted, and each
 // is a dead letter with what it had.
 func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 10, "a", idle)
 	foreign := []map[string]string{
 		{"epoch": "none"},
 		{"remaining": ""},
@@ -409,8 +399,7 @@ func keepsNoOthersWaiting(t *testing.T, meanwhile func(*shop)) {
 	s := open(t, lab.Redis(t), 10)
 	other := s.another(t, 3, 10) // on the same stream
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	reported = append(reported, sell(t, a, buy(1)))
 	meanwhile(s)
 	other.sell(t, a, buy(1))

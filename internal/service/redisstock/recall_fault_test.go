@@ -23,9 +23,7 @@ func (s *shop) assertSellsTheRest(t *testing.T, r *redisstock.Stock, reported []
 	t.Helper()
 	item := must.Get(s.store.InStock(t.Context(), goods))(t)
 	s.assertExact(t, r, append(reported, sell(t, r, buy(item.Stock))))
-	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
-	}
+	rejects(t, r, buy(1), stock.ErrInsufficientStock)
 }
 
 // assertEndsWith compares the units after a recall; then another replica claims what is
@@ -330,8 +328,7 @@ func TestAwaitOutlastsARecall(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	s.options.ClaimAfter = time.Hour
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -349,8 +346,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	server := lab.OwnRedis(t)
 	s := open(t, server, 10)
 	a := s.replica(t, "a")
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	recall(t, a)
 	must.Do(t, server.Kill(t.Context()))
 	should.Be(t, recall(t, a), stock.Recalled{}, "is recalled")
@@ -367,10 +363,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 
 // The counter is lost, and consumers and the reconciler make another one: a closed one.
 func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
-	s := open(t, lab.OwnRedis(t), 20)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.OwnRedis(t), 20, "a", idle)
 	sell(t, a, buy(2))
 	recall(t, a)
 	if err := s.client.FlushAll(t.Context()).Err(); err != nil { // with the pending order

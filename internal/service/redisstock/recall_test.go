@@ -22,8 +22,7 @@ func recall(t *testing.T, r *redisstock.Stock) stock.Recalled {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	got := must.Get(r.Recall(ctx, goods))(t)
-	return got
+	return must.Get(r.Recall(ctx, goods))(t)
 }
 
 // assertReach compares the units in the row of the item, and in its allocation.
@@ -69,8 +68,7 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
 	should.Be(t, recall(t, a), stock.Recalled{}, "of an item that was never sold from Redis")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	should.Be(t, recall(t, a), stock.Recalled{Returned: 9}, "is recalled")
 	s.assertReach(t, 9, 0, true)
 	should.Be(t, recall(t, a), stock.Recalled{}, "is recalled twice")
@@ -114,10 +112,7 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 // What is pending may be in the hands of a dead consumer. It is claimed, and the rest of
 // the allocation returns with the next recall.
 func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 10, "a", idle)
 	foreign := &redis.XAddArgs{Stream: s.key("orders"), Values: []any{
 		"goods", goods, "quantity", 4, "epoch", 1, "request", reported[0].RequestID, "order", "another", "remaining", 0, "at", 0,
 		"replica", "a", "user", "", "limit", 0, "trace", "",

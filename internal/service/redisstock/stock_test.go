@@ -86,10 +86,7 @@ func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 func TestARebuildKeepsBackNothingThatIsWritten(t *testing.T) {
 	const written, rest = 620, 80
 	server := lab.Redis(t)
-	s := open(t, server, 1+written+rest)
-	seller := s.replica(t, "seller", idle)
-	reported := orders(sell(t, seller, buy(1)))
-	settle(t, seller)
+	s, seller, reported := openSold(t, server, 1+written+rest, "seller", idle)
 	for range written {
 		reported = append(reported, sell(t, seller, buy(1)))
 	}
@@ -106,16 +103,12 @@ func TestARebuildKeepsBackNothingThatIsWritten(t *testing.T) {
 // The reply of the script is lost: the buyer gets an unknown outcome, retries with its
 // key, and gets the one order.
 func TestALostReplyIsOneDeduction(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	cut := labtest.NewProxy(t, server.Address)
-	r := s.replica(t, "a", at(cut.Address))
+	s := open(t, lab.Redis(t), 10)
+	r, cut := s.replicaBehind(t, "a")
 	first := sell(t, r, buy(1))
 	labtest.Lose(cut, "\r\nsell\r\n", true)
 	p := buy(2)
-	if _, err := deduct(t, r, p); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Fatalf("the reply was lost: %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Reject(deduct(t, r, p))(t, stock.ErrUnknownOutcome) // the reply was lost
 	p.Keyed = true
 	again, err := deduct(t, r, p)
 	if err != nil || again.Rejected != nil || !again.Replayed || again.Order.Remaining != 7 {
@@ -154,12 +147,9 @@ func (s *shop) assertNeedsNoRedis(t *testing.T, r *redisstock.Stock) {
 
 // What was written is delivered again, because taking it off the stream failed.
 func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	cut := labtest.NewProxy(t, server.Address)
-	r := s.replica(t, "a", at(cut.Address))
-	reported := orders(sell(t, r, buy(1)))
-	settle(t, r)
+	s := open(t, lab.Redis(t), 10)
+	r, cut := s.replicaBehind(t, "a")
+	reported := begin(t, r)
 	for range 3 {
 		lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
 		reported = append(reported, sell(t, r, buy(2)))
@@ -242,8 +232,7 @@ func TestABatchHasOrdersOfSeveralItems(t *testing.T) {
 	s := open(t, lab.Redis(t), 6)
 	other := s.another(t, 3, 40) // on the same stream, with orders of more than the first has
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	for range 3 {
 		reported = append(reported, sell(t, a, buy(1)))
 		other.sell(t, a, buy(5))
@@ -266,10 +255,7 @@ func TestABatchHasOrdersOfSeveralItems(t *testing.T) {
 
 // The stream and its consumers are lost, and orders are accepted before there are any again.
 func TestOrdersFromBeforeTheConsumersAreWritten(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 10, "a", idle)
 	must.Do(t, s.client.Del(t.Context(), s.key("orders")).Err())
 	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
 	s.assertExact(t, s.replica(t, "b"), reported)
@@ -292,8 +278,7 @@ func TestAPurchaseThatWasNotMadeIsKnownNotToBe(t *testing.T) {
 	if !lost.Disarm() {
 		t.Error("no commit was lost")
 	}
-	reported := orders(sell(t, slow.replica, buy(1)))
-	settle(t, slow.replica)
+	reported := begin(t, slow.replica)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := slow.replica.Deduct(ended, goods, []stock.Purchase{buy(1)}); !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrUnknownOutcome) {
@@ -308,10 +293,8 @@ func TestAPurchaseThatWasNotMadeIsKnownNotToBe(t *testing.T) {
 // The time of a purchase is over while Redis is asked: its answer is waited for a moment longer, before the outcome is
 // unknown.
 func TestAnAnswerIsWaitedForBeyondThePurchase(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(way.Address))
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a")
 	sell(t, a, buy(1))
 	held := way.Arm(servers.Rule{Sent: "\r\nsell\r\n", Do: servers.HoldReply})
 	defer held.Pass()
@@ -336,8 +319,7 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 func TestAReservationIsOneWhereverItGoes(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	p := by("u-1", 2)
 	p.Keyed, p.TTL, p.Number = true, 90*time.Second, uuid.Must(uuid.NewV7()).String()
 	first, err := deduct(t, a, p)
@@ -351,9 +333,7 @@ func TestAReservationIsOneWhereverItGoes(t *testing.T) {
 	}
 	sale := p
 	sale.TTL = 0
-	if o, err := deduct(t, a, sale); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
-		t.Errorf("a purchase under its key is answered with %v (%v), want %v", o.Rejected, err, stock.ErrKeyReused)
-	}
+	rejects(t, a, sale, stock.ErrKeyReused)
 	s.rebuild(t, a)
 	if got, ok, err := a.FindRequest(t.Context(), p.RequestID); err != nil || !ok || got != first.Order {
 		t.Errorf("by its request id it is %+v, %t (%v), want %+v", got, ok, err, first.Order)
@@ -387,10 +367,7 @@ func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
 // A copy of a basket has sold the same line, under the same number, from the row: the units in Redis are sold to
 // another buyer.
 func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
-	s := open(t, lab.Redis(t), 5)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 5, "a", idle)
 	line := buy(2)
 	line.Number = rand.Text()
 	sell(t, a, line)
@@ -412,10 +389,7 @@ func TestALineThatACopySoldFromTheRowIsDeadLettered(t *testing.T) {
 // Redis has lost a request id, as where it evicts keys, and sold under it again. The first
 // order is written, the second can never be, and keeps no later one from the ledger.
 func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
-	s := open(t, lab.Redis(t), 6)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a) // what follows stays pending, so that it is one batch
+	s, a, reported := openSold(t, lab.Redis(t), 6, "a", idle) // what follows stays pending, so that it is one batch
 	twice := buy(1)
 	reported = append(reported, sell(t, a, twice))
 	if n, err := s.client.Del(t.Context(), s.key("request:"+twice.RequestID)).Result(); err != nil || n != 1 {
@@ -432,10 +406,7 @@ func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
 // A replica has begun an epoch and died before the counter was rebuilt: Redis
 // sells on in the old one, and none of it is lost.
 func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
-	s := open(t, lab.Redis(t), 50)
-	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 50, "a", idle)
 	reported = append(reported, sell(t, a, buy(2)))
 	must.Get(s.store.Fill(t.Context(), goods, redisstock.Allocation, 0))(t)
 	reported = append(reported, sell(t, a, buy(3)))
@@ -446,10 +417,7 @@ func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 }
 
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
-	s := open(t, lab.Redis(t), 10)
-	a := s.replica(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 10, "a")
 	for _, c := range []struct {
 		drift    int64
 		accepted int64 // that the counter has, and the stream has not
@@ -491,9 +459,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	})
 	for range 3 {
 		for _, r := range replicas {
-			if o, err := deduct(t, r, buy(1)); err != nil || o.Rejected == nil {
-				t.Fatalf("sold though sold out: %+v, %v", o, err)
-			}
+			rejects(t, r, buy(1), stock.ErrInsufficientStock)
 		}
 		s.restock(t, replicas[1], 3)
 		restocked := time.Now()
@@ -558,8 +524,7 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := open(t, lab.Redis(t), 300)
 	a, cut := s.replicaThrough(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	reported := begin(t, a)
 	cut.Hang(true)
 	for range 50 {
 		reported = append(reported, sell(t, a, buy(1)))

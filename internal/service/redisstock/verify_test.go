@@ -26,14 +26,9 @@ func (i anotherItem) addToRow(t *testing.T, units int64) {
 }
 
 func TestAPurchaseGetsTheUnitsOfBothRowAndRedis(t *testing.T) {
-	s := open(t, lab.Redis(t), 3)
-	a := s.replica(t, "a")
-	reported := orders(sell(t, a, buy(1)))
-	settle(t, a)
+	s, a, reported := openSold(t, lab.Redis(t), 3, "a")
 	s.addToRow(t, 1)
-	if o, err := deduct(t, a, buy(4)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("4 of 3 are answered with %v (%v), want %v", o.Rejected, err, stock.ErrInsufficientStock)
-	}
+	rejects(t, a, buy(4), stock.ErrInsufficientStock)
 	s.assertReach(t, 1, 2, false) // none is moved for what does not fit anyway
 	s.assertExact(t, a, append(reported, sell(t, a, buy(3))))
 }
@@ -46,8 +41,7 @@ func TestTheRowIsSharedWithAnotherStrategy(t *testing.T) {
 	if !s.sellFromRow(t, buy(1)) {
 		t.Fatal("not sold from the row")
 	}
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	s.assertReach(t, 4, 4, false)
 	sell(t, a, buy(6))
 	settle(t, a)
@@ -56,8 +50,7 @@ func TestTheRowIsSharedWithAnotherStrategy(t *testing.T) {
 	sell(t, a, buy(1)) // the strategy that has recalled them sells from the other half
 	settle(t, a)
 	s.assertReach(t, 1, 0, false)
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	if audit := s.audit(t); !audit.Clean || audit.Sold != 10 {
 		t.Errorf("the audit is %+v", audit)
 	}
@@ -68,8 +61,7 @@ func TestTheRowIsSharedWithAnotherStrategy(t *testing.T) {
 func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	sell(t, a, buy(8)) // pending in Redis: no units of another allocation
 	bucket := func(units int64) {
 		must.Get(s.sql(t).ExecContext(t.Context(), `REPLACE INTO tb_stock_place (goods_id, place, units) VALUES (?, 'bucket/0', ?)`, goods, units))(t)
@@ -105,8 +97,7 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
 	slow := s.slowReplica(t, "a")
 	a := slow.replica
-	sell(t, a, buy(1))
-	settle(t, a)
+	begin(t, a)
 	const read = "LEFT JOIN tb_stock_place"
 	for _, closed := range []bool{false, true} {
 		if closed {
@@ -119,9 +110,7 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 		for i := range 20 {
 			p := buy(1)
 			p.Keyed = i%2 == 0 // asks Redis
-			if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-				t.Fatalf("%v (%v), want %v", o.Rejected, err, stock.ErrInsufficientStock)
-			}
+			rejects(t, a, p, stock.ErrInsufficientStock)
 		}
 		if n := reads.Seen(); n > 1+int(time.Since(began).Seconds()) {
 			t.Errorf("20 rejections cost %d reads, closed %t", n, closed)
@@ -169,17 +158,14 @@ func TestUnitsThatMoveDuringALookAreOffered(t *testing.T) {
 func TestWhatIsSoldOfABatchStaysSold(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	slow := s.slowReplica(t, "a")
-	reported := orders(sell(t, slow.replica, buy(1)))
-	settle(t, slow.replica)
+	reported := begin(t, slow.replica)
 	slow.way.Cut()
 	batch := []stock.Purchase{buy(4), buy(10)}
 	outcomes, err := slow.replica.Deduct(t.Context(), goods, batch)
 	if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrBackendUnavailable) {
 		t.Fatalf("the batch is answered with %+v (%v)", outcomes, err)
 	}
-	if _, err := slow.replica.Deduct(t.Context(), goods, batch[1:]); !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("the other purchase alone is answered with %v, want %v", err, stock.ErrBackendUnavailable)
-	}
+	should.Reject(slow.replica.Deduct(t.Context(), goods, batch[1:]))(t, stock.ErrBackendUnavailable) // the other purchase alone
 	again, err := slow.replica.Deduct(t.Context(), goods, batch)
 	if err != nil || again[0].Order != outcomes[0].Order || !again[0].Replayed || !errors.Is(again[1].Rejected, stock.ErrBackendUnavailable) {
 		t.Errorf("the batch is answered again with %+v (%v)", again, err)
@@ -196,9 +182,7 @@ func TestAKeyIsKnownWhateverTheCounterHas(t *testing.T) {
 	p := by("小明", 3)
 	p.Keyed = true
 	first := sell(t, a, p)
-	if o, err := deduct(t, a, by("小红", 1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-		t.Fatalf("after the last unit %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
-	}
+	rejects(t, a, by("小红", 1), stock.ErrInsufficientStock)
 	for _, closed := range []bool{false, true} {
 		if closed {
 			recall(t, a)
@@ -208,9 +192,7 @@ func TestAKeyIsKnownWhateverTheCounterHas(t *testing.T) {
 		}
 		other := p
 		other.Quantity = 2
-		if o, err := deduct(t, a, other); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
-			t.Errorf("closed %t: the key for something else is answered with %v (%v), want %v", closed, o.Rejected, err, stock.ErrKeyReused)
-		}
+		rejects(t, a, other, stock.ErrKeyReused)
 		if _, place, err := s.store.Reach(t.Context(), goods, redisstock.Allocation); err != nil || place.Closed != closed {
 			t.Errorf("the allocation is %+v (%v), want it closed %t", place, err, closed)
 		}
