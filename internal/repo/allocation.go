@@ -103,7 +103,7 @@ func (s *Store) CloseAllocation(ctx context.Context, goodsID int64, allocation s
 }
 
 func (s *Store) nextEpoch(ctx context.Context, goodsID int64, allocation string, floor int64, opens func(before Allocation) bool) (filled Allocation, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		// An epoch changes only here and with the limit, under the lock of the row.
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *Store) Add(ctx context.Context, goodsID int64, allocation string) (Allo
 	if err != nil || before.Epoch == 0 || before.Closed || goods.Stock <= 0 {
 		return before, err
 	}
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID) // an epoch changes only under this lock
 		if err != nil {
 			return err
@@ -336,7 +336,7 @@ const (
 // which it was counted; where another one has begun, no unit is moved.
 // stock.ErrUnknownOutcome: calling it again moves no unit twice.
 func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, allocation string, epoch, pending int64) (after Allocation, units int64, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
 			return err
 		}
@@ -380,7 +380,7 @@ func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int6
 
 // recall locks the row of an item, and adds what take takes out of an allocation.
 func (s *Store) recall(ctx context.Context, goodsID int64, take func(tx *Tx) (units int64, err error)) (returned int64, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (s *Store) Choices(ctx context.Context) (map[int64]stock.Choice, error) {
 // error of change is passed through, and nothing is changed. ErrUnknownGoods: there is
 // no such item. The row of the stock is not locked, and no sale waits.
 func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(stock.Choice) (stock.Choice, error)) error {
-	return s.InTx(ctx, func(tx *Tx) error {
+	return s.InItem(ctx, goodsID, func(tx *Tx) error {
 		if _, err := tx.Goods(ctx, goodsID); err != nil {
 			return err
 		}

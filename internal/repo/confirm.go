@@ -124,7 +124,13 @@ func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stoc
 // confirmed, the error is the first of their rejections. stock.ErrReferenceUsed: the reference of one
 // of them, and nothing was written.
 func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
-	err = s.whileRowsChange(ctx, func(tx *Tx) (err error) {
+	var of heldRow // of SeveralItems, or an unknown one
+	if waits && len(payments) == 1 {
+		if of, err = s.readReservation(ctx, payments[0].Number); err != nil && !errors.Is(err, stock.ErrUnknownReservation) {
+			return nil, err
+		}
+	}
+	err = s.whileRowsChange(ctx, of.GoodsID, func(tx *Tx) (err error) {
 		answers, err = tx.confirm(ctx, payments, waits)
 		for _, p := range payments {
 			if all && err == nil {

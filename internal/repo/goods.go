@@ -97,12 +97,7 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 // allocated or held counts for the limit of the stock: it can come back into the row.
 // ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest: nothing was added.
 func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID string) (left int64, err error) {
-	end, err := s.Turn(ctx, goodsID)
-	if err != nil {
-		return 0, err
-	}
-	defer end()
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		// The row is locked, so that the ledger records the right remaining stock.
 		// Restocks are rare enough for that.
 		goods, err := tx.lockGoods(ctx, goodsID)

@@ -138,12 +138,7 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 	if !ok {
 		return stock.Order{}, fmt.Errorf("%w: %q", stock.ErrUnknownOrder, number)
 	}
-	end, err := s.Turn(ctx, order.GoodsID)
-	if err != nil {
-		return stock.Order{}, err
-	}
-	defer end()
-	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+	err = s.whileRowsChange(ctx, order.GoodsID, func(tx *Tx) error {
 		left, err := tx.lockUnreturned(ctx, order)
 		if err != nil {
 			return err

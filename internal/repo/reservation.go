@@ -95,16 +95,11 @@ func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservati
 	if !isNumber(number) {
 		return stock.Reservation{}, stock.ErrUnknownReservation
 	}
-	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
+	r, err := s.readReservation(ctx, number)
 	if err != nil || !r.isOver() {
-		return r.Reservation, s.reservationFault(ctx, err)
+		return r.Reservation, err
 	}
-	end, err := s.Turn(ctx, r.GoodsID)
-	if err != nil {
-		return stock.Reservation{}, err
-	}
-	defer end()
-	err = s.InTx(ctx, func(tx *Tx) (err error) {
+	err = s.InItem(ctx, r.GoodsID, func(tx *Tx) (err error) {
 		r, err = tx.lockReservation(ctx, number)
 		return err
 	})
@@ -112,6 +107,11 @@ func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservati
 		r.State = stock.Expired
 	}
 	return r.Reservation, err
+}
+
+func (s *Store) readReservation(ctx context.Context, number string) (heldRow, error) {
+	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
+	return r, s.reservationFault(ctx, err)
 }
 
 // lockReservation keeps every other writer from a reservation until the transaction ends.
@@ -132,18 +132,6 @@ func (s *Store) reservationFault(ctx context.Context, err error) error {
 // was released before. stock.ErrConfirmed, stock.ErrExpired, stock.ErrUnknownReservation:
 // nothing was written.
 func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation, again bool, err error) {
-	if !isNumber(number) {
-		return r, false, stock.ErrUnknownReservation
-	}
-	of, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
-	if err != nil {
-		return r, false, s.reservationFault(ctx, err)
-	}
-	end, err := s.Turn(ctx, of.GoodsID)
-	if err != nil {
-		return r, false, err
-	}
-	defer end()
 	return s.step(ctx, number, stock.Released, func(tx *Tx, r *heldRow) error {
 		if err := tx.stepIfHeld(ctx, r, setReleased, number); err != nil {
 			return err
@@ -169,7 +157,11 @@ func (s *Store) step(ctx context.Context, number string, to stock.State, take fu
 	if !isNumber(number) {
 		return after, false, stock.ErrUnknownReservation
 	}
-	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+	of, err := s.readReservation(ctx, number)
+	if err != nil {
+		return after, false, err
+	}
+	err = s.whileRowsChange(ctx, of.GoodsID, func(tx *Tx) error {
 		r, err := tx.lockReservation(ctx, number)
 		if err != nil {
 			return err
@@ -210,9 +202,9 @@ const backTries = 20
 
 // whileRowsChange runs a transaction again whose rows are not what it has read: an item got another
 // limit, or the time of a reservation was over.
-func (s *Store) whileRowsChange(ctx context.Context, do func(*Tx) error) (err error) {
+func (s *Store) whileRowsChange(ctx context.Context, goodsID int64, do func(*Tx) error) (err error) {
 	for range backTries {
-		if err = s.InTx(ctx, do); !errors.Is(err, ErrRowChanged) {
+		if err = s.InItem(ctx, goodsID, do); !errors.Is(err, ErrRowChanged) {
 			break
 		}
 	}
@@ -322,7 +314,7 @@ func (e *LockedItemsError) Unwrap() error { return stock.ErrBusy }
 // every item, each by itself, and waits for none of those that are locked: a *LockedItemsError names them, beside what
 // has ended. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
-	ended, back, err = s.expire(ctx, most, false, "")
+	ended, back, err = s.expire(ctx, most, SeveralItems, false)
 	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
 		return ended, back, err
 	}
@@ -330,7 +322,7 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64
 	ended, back = 0, make(map[int64]Back, len(items))
 	var locked []int64
 	for _, id := range items {
-		n, own, err := s.expire(ctx, most, false, ofOverdueItem, id)
+		n, own, err := s.expire(ctx, most, id, false)
 		switch {
 		case err == nil:
 			ended += n
@@ -353,7 +345,7 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64
 
 // ExpireLocked is Expire of one item, and waits for its row: one in demand is never free.
 func (s *Store) ExpireLocked(ctx context.Context, most int, goodsID int64) (ended int, back map[int64]Back, err error) {
-	return s.expire(ctx, most, true, ofOverdueItem, goodsID)
+	return s.expire(ctx, most, goodsID, true)
 }
 
 // overdueItems are the items that have reservations whose time is over.
@@ -362,10 +354,14 @@ func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
 	return ids, s.fault(ctx, "read items of expired reservations", err)
 }
 
-// expire is Expire in one transaction, of the reservations that a condition selects. stock.ErrBusy: the row of an item
-// is locked, and was not waited for, or for too long.
-func (s *Store) expire(ctx context.Context, most int, waits bool, condition string, args ...any) (ended int, back map[int64]Back, err error) {
-	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+// expire is Expire in one transaction, of one item or of SeveralItems. stock.ErrBusy: the row of an item is locked, and was
+// not waited for, or for too long.
+func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool) (ended int, back map[int64]Back, err error) {
+	condition, args := "", []any{most}
+	if goodsID != SeveralItems {
+		condition, args = ofOverdueItem, []any{goodsID, most}
+	}
+	err = s.whileRowsChange(ctx, goodsID, func(tx *Tx) error {
 		var over []stock.Reservation
 		back = nil // that of a try before
 		statement := s.selectHeld() + ifOver + s.dialect.now + condition + oldestFirst + s.dialect.skipLocked
@@ -373,7 +369,7 @@ func (s *Store) expire(ctx context.Context, most int, waits bool, condition stri
 			r, err := scanReservation(scan)
 			over = append(over, r.Reservation)
 			return err
-		}, statement, slices.Concat(args, []any{most})...)
+		}, statement, args...)
 		if ended = len(over); err != nil || ended == 0 {
 			return err
 		}

@@ -46,6 +46,19 @@ func (s *Store) Turn(ctx context.Context, goodsID int64) (end func(), err error)
 	return func() { s.shares.free(goodsID) }, nil
 }
 
+// SeveralItems is the item of a turn for what is done with several.
+const SeveralItems = 0
+
+// InItem is InTx for one item in its turn: transactions that wait for a row of the item leave connections to other items.
+func (s *Store) InItem(ctx context.Context, goodsID int64, do func(*Tx) error) error {
+	end, err := s.Turn(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return s.InTx(ctx, do)
+}
+
 func (s *shares) take(ctx context.Context, goodsID int64) error {
 	s.mu.Lock()
 	of, ok := s.users[goodsID]

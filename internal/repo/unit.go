@@ -141,7 +141,7 @@ func (t *Tx) Pool(ctx context.Context, goodsID int64) (p Pool, err error) {
 // more than half full: another transaction has filled it. free is what the pool has then, with rows
 // that other transactions keep. It may return ErrUnknownGoods.
 func (s *Store) FillPool(ctx context.Context, goodsID, most int64) (free, filled int64, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
 		filled = 0
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {

@@ -177,18 +177,10 @@ func (c conditional) takeAll(ctx context.Context, tx *repo.Tx, goodsID int64, pi
 	return left, err
 }
 
-// severalItems is the item whose turn it is at the connections where a transaction has several.
-const severalItems = 0
-
 // DeductItems locks the rows of all items that no other transaction has locked, and then takes
 // three statements for the whole: read, append, subtract.
 func (c conditional) DeductItems(ctx context.Context, items []ItemBatch) (outcomes [][]stock.Outcome, err error) {
-	end, err := c.store.Turn(ctx, severalItems)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	err = c.store.InTx(ctx, func(tx *repo.Tx) error {
+	err = c.store.InItem(ctx, repo.SeveralItems, func(tx *repo.Tx) error {
 		outcomes, err = c.sellItems(ctx, tx, items)
 		return err
 	})
