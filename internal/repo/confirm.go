@@ -125,7 +125,7 @@ func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stoc
 // of them, and nothing was written.
 func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
 	var of heldRow // of SeveralItems, or an unknown one
-	if waits && len(payments) == 1 {
+	if waits && len(payments) == 1 && isNumber(payments[0].Number) {
 		if of, err = s.readReservation(ctx, payments[0].Number); err != nil && !errors.Is(err, stock.ErrUnknownReservation) {
 			return nil, err
 		}
