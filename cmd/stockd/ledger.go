@@ -22,7 +22,7 @@ import (
 func ledgerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ledger",
-		Short: "Move old rows of the ledger into its archive",
+		Short: "Move old rows of the ledger, and of reservations, into archives",
 		Example: "  stockd ledger archive --older-than 2160h\n" +
 			"  stockd ledger archive --older-than 2160h --config configs/production.yaml",
 		Args: cli.NoArgs,
@@ -39,9 +39,10 @@ func archiveCommand() *cobra.Command {
 	var write string
 	cmd := &cobra.Command{
 		Use:   "archive",
-		Short: "Move the oldest rows of the ledger into its archive, in batches",
+		Short: "Move the oldest rows of the ledger, and ended reservations, into archives, in batches",
 		Long: "Move the oldest rows of the ledger into tb_ledger_archive, in batches, until none is left that is old\n" +
-			"enough. Replicas go on selling. Nothing is deleted: orders, keys, returns and audits are as before.\n\n" +
+			"enough, and then reservations that were released or expired into tb_reservation_archive. Replicas go on\n" +
+			"selling. Nothing is deleted: orders, keys, reservations, returns and audits are as before.\n\n" +
 			"A row is moved an hour after a replica has added it to the running totals at the earliest, and the\n" +
 			"newest row stays. An interrupt ends it between two batches; running it again goes on.",
 		Example: "  stockd ledger archive --older-than 2160h --config configs/production.yaml\n" +
@@ -49,7 +50,7 @@ func archiveCommand() *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&plan.olderThan, "older-than", 0, "move what was accepted longer ago, at least 1h")
+	flags.DurationVar(&plan.olderThan, "older-than", 0, "move what was accepted, or expired, longer ago, at least 1h")
 	flags.IntVar(&plan.batch, "batch", 10_000, fmt.Sprintf("rows of one transaction, 1 to %d", repo.MostArchived))
 	flags.DurationVar(&plan.pause, "pause", 0, "wait so long between two batches")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
@@ -93,7 +94,10 @@ func (p archivePlan) check() error {
 
 // archived are the figures of a run.
 type archived struct {
-	Moved   int64   `json:"moved"`
+	Moved int64 `json:"moved"`
+	// Reservations are those that have ended, and were moved.
+	Reservations int64 `json:"reservations"`
+
 	Batches int     `json:"batches"`
 	Seconds float64 `json:"seconds"`
 	// UpTo is the last row of the archive, and Newest that of the ledger.
@@ -121,13 +125,13 @@ func (p archivePlan) archive(ctx context.Context, store *repo.Store, progress io
 	interrupted := ctx.Err()
 	for ; interrupted == nil; interrupted = pause.For(ctx, p.pause) {
 		var moved int64
-		if moved, err = store.Archive(context.WithoutCancel(ctx), before, p.batch); err != nil || moved == 0 {
+		if moved, err = p.move(context.WithoutCancel(ctx), store, before, &done); err != nil || moved == 0 {
 			break
 		}
-		done.Moved, done.Batches = done.Moved+moved, done.Batches+1
+		done.Batches++
 		if time.Since(said) > archiveSays {
 			said = time.Now()
-			fmt.Fprintf(progress, "%d rows archived in %s\n", done.Moved, time.Since(begun).Round(time.Second)) //nolint:errcheck // progress is not a result
+			fmt.Fprintf(progress, "%d rows archived in %s\n", done.Moved+done.Reservations, time.Since(begun).Round(time.Second)) //nolint:errcheck // progress is not a result
 		}
 	}
 	done.Seconds = time.Since(begun).Seconds()
@@ -144,6 +148,18 @@ func (p archivePlan) archive(ctx context.Context, store *repo.Store, progress io
 	return done, errors.Join(err, failed)
 }
 
+// move moves one batch of the ledger or, where no more of it can be moved, of reservations.
+func (p archivePlan) move(ctx context.Context, store *repo.Store, before time.Time, done *archived) (moved int64, err error) {
+	moved, err = store.Archive(ctx, before, p.batch)
+	done.Moved += moved
+	if err != nil || moved > 0 {
+		return moved, err
+	}
+	moved, err = store.ArchiveReservations(ctx, before, p.batch)
+	done.Reservations += moved
+	return moved, err
+}
+
 // whyEnded is why the first row of the ledger was not moved.
 func whyEnded(at repo.ArchiveState, before time.Time) string {
 	switch {
@@ -158,9 +174,9 @@ func whyEnded(at repo.ArchiveState, before time.Time) string {
 
 func (a archived) show(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "moved\tbatches\tseconds\tarchived up to row\tnewest row\tended\n") //nolint:errcheck // Flush tells
-	fmt.Fprintf(table, "%d\t%d\t%.1f\t%d\t%d\t%s\n",                                       //nolint:errcheck // Flush tells
-		a.Moved, a.Batches, a.Seconds, a.UpTo, a.Newest, a.Ended)
+	fmt.Fprintf(table, "moved\treservations\tbatches\tseconds\tarchived up to row\tnewest row\tended\n") //nolint:errcheck // Flush tells
+	fmt.Fprintf(table, "%d\t%d\t%d\t%.1f\t%d\t%d\t%s\n",                                                 //nolint:errcheck // Flush tells
+		a.Moved, a.Reservations, a.Batches, a.Seconds, a.UpTo, a.Newest, a.Ended)
 	return table.Flush()
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // archivedBy runs the command on a database, and reads its figures.
@@ -171,8 +172,8 @@ func TestTheLedgerIsArchivedByACommand(t *testing.T) {
 		t.Helper()
 		got, out := archivedBy(t, d, args...)
 		want.Seconds, want.Ended = got.Seconds, ended
-		row := fmt.Sprintf("%d  ", want.Moved)
-		if got != want || !strings.Contains(out, "\n"+row) || !strings.Contains(out, ended) {
+		row := regexp.MustCompile(fmt.Sprintf(`\n%d +%d +%d +`, want.Moved, want.Reservations, want.Batches))
+		if got != want || !row.MatchString(out) || !strings.Contains(out, ended) {
 			t.Errorf("%s: %+v, want %+v:\n%s", when, got, want, out)
 		}
 	}
@@ -185,6 +186,23 @@ func TestTheLedgerIsArchivedByACommand(t *testing.T) {
 	wants("nothing is as old", endedYoung, archived{Newest: 5}, "--older-than=25h")
 	wants("batches of three", endedYoung, archived{Moved: 4, Batches: 2, UpTo: 4, Newest: 5}, "--older-than=2h", "--batch=3", "--pause=1ms")
 	wants("again", endedYoung, archived{UpTo: 4, Newest: 5}, "--older-than=2h")
+	for i := range 3 { // they were released long ago
+		must.Do(t, reserveAndRelease(t, s, fmt.Sprint("018bcfe5-6800-7000-8000-00000000000", i)))
+	}
+	labtest.AgeLedger(t, d, s)
+	wants("reservations", endedYoung, archived{Moved: 7, Reservations: 3, Batches: 6, UpTo: 11, Newest: 12}, "--older-than=2h", "--batch=2", "--pause=1ms")
+	wants("all reservations are archived", endedYoung, archived{UpTo: 11, Newest: 12}, "--older-than=2h")
+}
+
+func reserveAndRelease(t *testing.T, s *repo.Store, number string) error {
+	t.Helper()
+	err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		p := stock.Purchase{RequestID: number, Number: number, Quantity: 1, TTL: time.Hour}
+		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}})
+		return errors.Join(err, tx.Subtract(t.Context(), must.Get(tx.Goods(t.Context(), 1))(t), 1))
+	})
+	_, _, failed := s.Release(t.Context(), number)
+	return errors.Join(err, failed)
 }
 
 // What keeps rows in the ledger is said.

@@ -109,6 +109,9 @@ func TestOneFeatureAfterAnother(t *testing.T) {
 			{"reserved, archived, extended, reserved", []string{"k reserve ttl=60", "archive", "extend ttl=600", "k reserve ttl=60"}, 201, "held", again, 9},
 			{"reserved, archived, confirmed, archived, reserved", []string{"k reserve", "archive", "confirm payment_reference=#", "archive", "k reserve"}, 201, "confirmed", again, 9},
 			{"reserved, archived, expired, reserved", []string{"k reserve", "archive", "expire", "sweep", "k reserve"}, 201, "expired", again, 10},
+			{"reserved, released, archived, reserved", []string{"k reserve ttl=60", "release", "archive", "k reserve ttl=60"}, 201, "released", again, 10},
+			{"reserved, released, archived, reserved for longer", []string{"k reserve ttl=60", "release", "archive", "k reserve ttl=90"}, 422, "key-reused", anew, 10},
+			{"reserved, expired, archived, confirmed", []string{"reserve", "expire", "sweep", "archive", "confirm payment_reference=#"}, 409, "reservation-expired", anew, 10},
 			{"bought, archived, returned, archived, returned", []string{"buy quantity=2", "archive", "k return quantity=1", "archive", "k return quantity=1"}, 200, "", again, 9},
 			{"restocked, archived, restocked", []string{"k restock quantity=5", "archive", "k restock quantity=5"}, 200, "", anew, 15},
 
@@ -117,6 +120,7 @@ func TestOneFeatureAfterAnother(t *testing.T) {
 			{"basket, restocked, basket", []string{"! k basket lines=#:11", "restock quantity=1", "k basket lines=#:11"}, 201, "", anew, 0},
 			{"basket, limited, basket", []string{"k basket lines=#:2&user_id=u", `set {"per_user": 1}`, "k basket lines=#:2&user_id=u"}, 201, "", again, 8},
 			{"basket, archived, basket", []string{"k basket lines=#:2", "archive", "k basket lines=#:2"}, 201, "", again, 8},
+			{"basket, rejected, archived, basket", []string{"! k basket lines=1:1,#:11", "archive", "restock quantity=1", "k basket lines=1:1,#:11"}, 201, "", anew, 0},
 			{"basket, rejected, found", []string{"! k basket lines=#:11", "! k basket lines=#:11", "restock quantity=1", "k basket lines=#:11", "find"}, 200, "", anew, 0},
 			{"basket, larger basket", []string{"k basket lines=#:2", "k basket lines=#:3"}, 422, "key-reused", anew, 8},
 			{"basket, basket with more", []string{"k basket lines=#:2", "k basket lines=#:2,1:1"}, 422, "key-reused", anew, 8},

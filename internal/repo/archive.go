@@ -23,7 +23,8 @@ import (
 // when it is written.
 //
 // A restock, a return and an order that Redis has accepted long ago are looked up in the transaction
-// that writes them. The steps of a reservation are taken under the lock of its row, which stays.
+// that writes them. The steps of a reservation are taken under the lock of its row, which stays until
+// the reservation has ended: none follows then.
 
 // LeastAge is how long after it was added to the running totals a row of the ledger is archived at
 // the earliest. It is far above the longest purchase.
@@ -149,8 +150,8 @@ func (t *Tx) ageSettled(ctx context.Context) error {
 //  5. What was archived is found, listed, returned, counted for its buyer and audited as before.
 //  6. A request id of the archive is used up: nothing is sold, restocked or returned under it again.
 func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved int64, err error) {
-	if time.Since(before) < s.leastAge {
-		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
+	if err := s.requireOld(before); err != nil {
+		return 0, err
 	}
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		moved, err = tx.archive(ctx, before, min(max(most, 1), MostArchived))
@@ -160,6 +161,14 @@ func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved 
 		return 0, err
 	}
 	return moved, nil
+}
+
+// requireOld returns ErrTooYoung where a time is less than LeastAge ago.
+func (s *Store) requireOld(before time.Time) error {
+	if time.Since(before) < s.leastAge {
+		return fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
+	}
+	return nil
 }
 
 // archive moves one batch. The lock of what is settled keeps others out that move, or settle.
@@ -204,6 +213,54 @@ func (t *Tx) movable(ctx context.Context, after, aged int64, before time.Time, m
 		return 0, nil
 	}
 	return upto, nil
+}
+
+// maxEndedMoved bounds the reservations of one move: its statements name each of them.
+const maxEndedMoved = 1000
+
+const (
+	// selectEnded is in the order of its index, of which it reads no more than it locks. A confirmed reservation
+	// stays: it is an order, whose payment reference is unique in this table, as the lines of a basket are.
+	selectEnded = `SELECT number` + fromReservations + `WHERE state IN ('expired', 'released') AND expires_at < ?
+		ORDER BY state, expires_at LIMIT ?`
+
+	copyEnded   = `INSERT INTO tb_reservation_archive (` + reservationColumns + `) SELECT ` + reservationColumns + fromReservations + whereNumbers
+	deleteEnded = `DELETE` + fromReservations + whereNumbers
+)
+
+// ArchiveReservations moves reservations that were released or have expired, and whose time was over before a time,
+// into their archive, up to most of them in one transaction, and returns how many. It waits for none that another
+// transaction has locked: the next move takes it. What was moved is found, and is answered as before.
+func (s *Store) ArchiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
+	if err := s.requireOld(before); err != nil {
+		return 0, err
+	}
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
+		moved, err = tx.archiveReservations(ctx, before, min(max(most, 1), maxEndedMoved))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return moved, nil
+}
+
+func (t *Tx) archiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
+	d, numbers := t.store.dialect, make([]any, 0, most)
+	err = t.store.each(ctx, t.conn(), "read ended reservations", func(scan scanRow) error {
+		var number string
+		err := scan(&number)
+		numbers = append(numbers, number)
+		return err
+	}, selectEnded+d.skipLocked, before.UTC().Format(d.columnTime), most)
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	list := listOf(len(numbers), `?`) + `)`
+	if _, err := t.write(ctx, "copy ended reservations into their archive", copyEnded+list, numbers...); err != nil {
+		return 0, err
+	}
+	return t.write(ctx, "delete archived reservations", deleteEnded+list, numbers...)
 }
 
 // ArchiveState is how far the ledger is archived, in its ids.

@@ -356,6 +356,130 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 	wantSums(t, s, 100, 0, 1, 1)
 }
 
+// endedReservations are one that was released and one that has expired, over for longer than two hours.
+func endedReservations(t *testing.T, s *repo.Store) (released, expired string) {
+	t.Helper()
+	released, expired = hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann")
+	_, _, err := s.Release(t.Context(), released)
+	over(t, s, expired)
+	if ended := expireAll(t, s); err != nil || ended != 1 {
+		t.Fatalf("%d reservations expire, want 1 (%v)", ended, err)
+	}
+	must.Do(t, s.ExpireIn(t.Context(), released, -3*time.Hour), s.ExpireIn(t.Context(), expired, -3*time.Hour))
+	return released, expired
+}
+
+// archiveEnded moves reservations that were over two hours ago.
+func archiveEnded(t *testing.T, s *repo.Store, most int, want int64) {
+	t.Helper()
+	if moved := must.Get(s.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t); moved != want {
+		t.Errorf("%d reservations are moved, want %d", moved, want)
+	}
+}
+
+// What may still change, is an order, or is young stays.
+func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 50, "first"))
+		released, expired := endedReservations(t, s)
+		paid, young, held, overdue := hold(t, s, 1, 4, "ann"), hold(t, s, 1, 8, "ann"), hold(t, s, 1, 16, "ann"), hold(t, s, 1, 5, "ann")
+		_, _, err := confirm(t, s, paid, "pay")
+		_, _, wrong := s.Release(t.Context(), young)
+		must.Do(t, err, wrong, s.ExpireIn(t.Context(), paid, -3*time.Hour), s.ExpireIn(t.Context(), young, -time.Hour))
+		must.Do(t, s.ExpireIn(t.Context(), overdue, -3*time.Hour))
+		if _, err := s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.LeastAge), 9); !errors.Is(err, repo.ErrTooYoung) {
+			t.Errorf("what ended less than an hour ago is moved: %v, want %v", err, repo.ErrTooYoung)
+		}
+		archiveEnded(t, s, 1, 1)
+		archiveEnded(t, s, 9, 1)
+		archiveEnded(t, s, 9, 0)
+		archived, live, err := s.ArchivedReservations(t.Context())
+		if want := slices.Sorted(slices.Values([]string{released, expired})); err != nil || !slices.Equal(archived, want) || live != 4 {
+			t.Errorf("%v are archived, and %d are not (%v); want %v, and 4", archived, live, err, want)
+		}
+		wantSums(t, s, 75, 21, 4, 0)
+		if ended := expireAll(t, s); ended != 1 {
+			t.Errorf("%d reservations expire, want the overdue one", ended)
+		}
+		archiveEnded(t, s, 9, 1)
+		wantAnswers(t, s, []answered{
+			{repo.Payment{Number: held, Reference: "new"}, false, nil},
+			{repo.Payment{Number: released, Reference: "late"}, false, stock.ErrReleased},
+			{repo.Payment{Number: expired, Reference: "later"}, false, stock.ErrExpired},
+			{repo.Payment{Number: paid, Reference: "pay"}, true, nil},
+			{repo.Payment{Number: young, Reference: "pay"}, false, stock.ErrReleased},
+		})
+		wantSums(t, s, 80, 0, 20, 0)
+	})
+}
+
+// It is read, paid, released and extended as before, and nothing comes back again.
+func TestAnArchivedReservationIsAnsweredAsBefore(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		released, expired := endedReservations(t, s)
+		var before []string
+		for _, archived := range []bool{false, true} {
+			if archived {
+				archiveEnded(t, s, 9, 2)
+			}
+			var answers []string
+			note := func(what ...any) { answers = append(answers, fmt.Sprintln(what...)) }
+			for _, number := range []string{released, expired} {
+				note(s.Reservation(t.Context(), number))
+				note(s.Release(t.Context(), number))
+				_, err := s.Extend(t.Context(), number, time.Hour, 2*time.Hour)
+				note(err)
+				note(confirm(t, s, number, "pay"))
+				note(s.ConfirmAll(t.Context(), []string{number}))
+			}
+			if !archived {
+				before = answers
+			} else if !slices.Equal(answers, before) {
+				t.Errorf("archived they are answered with\n%s, want\n%s", answers, before)
+			}
+		}
+		wantSums(t, s, 100, 0, 0, 0)
+	})
+}
+
+// What is paid while it is moved waits for the move, and is found in the archive.
+func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, proxy := labtest.Through(t, d)
+		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
+		create(t, s, 1, 100)
+		released, expired := endedReservations(t, s)
+		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_reservation", Do: servers.Hold})
+		moving, paying := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := slow.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), 9)
+			moving <- err
+		}()
+		labtest.AwaitReached(t, held)
+		archiveEnded(t, s, 9, 0)
+		if r, err := s.Reservation(t.Context(), expired); err != nil || r.State != stock.Expired {
+			t.Errorf("meanwhile it is read as %+v, %v", r, err)
+		}
+		if answers, err := s.Confirm(t.Context(), &repo.Payment{Number: expired, Reference: "pay"}); err != nil || len(answers) != 0 {
+			t.Errorf("meanwhile a payment is answered with %v, %v; want no answer", answers, err)
+		}
+		go func() {
+			_, _, err := confirm(t, s, released, "pay")
+			paying <- err
+		}()
+		labtest.AwaitRowWait(t, d, "SELECT number, goods_id%", paying)
+		held.Pass()
+		must.Do(t, <-moving)
+		if err := <-paying; !errors.Is(err, stock.ErrReleased) {
+			t.Errorf("the payment is answered with %v, want %v", err, stock.ErrReleased)
+		}
+		wantSums(t, s, 100, 0, 0, 0)
+	})
+}
+
 // A return has the lock of its order, and the move waits for it; or the move is under way, and the
 // return waits, and goes on in the archive.
 func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {

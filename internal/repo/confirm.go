@@ -126,7 +126,7 @@ func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stoc
 func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
 	var of heldRow // of SeveralItems, or an unknown one
 	if waits && len(payments) == 1 && isNumber(payments[0].Number) {
-		if of, err = s.readReservation(ctx, payments[0].Number); err != nil && !errors.Is(err, stock.ErrUnknownReservation) {
+		if of, err = s.readReservation(ctx, s.pool, payments[0].Number, ""); err != nil && !errors.Is(err, stock.ErrUnknownReservation) {
 			return nil, err
 		}
 	}
@@ -181,26 +181,37 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 	return answers, t.appendNumbered(ctx, "append confirmations", t.store.stepsOf(stock.Confirmation, confirmed...))
 }
 
-// lockReservations locks several reservations. Where it does not wait, locked are those that another
-// transaction has locked.
+// lockReservations locks several reservations, and finds those that are archived. Where it does not wait, locked are
+// those that another transaction has locked.
 func (t *Tx) lockReservations(ctx context.Context, payments []*Payment, waits bool) (found, locked map[string]heldRow, err error) {
-	if waits {
-		found, err = t.readReservations(ctx, payments, t.store.dialect.forUpdate)
-		return found, nil, err
+	lock := t.store.dialect.forUpdate
+	if !waits {
+		lock = t.store.dialect.skipLocked
 	}
-	if found, err = t.readReservations(ctx, payments, t.store.dialect.skipLocked); err != nil {
+	if found, err = t.readReservations(ctx, fromReservations, payments, lock); err != nil {
 		return nil, nil, err
 	}
-	rest := slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { _, ok := found[p.Number]; return ok })
-	locked, err = t.readReservations(ctx, rest, "")
+	rest := without(payments, found)
+	if !waits {
+		if locked, err = t.readReservations(ctx, fromReservations, rest, ""); err != nil {
+			return nil, nil, err
+		}
+	}
+	archived, err := t.readReservations(ctx, fromArchive, without(rest, locked), "")
+	maps.Copy(found, archived)
 	return found, locked, err
 }
 
-// readReservations reads several reservations, and locks them as the end of its statement says, in the order
+// without leaves out the payments for reservations that were read.
+func without(payments []*Payment, read map[string]heldRow) []*Payment {
+	return slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { _, ok := read[p.Number]; return ok })
+}
+
+// readReservations reads several reservations of a table, and locks them as the end of its statement says, in the order
 // of their numbers, which must be that of every caller. Those that are not there are not in the answer.
 // What is no number is not asked for: a server may reject the statement for it, which has the payments of
 // other buyers as well.
-func (t *Tx) readReservations(ctx context.Context, payments []*Payment, lock string) (map[string]heldRow, error) {
+func (t *Tx) readReservations(ctx context.Context, from string, payments []*Payment, lock string) (map[string]heldRow, error) {
 	found, numbers := make(map[string]heldRow, len(payments)), make([]any, 0, len(payments))
 	for _, p := range payments {
 		if isNumber(p.Number) {
@@ -210,7 +221,7 @@ func (t *Tx) readReservations(ctx context.Context, payments []*Payment, lock str
 	if len(numbers) == 0 {
 		return found, nil
 	}
-	statement := t.store.selectHeld() + whereNumbers + listOf(len(numbers), `?`) + inOrder + lock
+	statement := t.store.selectAt() + from + whereNumbers + listOf(len(numbers), `?`) + inOrder + lock
 	err := t.store.each(ctx, t.conn(), "read reservations", func(scan scanRow) error {
 		r, err := scanReservation(scan)
 		found[r.Number] = r

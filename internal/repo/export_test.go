@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,6 +90,12 @@ func (s *Store) Rows(ctx context.Context) (live, archived []int64, err error) {
 	return live, archived, nil
 }
 
+// ArchivedReservations are the numbers of those in the archive, and how many are not there.
+func (s *Store) ArchivedReservations(ctx context.Context) (archived []string, live int64, err error) {
+	err = s.db.WithContext(ctx).Raw(`SELECT number FROM tb_reservation_archive ORDER BY number`).Scan(&archived).Error
+	return archived, live, errors.Join(err, s.db.WithContext(ctx).Raw(`SELECT COUNT(*) FROM tb_reservation`).Scan(&live).Error)
+}
+
 // InsertRow writes a row of the ledger with an id of its own.
 func (s *Store) InsertRow(ctx context.Context, id int64, requestID string) error {
 	_, err := s.pool.ExecContext(ctx, `INSERT INTO tb_stock_ledger (id, `+ledgerColumns+`) VALUES (?, `+ledgerValues+`)`,
@@ -105,7 +112,7 @@ func (s *Store) Exec(ctx context.Context, statement string) error {
 // RowsOf are all rows that belong to an item, of every table, as text.
 func (s *Store) RowsOf(ctx context.Context, goodsID int64) (rows []string, err error) {
 	for _, table := range []string{
-		"tb_goods_stock", "tb_stock_ledger", "tb_stock_place", "tb_stock_user", "tb_goods_strategy", "tb_reservation", "tb_ledger_total",
+		"tb_goods_stock", "tb_stock_ledger", "tb_stock_place", "tb_stock_user", "tb_goods_strategy", "tb_reservation", "tb_reservation_archive", "tb_ledger_total",
 	} {
 		var of []map[string]any
 		if err := s.db.WithContext(ctx).Table(table).Where("goods_id = ?", goodsID).Find(&of).Error; err != nil {

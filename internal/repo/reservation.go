@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"gorm.io/gorm"
+
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -23,13 +25,16 @@ import (
 // order of their ids.
 
 const (
-	insertReservations = `INSERT INTO tb_reservation
-		(number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at) VALUES `
-	insertReservation = `(?, ?, ?, ?, ?, 'held', ?, `
+	heldColumns        = `number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at`
+	reservationColumns = heldColumns + `, payment_reference`
+
+	insertReservations = `INSERT INTO tb_reservation (` + heldColumns + `) VALUES `
+	insertReservation  = `(?, ?, ?, ?, ?, 'held', ?, `
 
 	// selectReservations is followed by the time, and then by where they are read from.
-	selectReservations = `SELECT number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at, payment_reference, `
+	selectReservations = `SELECT ` + reservationColumns + `, `
 	fromReservations   = ` FROM tb_reservation `
+	fromArchive        = ` FROM tb_reservation_archive `
 
 	whereNumber  = `WHERE number = ?`
 	whereNumbers = `WHERE number IN (`
@@ -73,7 +78,9 @@ type heldRow struct {
 }
 
 // selectHeld reads reservations with the time by the clock of the database.
-func (s *Store) selectHeld() string { return selectReservations + s.dialect.now + fromReservations }
+func (s *Store) selectHeld() string { return s.selectAt() + fromReservations }
+
+func (s *Store) selectAt() string { return selectReservations + s.dialect.now }
 
 func scanReservation(scan scanRow) (r heldRow, err error) {
 	var reference sql.NullString
@@ -95,7 +102,7 @@ func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservati
 	if !isNumber(number) {
 		return stock.Reservation{}, stock.ErrUnknownReservation
 	}
-	r, err := s.readReservation(ctx, number)
+	r, err := s.readReservation(ctx, s.pool, number, "")
 	if err != nil || !r.isOver() {
 		return r.Reservation, err
 	}
@@ -109,23 +116,20 @@ func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservati
 	return r.Reservation, err
 }
 
-func (s *Store) readReservation(ctx context.Context, number string) (heldRow, error) {
-	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
-	return r, s.reservationFault(ctx, err)
-}
-
 // lockReservation keeps every other writer from a reservation until the transaction ends.
 func (t *Tx) lockReservation(ctx context.Context, number string) (heldRow, error) {
-	statement := t.store.selectHeld() + whereNumber + t.store.dialect.forUpdate
-	r, err := scanReservation(t.conn().QueryRowContext(ctx, statement, number).Scan)
-	return r, t.store.reservationFault(ctx, err)
+	return t.store.readReservation(ctx, t.conn(), number, t.store.dialect.forUpdate)
 }
 
-func (s *Store) reservationFault(ctx context.Context, err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return stock.ErrUnknownReservation
+// readReservation reads a reservation, or else its row of the archive: what was moved meanwhile is there.
+func (s *Store) readReservation(ctx context.Context, conn gorm.ConnPool, number, lock string) (r heldRow, err error) {
+	for _, from := range []string{fromReservations, fromArchive} {
+		r, err = scanReservation(conn.QueryRowContext(ctx, s.selectAt()+from+whereNumber+lock, number).Scan)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return r, s.fault(ctx, "read reservation", err)
+		}
 	}
-	return s.fault(ctx, "read reservation", err)
+	return r, stock.ErrUnknownReservation
 }
 
 // Release gives the units of a reservation back, which is held and whose time is not over. again: it
@@ -157,7 +161,7 @@ func (s *Store) step(ctx context.Context, number string, to stock.State, take fu
 	if !isNumber(number) {
 		return after, false, stock.ErrUnknownReservation
 	}
-	of, err := s.readReservation(ctx, number)
+	of, err := s.readReservation(ctx, s.pool, number, "")
 	if err != nil {
 		return after, false, err
 	}

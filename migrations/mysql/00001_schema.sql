@@ -173,6 +173,21 @@ CREATE TABLE IF NOT EXISTS tb_reservation (
     KEY k_state (state, expires_at)
 ) ENGINE = InnoDB;
 
+-- Reservations that were released or have expired, which were moved out of tb_reservation. None changes any more.
+CREATE TABLE IF NOT EXISTS tb_reservation_archive (
+    number            VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    goods_id          BIGINT       NOT NULL,
+    quantity          BIGINT       NOT NULL,
+    user_id           VARCHAR(64)  CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    strategy          VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    state             VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    ttl               BIGINT       NOT NULL,
+    held_at           DATETIME(6)  NOT NULL,
+    expires_at        DATETIME(6)  NOT NULL,
+    payment_reference VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NULL,
+    PRIMARY KEY (number)
+) ENGINE = InnoDB;
+
 -- Times of locks are UTC by the clock of the server: no other clock decides when a lock has expired. Names
 -- and owners are bytes: as text, one that ends in a space would be the same as one that does not.
 
@@ -384,6 +399,7 @@ DROP PROCEDURE IF EXISTS stockd_sell;
 DROP TABLE IF EXISTS lock_token;
 DROP TABLE IF EXISTS distribute_lock;
 DROP TABLE IF EXISTS record_lock;
+DROP TABLE IF EXISTS tb_reservation_archive;
 DROP TABLE IF EXISTS tb_reservation;
 DROP TABLE IF EXISTS tb_ledger_settled;
 DROP TABLE IF EXISTS tb_ledger_total;

@@ -157,6 +157,20 @@ CREATE TABLE tb_reservation (
 );
 CREATE INDEX k_state ON tb_reservation (state, expires_at);
 
+-- Reservations that were released or have expired, which were moved out of tb_reservation. None changes any more.
+CREATE TABLE tb_reservation_archive (
+    number            TEXT    NOT NULL PRIMARY KEY,
+    goods_id          INTEGER NOT NULL,
+    quantity          INTEGER NOT NULL,
+    user_id           TEXT    NOT NULL,
+    strategy          TEXT    NOT NULL,
+    state             TEXT    NOT NULL,
+    ttl               INTEGER NOT NULL,
+    held_at           TEXT    NOT NULL,
+    expires_at        TEXT    NOT NULL,
+    payment_reference TEXT    NULL
+);
+
 -- Times of locks are UTC by the clock of the database, to the millisecond, as text that sorts by time.
 
 -- The holders of sql-insert-lock: the client that inserts the name has it. entry is the acquire that was
@@ -192,6 +206,7 @@ CREATE TABLE lock_token (
 DROP TABLE lock_token;
 DROP TABLE distribute_lock;
 DROP TABLE record_lock;
+DROP TABLE tb_reservation_archive;
 DROP TABLE tb_reservation;
 DROP TABLE tb_ledger_settled;
 DROP TABLE tb_ledger_total;

@@ -69,15 +69,14 @@ func Eventually(limit time.Duration, ok func() bool) bool {
 func Archive(t *testing.T, d *servers.Database, s *repo.Store) {
 	t.Helper()
 	AgeLedger(t, d, s)
-	for moved := int64(math.MaxInt64); moved > 0; {
-		var err error
-		if moved, err = s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), repo.MostArchived); err != nil {
-			t.Fatal(err)
+	for _, move := range []func(context.Context, time.Time, int) (int64, error){s.Archive, s.ArchiveReservations} {
+		for moved := int64(math.MaxInt64); moved > 0; {
+			moved = must.Get(move(t.Context(), time.Now().Add(-2*repo.LeastAge), repo.MostArchived))(t)
 		}
 	}
 }
 
-// AgeLedger has all rows of the ledger look a day old, with a new one after them, and the running
+// AgeLedger has all rows of the ledger, and reservations that have ended, look a day old or more, with a new one after them, and the running
 // totals as if they had them ever since.
 func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 	t.Helper()
@@ -93,6 +92,7 @@ func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 		must.Do(t, s.SettleAll(t.Context()))
 	}
 	change(`UPDATE tb_stock_ledger SET created_at = ?`, time.Now().UTC().Add(-24*time.Hour))
+	change(`UPDATE tb_reservation SET expires_at = '2001-01-01 00:00:00' WHERE state IN ('released', 'expired')`)
 	must.Do(t, s.CreateGoods(t.Context(), math.MaxInt64-time.Now().UnixNano(), 1, rand.Text()))
 	for range 2 { // what was seen before, and then what there is
 		settle()
