@@ -143,20 +143,6 @@ const (
 	recountWithin = 10 * time.Second
 )
 
-// keepCounting notices replicas of others that come and go.
-func (s *Session) keepCounting(g *guest) {
-	tick := time.NewTicker(recountEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.recount(g)
-		case <-s.ctx.Done():
-			return
-		}
-	}
-}
-
 func (s *Session) recount(g *guest) {
 	ctx, cancel := context.WithTimeout(s.ctx, recountWithin)
 	defer cancel()

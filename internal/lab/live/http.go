@@ -95,16 +95,16 @@ func (h *Handler) routes() http.Handler {
 	}
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /events", h.events)
-	mux.HandleFunc("GET /sees/{backend}", h.sees)
-	mux.HandleFunc("GET /code/{strategy}", h.code)
-	mux.HandleFunc("GET /recording", h.recording)
-	mux.HandleFunc("GET /experiments", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.session.Programme()) })
+	mux.HandleFunc("GET /sees/{backend}", answers(h.sees))
+	mux.HandleFunc("GET /code/{strategy}", answers(func(r *http.Request) ([]Listing, error) { return listings(r.PathValue("strategy")) }))
+	mux.HandleFunc("GET /recording", answers(func(*http.Request) ([]Recording, error) { return h.session.Recordings() }))
+	mux.HandleFunc("GET /experiments", answers(func(*http.Request) (Programme, error) { return h.session.Programme(), nil }))
 	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })
 	mux.HandleFunc("GET /buy/code.svg", h.classCode)
-	mux.HandleFunc("POST /buy/join", h.join)
-	mux.HandleFunc("POST /buy", h.buy)
+	mux.HandleFunc("POST /buy/join", answers(h.join))
+	mux.HandleFunc("POST /buy", answers(func(r *http.Request) (Bought, error) { return h.session.Buy(r.Context(), bearer(r)) }))
 	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
 	mux.HandleFunc("POST /machines/{name}/{action}", h.steers(func(r *http.Request) error {
 		return h.session.Act(r.PathValue("name"), r.PathValue("action"))
@@ -128,6 +128,19 @@ func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
+// answers answers a question with a value as JSON.
+func answers[T any](ask func(*http.Request) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		v, err := ask(r)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, http.StatusOK, v)
+	}
+}
+
 // bearer is the token of a request, or empty.
 func bearer(r *http.Request) string {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -141,7 +154,7 @@ func fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	for kind, its := range map[error]int{
 		errInput: http.StatusUnprocessableEntity, errConflict: http.StatusConflict,
-		errTooSoon: http.StatusTooManyRequests, errStranger: http.StatusForbidden,
+		errTooSoon: http.StatusTooManyRequests, errStranger: http.StatusForbidden, fs.ErrNotExist: http.StatusNotFound,
 	} {
 		if errors.Is(err, kind) {
 			status = its
@@ -151,35 +164,19 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 // join lets a phone into the class.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) join(r *http.Request) (map[string]string, error) {
 	asked, err := read[struct {
 		Name string `json:"name"`
-	}](http.MaxBytesReader(w, r.Body, mostBody))
+	}](r.Body)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	token, err := h.session.class.join(asked.Name, from, time.Now())
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusOK, map[string]string{"token": token})
-}
-
-// buy makes a purchase of a phone.
-func (h *Handler) buy(w http.ResponseWriter, r *http.Request) {
-	bought, err := h.session.Buy(r.Context(), bearer(r))
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusOK, bought)
+	return map[string]string{"token": token}, err
 }
 
 func (h *Handler) command(r *http.Request) error {
@@ -223,40 +220,16 @@ func answer(w http.ResponseWriter, status int, v any) {
 }
 
 // sees asks a server for its state.
-func (h *Handler) sees(w http.ResponseWriter, r *http.Request) {
-	view, ok := h.session.See(r.Context(), r.PathValue("backend"))
+func (h *Handler) sees(r *http.Request) (View, error) {
+	name := r.PathValue("backend")
+	view, ok := h.session.See(r.Context(), name)
 	if !ok {
-		http.NotFound(w, r)
-		return
+		return view, fmt.Errorf("a server %q: %w", name, fs.ErrNotExist)
 	}
-	answer(w, http.StatusOK, view)
+	return view, nil
 }
 
-// code shows the code of a strategy.
-func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
-	found, err := listings(r.PathValue("strategy"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		http.NotFound(w, r)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	answer(w, http.StatusOK, found)
-}
-
-// recording is what the page shows, as far as it has come, to be played again.
-func (h *Handler) recording(w http.ResponseWriter, _ *http.Request) {
-	list, err := h.session.Recordings()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	answer(w, http.StatusOK, list)
-}
-
-// saved is the same as a file that needs no server.
+// saved is what the page shows, as far as it has come, as a file that needs no server.
 func (h *Handler) saved(w http.ResponseWriter, _ *http.Request) {
 	list, err := h.session.Recordings()
 	if err != nil {

@@ -3,9 +3,6 @@ package live
 import (
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"path"
 	"regexp"
@@ -169,85 +166,42 @@ func wholeFile(file string) (Listing, error) {
 	return Listing{Path: file, Line: 1, Text: string(content)}, err
 }
 
-// source is a file that was parsed.
-type source struct {
-	path, text string
-	set        *token.FileSet
-	file       *ast.File
-}
-
-func parse(file string) (source, error) {
-	content, err := stockd.Sources.ReadFile(file)
-	if err != nil {
-		return source{}, err
-	}
-	s := source{path: file, text: string(content), set: token.NewFileSet()}
-	s.file, err = parser.ParseFile(s.set, file, content, parser.ParseComments)
-	return s, err
-}
-
-// from is the text from one place to another.
-func (s source) from(from, to token.Pos) Listing {
-	a := s.set.Position(from)
-	return Listing{Path: s.path, Line: a.Line, Text: s.text[a.Offset:s.set.Position(to).Offset]}
-}
-
 // body is a file without its imports.
 func body(file string) (Listing, error) {
-	s, err := parse(file)
+	whole, err := wholeFile(file)
 	if err != nil {
 		return Listing{}, err
 	}
-	for _, d := range s.file.Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
-			continue
-		}
-		return s.from(begin(d), s.file.FileEnd), nil
+	at := regexp.MustCompile(`(?m)^(package .*|import \((?s:.*?)^\)|import .*)\n\n`).FindAllStringIndex(whole.Text, 2)
+	if len(at) == 0 {
+		return Listing{}, fmt.Errorf("%s declares nothing", file)
 	}
-	return Listing{}, fmt.Errorf("%s declares nothing", file)
+	return whole.from(at[len(at)-1][1], len(whole.Text)), nil
 }
 
-// begin is where a declaration begins with its comment.
-func begin(d ast.Decl) token.Pos {
-	var doc *ast.CommentGroup
-	switch d := d.(type) {
-	case *ast.GenDecl:
-		doc = d.Doc
-	case *ast.FuncDecl:
-		doc = d.Doc
-	}
-	if doc != nil {
-		return doc.Pos()
-	}
-	return d.Pos()
+// from is a part of a listing.
+func (l Listing) from(from, to int) Listing {
+	return Listing{Path: l.Path, Line: l.Line + strings.Count(l.Text[:from], "\n"), Text: l.Text[from:to]}
 }
 
-// function finds a function of a folder, a method as type.name.
+// function finds a function of a folder with its comment, a method as type.name.
 func function(folder, name string) (Listing, error) {
 	declared := declaration(name)
 	file, err := firstFile(folder+"/*.go", declared.MatchString)
 	if err != nil {
 		return Listing{}, fmt.Errorf("find %s: %w", name, err)
 	}
-	s, err := parse(file)
-	if err != nil {
-		return Listing{}, err
-	}
-	at := declared.FindStringIndex(s.text)
-	for _, d := range s.file.Decls {
-		if s.set.Position(d.Pos()).Offset == at[0] {
-			found := s.from(begin(d), d.End())
-			found.Text += "\n"
-			return found, nil
-		}
-	}
-	return Listing{}, fmt.Errorf("find %s: %s does not declare it", name, file)
+	whole, err := wholeFile(file)
+	at := declared.FindStringIndex(whole.Text)
+	return whole.from(at[0], at[1]), err
 }
 
-// declaration finds the line that declares a function.
+// declaration finds a function with its comment. The brace that ends it is the first one at the begin of a line.
 func declaration(name string) *regexp.Regexp {
-	if of, method, ok := strings.Cut(name, "."); ok {
-		return regexp.MustCompile(`(?m)^func \((\w+ )?\*?` + of + `\) ` + method + `\(`)
+	of, method, isMethod := strings.Cut(name, ".")
+	head := name
+	if isMethod {
+		head = `\((\w+ )?\*?` + of + `\) ` + method
 	}
-	return regexp.MustCompile(`(?m)^func ` + name + `\(`)
+	return regexp.MustCompile(`(?m)^(//.*\n)*func ` + head + `\((.*\}\n|(?s:.*?)^\}\n)`)
 }

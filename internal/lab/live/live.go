@@ -103,7 +103,7 @@ func (s *Session) visit(ctx context.Context, o Options) error {
 	}
 	s.ground, s.item = g, time.Now().UnixMilli()
 	s.sale.Settings.Replicas = len(g.replicas)
-	s.jobs.Go(func() { s.keepCounting(g) })
+	s.every(recountEvery, func(time.Time) { s.recount(g) }) // replicas of others come and go
 	return nil
 }
 
@@ -124,9 +124,9 @@ func (s *Session) begin(ctx context.Context) error {
 		began{s.sale}.apply(state)
 		strategies(known).apply(state)
 	})
-	s.jobs.Go(s.keepFollowing)
-	s.jobs.Go(func() { s.sampler.keepLooking(s.ctx) })
-	s.jobs.Go(s.keepMeasuring)
+	s.every(followEvery, s.passOn)
+	s.every(lookEvery, func(time.Time) { s.sampler.lookOnce(s.ctx) })
+	s.every(measureEvery, s.measureAll)
 	return nil
 }
 
@@ -420,39 +420,39 @@ func (s *Session) resized() {
 	}
 }
 
-func (s *Session) keepFollowing() {
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			if err := s.follow.step(now); err != nil && s.ctx.Err() == nil {
-				s.hub.publish(Mark{At: millis(now), What: "gap", Detail: err.Error()})
+// every does something in equal distances until the session ends.
+func (s *Session) every(distance time.Duration, do func(now time.Time)) {
+	s.jobs.Go(func() {
+		tick := time.NewTicker(distance)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				do(now)
+			case <-s.ctx.Done():
+				return
 			}
-		case <-s.ctx.Done():
-			return
 		}
+	})
+}
+
+// passOn passes on what the replicas have recorded.
+func (s *Session) passOn(now time.Time) {
+	if err := s.follow.step(now); err != nil && s.ctx.Err() == nil {
+		s.hub.publish(Mark{At: millis(now), What: "gap", Detail: err.Error()})
 	}
 }
 
 // measureEvery is the distance of two points.
 const measureEvery = 250 * time.Millisecond
 
-func (s *Session) keepMeasuring() {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			s.measure(now)
-			s.mu.Lock()
-			if list, changed := s.class.buyers(s.item); changed {
-				s.hub.publish(list)
-			}
-			s.mu.Unlock()
-		case <-s.ctx.Done():
-			return
-		}
+// measureAll publishes a point of the sale, and the buyers.
+func (s *Session) measureAll(now time.Time) {
+	s.measure(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if list, changed := s.class.buyers(s.item); changed {
+		s.hub.publish(list)
 	}
 }
 

@@ -335,20 +335,26 @@ func (s *stage) trap(ctx context.Context, name string) error {
 	if !ok || !is || c == nil || work.GoodsID == 0 {
 		return fmt.Errorf("%w: %s %s", errConflict, Trap, name)
 	}
-	// The first fault of a list that fits is reached: this one stands before the work.
-	one := c.ClientTo(replica)
-	if err := one.ClearFaults(ctx); err != nil {
-		return err
-	}
 	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Trap})
-	// A purchase may come before the answer, which then waits until the replica goes on.
-	if err := one.SetFault(ctx, failpoint.Fault{Do: failpoint.Pause, GoodsID: work.GoodsID, Times: 1}); err != nil {
+	// The first fault of a list that fits is reached: this one stands before the work. A purchase may come before the
+	// answer, which then waits until the replica goes on.
+	return faults(ctx, c.ClientTo(replica), failpoint.Fault{Do: failpoint.Pause, GoodsID: work.GoodsID, Times: 1}, work)
+}
+
+// faults arms a replica with these, and no others. Work that takes no time is none.
+func faults(ctx context.Context, c shop.Client, list ...failpoint.Fault) error {
+	if err := c.ClearFaults(ctx); err != nil {
 		return err
 	}
-	if work.For == 0 {
-		return nil
+	for _, f := range list {
+		if f.Do == failpoint.Hold && f.For == 0 {
+			continue
+		}
+		if err := c.SetFault(ctx, f); err != nil {
+			return err
+		}
 	}
-	return one.SetFault(ctx, work)
+	return nil
 }
 
 // trapped notices that a replica has stopped itself.
@@ -474,14 +480,7 @@ func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error 
 	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: mostWork}
 	s.mu.Unlock()
 	for _, r := range replicas {
-		one := c.ClientTo(r)
-		if err := one.ClearFaults(ctx); err != nil {
-			return err
-		}
-		if d == 0 {
-			continue
-		}
-		if err := one.SetFault(ctx, s.work); err != nil {
+		if err := faults(ctx, c.ClientTo(r), s.work); err != nil {
 			return err
 		}
 	}

@@ -252,19 +252,6 @@ func (s *sampler) fill(p *Point, item int64) {
 	s.seen = time.Time{}
 }
 
-func (s *sampler) keepLooking(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.lookOnce(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 func (s *sampler) lookOnce(ctx context.Context) {
 	s.mu.Lock()
 	item := s.item

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 )
 
@@ -159,7 +160,7 @@ func TestAZooKeeperThatDoesNotTellItsWatchesIsNoted(t *testing.T) {
 			_, _ = io.WriteString(conn, c.says)
 			_ = conn.Close()
 		}()
-		watchers, notes, err := watched(t.Context(), listener.Addr().String())
+		watchers, notes, err := watched(t.Context(), &servers.ZooKeeper{Address: listener.Addr().String()})
 		if err != nil || len(watchers) != c.watchers || !slices.Equal(notes, c.notes) {
 			t.Errorf("after %q: %v, %q, %v", c.says, watchers, notes, err)
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -46,7 +44,7 @@ func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error
 		err   error
 	}
 	answered := make(chan result, 1)
-	watchers, notes, err := watched(ctx, z.server.Address)
+	watchers, notes, err := watched(ctx, z.server)
 	if err != nil {
 		return v, fmt.Errorf("ZooKeeper does not answer: %w", err)
 	}
@@ -63,25 +61,12 @@ func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error
 }
 
 // watched asks a ZooKeeper which sessions watch which nodes. A note says that it does not tell.
-func watched(ctx context.Context, address string) (watchers map[string][]string, notes []string, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer conn.Close() //nolint:errcheck // it was read
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, nil, err
-		}
-	}
-	if _, err := io.WriteString(conn, "wchp"); err != nil {
-		return nil, nil, err
-	}
-	text, err := io.ReadAll(conn)
-	if strings.Contains(string(text), "whitelist") {
+func watched(ctx context.Context, server *servers.ZooKeeper) (watchers map[string][]string, notes []string, err error) {
+	text, err := server.Ask(ctx, "wchp")
+	if strings.Contains(text, "whitelist") {
 		notes = []string{"wchp"}
 	}
-	return watchersOf(string(text)), notes, err
+	return watchersOf(text), notes, err
 }
 
 // watchersOf reads the answer to wchp: a node, and below it the sessions that watch it.
