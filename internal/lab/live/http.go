@@ -182,17 +182,9 @@ func (h *Handler) join(r *http.Request) (map[string]string, error) {
 func (h *Handler) command(r *http.Request) error {
 	switch r.PathValue("command") {
 	case "start":
-		settings, err := read[Settings](r.Body)
-		if err != nil {
-			return err
-		}
-		return h.session.Start(settings)
+		return given(r, h.session.Start)
 	case "switch":
-		mode, err := read[Mode](r.Body)
-		if err != nil {
-			return err
-		}
-		return h.session.Switch(mode)
+		return given(r, h.session.Switch)
 	case "pause":
 		return h.session.Pause()
 	case "continue":
@@ -202,6 +194,15 @@ func (h *Handler) command(r *http.Request) error {
 	default:
 		return fmt.Errorf("%w: %q is not start, switch, pause, continue or stop", errInput, r.PathValue("command"))
 	}
+}
+
+// given does something with what a request says.
+func given[T any](r *http.Request, do func(T) error) error {
+	v, err := read[T](r.Body)
+	if err != nil {
+		return err
+	}
+	return do(v)
 }
 
 func read[T any](body io.Reader) (v T, err error) {

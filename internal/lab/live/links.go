@@ -34,16 +34,22 @@ const (
 	cut   = "cut"
 )
 
-// relinks are what changes a way from one state to another.
-func relinks() map[string]struct {
+// relinking changes a way from one of several states to another.
+type relinking struct {
 	from []string
 	to   string
-} {
-	return map[string]struct {
-		from []string
-		to   string
-	}{
-		Slow: {[]string{whole}, slow}, Fast: {[]string{slow}, whole}, Cut: {[]string{whole, slow}, cut}, Mend: {[]string{cut}, whole},
+	do   func(*servers.Proxy) error
+}
+
+func relinks() map[string]relinking {
+	slower := func(by time.Duration) func(*servers.Proxy) error {
+		return func(p *servers.Proxy) error { p.Slow(by); return nil }
+	}
+	return map[string]relinking{
+		Slow: {[]string{whole}, slow, slower(linkDelay)},
+		Fast: {[]string{slow}, whole, slower(0)},
+		Cut:  {[]string{whole, slow}, cut, func(p *servers.Proxy) error { p.Cut(); return nil }},
+		Mend: {[]string{cut}, whole, func(p *servers.Proxy) error { p.Slow(0); return p.Mend() }},
 	}
 }
 
@@ -64,18 +70,8 @@ func (s *stage) relink(ctx context.Context, name, what string) error {
 	if !slices.Contains(change.from, m.Link) {
 		return fmt.Errorf("%w: %s %s", errConflict, what, name)
 	}
-	switch what {
-	case Cut:
-		proxy.Cut()
-	case Mend:
-		if err := proxy.Mend(); err != nil {
-			return err
-		}
-		proxy.Slow(0)
-	case Slow:
-		proxy.Slow(linkDelay)
-	default:
-		proxy.Slow(0)
+	if err := change.do(proxy); err != nil {
+		return err
 	}
 	m.Link = change.to
 	s.publishLocked()

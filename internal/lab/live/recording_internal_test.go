@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
 )
@@ -151,18 +150,5 @@ func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
 	}
 	if len(text) > len(plain)/5 {
 		t.Errorf("%d bytes are saved as %d, want at most a fifth", len(plain), len(text))
-	}
-}
-
-// Otherwise its bar would go on, as a second holder of the next.
-func TestAHolderThatWasKilledHoldsNoLongerInARecording(t *testing.T) {
-	start := time.Now()
-	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	h := &history.History{
-		Leases: []history.Lease{{ID: "a", Holder: "a", Lock: "l", Asked: start, Granted: at(1)}},
-		Marks:  []history.Mark{{At: at(5), Who: "a", What: checker.Killed}, {At: at(9), What: "later"}},
-	}
-	if got := OfHistory("it", h).Leases[0].Died; got != millis(at(5)) {
-		t.Errorf("it died at %v, want %v", got, millis(at(5)))
 	}
 }

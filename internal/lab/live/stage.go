@@ -58,10 +58,16 @@ const (
 	Remove = "remove"
 )
 
-// actions are what changes a machine from one status to another.
-func actions() map[string]struct{ from, to string } {
-	return map[string]struct{ from, to string }{
-		Kill: {running, down}, Pause: {running, paused}, Resume: {paused, running}, Start: {down, running},
+// action changes a machine from one status to another.
+type action struct {
+	from, to string
+	do       func(runner, context.Context) error
+}
+
+func actions() map[string]action {
+	return map[string]action{
+		Kill: {running, down, runner.Kill}, Pause: {running, paused, runner.Pause}, Resume: {paused, running, runner.Resume},
+		Start: {down, running, runner.Restart},
 	}
 }
 
@@ -393,7 +399,7 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	s.mu.Unlock()
 
 	at := time.Now()
-	done, err := s.perform(ctx, c, run, what)
+	done, err := s.perform(ctx, c, run, change)
 	to := change.to
 	if !done {
 		to = change.from
@@ -412,21 +418,26 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 }
 
 // perform does something to a machine. A cluster ends before or after a replica of it is started again.
-func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what string) (done bool, err error) {
+func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what action) (done bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, actWithin)
+	defer cancel()
 	replica, ok := run.(*shop.Replica)
-	if !ok || what != Start {
-		err = do(ctx, run, what)
+	if !ok || what.from != down {
+		err = what.do(run, limited)
 		return err == nil, err
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if !s.has(c) {
-		return false, fmt.Errorf("%w: %s %s", errConflict, what, replica.Name)
+		return false, fmt.Errorf("%w: %s %s", errConflict, Start, replica.Name)
 	}
-	if err := do(ctx, run, what); err != nil {
+	if err := what.do(run, limited); err != nil {
 		return false, err
 	}
-	return true, s.rejoin(ctx, c, replica)
+	s.mu.Lock()
+	s.watch(replica)
+	s.mu.Unlock()
+	return true, s.arm(ctx, c, replica)
 }
 
 // has reports that the replicas are those of a cluster.
@@ -434,29 +445,6 @@ func (s *stage) has(c *shop.Cluster) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cluster == c
-}
-
-func do(ctx context.Context, run runner, what string) error {
-	ctx, cancel := context.WithTimeout(ctx, actWithin)
-	defer cancel()
-	switch what {
-	case Kill:
-		return run.Kill(ctx)
-	case Pause:
-		return run.Pause(ctx)
-	case Resume:
-		return run.Resume(ctx)
-	default:
-		return run.Restart(ctx)
-	}
-}
-
-// rejoin watches a replica that was started again, and arms its failpoint.
-func (s *stage) rejoin(ctx context.Context, c *shop.Cluster, r *shop.Replica) error {
-	s.mu.Lock()
-	s.watch(r)
-	s.mu.Unlock()
-	return s.arm(ctx, c, r)
 }
 
 // arm arms the failpoint that every replica has.

@@ -77,7 +77,7 @@ const (
 	bars     = experiments.Bars
 )
 
-// fakeReport has ten experiments: one of them did not come out, one could not be run.
+// fakeReport has five experiments: one of them did not come out, one could not be run.
 func fakeReport() *experiments.Report {
 	r := &experiments.Report{
 		Machine: servers.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
@@ -91,10 +91,10 @@ func fakeReport() *experiments.Report {
 	for _, e := range fakeTitles() {
 		r.Experiments = append(r.Experiments, fakeResult(e.Number, e.Name, e.Title))
 	}
-	bad := &r.Experiments[8]
+	bad := &r.Experiments[4]
 	bad.Verdict, bad.Reason = experiments.NotReproduced, "naive: with 64 clients the retries of a sale were no more than with 2: 1.1 and 1.0."
 	bad.Parts[0].Finding.Holds, bad.Parts[0].Tries, bad.Tries = false, 5, 6
-	left := &r.Experiments[7]
+	left := &r.Experiments[3]
 	left.Verdict, left.Reason, left.Seconds, left.Tries = experiments.NotRun, "It needs row locks, and SQLite has none.", 0, 0
 	for j := range left.Parts {
 		left.Parts[j].NotRun, left.Parts[j].Finding, left.Parts[j].Tries = left.Reason, checker.Finding{}, 0
@@ -106,15 +106,10 @@ func fakeReport() *experiments.Report {
 func fakeTitles() []experiments.Result {
 	return []experiments.Result{
 		{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"},
-		{Number: 6, Name: "no-expiry", Title: "A lock without an expiry, and its holder dies"},
 		{Number: 7, Name: "short-expiry", Title: "An expiry shorter than the work"},
 		{Number: 8, Name: "owner-gap", Title: "Whose lock is it? Asked, and then deleted"},
-		{Number: full + 10, Name: "wait-for-ever", Title: "Waiting for ever, and giving up in time"},
-		{Number: 16, Name: "redlock-split", Title: "The vote of Redlock is split"},
-		{Number: 17, Name: "herd", Title: "Every release wakes everyone"},
 		{Number: 22, Name: "innodb-matrix", Title: "What a statement locks"},
 		{Number: 23, Name: "optimistic", Title: "Retries against the crowd"},
-		{Number: 25, Name: "lost-reply", Title: "The answer is lost, and the sale is not"},
 	}
 }
 
@@ -127,11 +122,6 @@ func fakeResult(number int, name, title string) experiments.Result {
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
 		Parts:  []experiments.PartResult{fakeFailure(number), fakeRemedy(number)},
 	}
-	if number == 17 {
-		third := fakeRemedy(number)
-		third.Name, third.Does = "five-masters", "The same on five masters, of which one fails."
-		e.Parts = append(e.Parts, third)
-	}
 	return e
 }
 
@@ -143,9 +133,6 @@ func fakeFailure(number int) experiments.PartResult {
 			"oversold_units": 4000, "lost_updates": 3212, "sold_per_second": 2143, "longest_wait_ms": 2140, "overlaps": 3, "wakeups_per_release": 49.2,
 		}},
 		Start: day(0), End: day(4 * time.Second),
-	}
-	if number%5 == 3 {
-		p.Tries = 3
 	}
 	return p
 }
@@ -162,15 +149,11 @@ func fakeRemedy(number int) experiments.PartResult {
 }
 
 func fakePictures(number int) []experiments.Picture {
-	switch {
-	case number <= 5:
+	switch number {
+	case full:
 		return []experiments.Picture{stocked, waits, bars}
-	case number == 17:
-		return []experiments.Picture{timeline, waits, bars}
-	case number == 23:
+	case 23:
 		return []experiments.Picture{waits, bars}
-	case number == 25:
-		return []experiments.Picture{timeline, stocked}
 	default:
 		return []experiments.Picture{timeline, stocked, waits, bars}
 	}
@@ -183,18 +166,12 @@ func fakeHistory(t testing.TB, path string, number int, p *experiments.PartResul
 	must.Do(t, err)
 	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
 	switch number {
-	case 6:
-		f.deadHolder(p.Remedy)
+	case full:
+		f.crowd(5000, false, p.Remedy)
 	case 7:
 		f.pausedHolder(p.Remedy)
-	case 16:
-		f.contenders(p.Remedy)
-	case 25:
-		f.lostReply(p.Remedy)
-	case full, full + 10:
-		f.crowd(5000, number > full, p.Remedy)
 	default:
-		f.crowd(500, number > 5, p.Remedy)
+		f.crowd(500, true, p.Remedy)
 	}
 	must.Do(t, w.Close())
 }
@@ -254,8 +231,8 @@ func (f *faker) audit(ms float64, left, initial, sold int64) {
 	f.add(history.Line{Audit: &history.Audit{At: f.at(ms), Audit: stock.NewAudit(1, left, initial, sold, sold)}})
 }
 
-// full is the number of an experiment with as many requests as there ever are;
-// full+10 has leases as well. The others are smaller, so that tests are fast.
+// full is the number of an experiment with as many requests as there ever are. The others are
+// smaller, so that tests are fast.
 const full = 1
 
 // crowd is 50 buyers of a fifth as many units as they want.
@@ -290,27 +267,6 @@ func (f *faker) crowd(requests int, locked, clean bool) {
 	f.audit(float64(requests)*0.82, max(0, units-sold), units, sold)
 }
 
-// deadHolder dies with the lock; the others wait for ever or for one expiry.
-func (f *faker) deadHolder(expires bool) {
-	f.lease("replica-1", 20, 40, 90, 0)
-	f.lease("replica-2", 60, 100, 150, 0)
-	f.lease("replica-1", 140, 160, 0, 0)
-	f.mark(400, 0, "replica-1", "killed while it held the lock")
-	for i := range 6 {
-		if expires {
-			ends := 2160 + float64(i)*60
-			f.lease(fmt.Sprintf("replica-%d", i%2+2), 200+float64(i)*30, ends, ends+50, 0)
-			continue
-		}
-		f.lease(fmt.Sprintf("replica-%d", i%2+2), 200+float64(i)*30, 0, 0, 0)
-	}
-	f.mark(3000, 0, "", "the experiment had waited long enough")
-	for i := range 20 {
-		f.sale(i, float64(i*20), 2200+float64(i*30), history.Failed, 2000)
-	}
-	f.audit(3010, 998, 1000, 2)
-}
-
 // pausedHolder sleeps through its lease.
 func (f *faker) pausedHolder(fenced bool) {
 	f.lease("replica-1", 10, 30, 2600, 2550)
@@ -328,33 +284,4 @@ func (f *faker) pausedHolder(fenced bool) {
 		f.add(history.Line{Sample: &history.Sample{At: f.at(float64(i*70) + 80), GoodsID: 1, Stock: 20 - int64(i)/2, Sold: int64(i + 1)}})
 	}
 	f.audit(3000, 0, 20, 40)
-}
-
-// lostReply has a buyer who does not hear of the sale and asks again.
-func (f *faker) lostReply(keyed bool) {
-	for client := range 5 {
-		f.sale(client, float64(client*30), float64(client*30)+40, history.Sold, 0)
-		f.mark(float64(client*30)+300, 0, "mysql", "the reply was dropped")
-		f.sale(client, float64(client*30)+280, float64(client*30)+800, history.Unknown, 0)
-		f.sale(client, float64(client*30)+820, float64(client*30)+870, history.Sold, 0)
-	}
-	sold := int64(15)
-	if keyed {
-		sold = 10
-	}
-	f.audit(1000, 100-sold, 100, sold)
-}
-
-// contenders are many, with names of their own.
-func (f *faker) contenders(spread bool) {
-	at := 10.0
-	for i := range 400 {
-		holds := 3 + f.rand.Float64()*4
-		if spread || i%4 == 0 {
-			f.lease(fmt.Sprintf("contender-%d", i%24+1), at-5, at, at+holds, 0)
-		} else {
-			f.lease(fmt.Sprintf("contender-%d", i%24+1), at-5, 0, 0, 0)
-		}
-		at += holds + 1
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/stockd/stockd/internal/pause"
 )
 
 // members are as many as ensembles and clusters have where nothing else is said: the
@@ -71,19 +69,19 @@ const (
 
 // AwaitLeader waits until a member leads, and returns it.
 func (e *Ensemble[M]) AwaitLeader(ctx context.Context) (leader M, err error) {
-	for {
+	err = eventually(ctx, "a leader", func(ctx context.Context) (bool, error) {
 		for _, one := range e.Members {
 			limited, cancel := context.WithTimeout(ctx, leaderWithin)
-			found := one.leads(limited)
+			leads := one.leads(limited)
 			cancel()
-			if found {
-				return one, nil
+			if leads {
+				leader = one
+				return true, nil
 			}
 		}
-		if err := pause.For(ctx, leaderPoll); err != nil {
-			return leader, fmt.Errorf("wait for a leader: %w", err)
-		}
-	}
+		return false, nil
+	})
+	return leader, err
 }
 
 // Kill ends all members without a warning.
