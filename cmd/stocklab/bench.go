@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +82,7 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 }
 
 func (s *suiteFlags) options() (o bench.Options, err error) {
-	o = bench.Options{Rounds: s.rounds, Each: s.each, Within: s.within, Quick: s.quick}
+	o = bench.Options{Rounds: s.rounds, Each: s.each, Within: s.within, Quick: s.quick, Items: s.items, Ledger: s.ledger, Growth: s.growth}
 	if o.Servers, err = servers.ParseChoice(s.from); err != nil {
 		return o, cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
 	}
@@ -95,7 +94,7 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
 		}
 	}
-	if err := cmp.Or(s.checkAlone(), s.checkOnly(o.Only)); err != nil {
+	if err := cmp.Or(s.checkAlone(), checkOnly(o)); err != nil {
 		return o, cli.UsageError{Err: err}
 	}
 	switch {
@@ -107,6 +106,9 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 	}
 	if o.Within < time.Minute {
 		return o, cli.UsageError{Err: fmt.Errorf("--within must be at least 1m, not %s", s.within)}
+	}
+	if s.growth || s.items != 0 || s.ledger != 0 {
+		o.Each = cmp.Or(o.Each, aloneEach)
 	}
 	o.Binary, err = os.Executable()
 	return o, err
@@ -142,18 +144,12 @@ func (s *suiteFlags) checkMeaning() error {
 }
 
 // checkOnly rejects a name that leaves nothing to measure but the limits.
-func (s *suiteFlags) checkOnly(only *regexp.Regexp) error {
-	known := bench.SuiteStrategies()
-	switch {
-	case s.items != 0:
-		known = bench.ItemsStrategies()
-	case s.growth:
-		known = bench.GrowthStrategies()
-	}
-	if only == nil || slices.ContainsFunc(known, only.MatchString) {
+func checkOnly(o bench.Options) error {
+	known := o.Strategies()
+	if o.Only == nil || slices.ContainsFunc(known, o.Only.MatchString) {
 		return nil
 	}
-	return fmt.Errorf("--only: %q matches none of the strategies that are measured: %s", only, strings.Join(known, ", "))
+	return fmt.Errorf("--only: %q matches none of the strategies that are measured: %s", o.Only, strings.Join(known, ", "))
 }
 
 func (s *suiteFlags) run(cmd *cobra.Command) error {
@@ -162,7 +158,7 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	o.Progress = cli.NewProgress(cmd.ErrOrStderr(), 72)
-	result, err := s.measure(cmd.Context(), o)
+	result, err := bench.Run(cmd.Context(), o)
 	o.Progress.End()
 	return s.show(cmd, result, err)
 }
@@ -202,21 +198,6 @@ func measuredBy(cmd *cobra.Command) string {
 
 // aloneEach is how long a measurement takes that is none of the suite, where it is not said.
 const aloneEach = 4 * time.Second
-
-func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
-	each := o.Each
-	o.Each = cmp.Or(o.Each, aloneEach)
-	switch {
-	case s.growth:
-		return bench.RunGrowth(ctx, o)
-	case s.items != 0:
-		return bench.RunItems(ctx, o, s.items)
-	case s.ledger != 0:
-		return bench.RunLedger(ctx, o, s.ledger)
-	}
-	o.Each = each // as long as the time allows
-	return bench.Run(ctx, o)
-}
 
 // redraw draws and prints the figures of an earlier run.
 func (s *suiteFlags) redraw(cmd *cobra.Command) error {

@@ -82,78 +82,73 @@ func (c *contest) measure(ctx context.Context, each time.Duration) (_ Sample, er
 	return Sample{Value: float64(len(all)) / time.Since(counted).Seconds()}, nil
 }
 
-// handoff is the contests, and what they run on.
-type handoff struct {
-	*bench
-	contests map[string]*contest // by the lock's name
-}
-
-// later closes what a library has connected, at the end.
-func (h *handoff) later(do func() error) {
-	h.bench.later(func(context.Context) error { return do() })
-}
-
-// join adds the contests to a suite: each lock that is made on a library's
-// connection against the library's own, and how long the unluckiest waits for a
-// lock that is fair.
-func (h *handoff) join(s *Suite) {
+// locks are those by themselves, without a stockd around them: each lock that is made on a library's
+// connection against the library's own, and how long the unluckiest waits for a lock that is fair. Beside
+// them is the memory of a replica that has only its database: a shop that needs no lock.
+func (s *stage) locks() Suite {
+	suite := Suite{Subjects: []Subject{{
+		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: s.memory,
+	}}}
+	contests := make(map[string]*contest) // by the lock's name
+	add := func(name string, prepare func() ([]hold, error)) {
+		contests[name] = &contest{prepare: prepare}
+		suite.Subjects = append(suite.Subjects, Subject{Name: holdsOf(name), Unit: "/s", Measure: contests[name].measure})
+	}
+	ours := func(name string) { add(name, func() ([]hold, error) { return s.ours(name) }) }
 	for _, pair := range []struct {
-		name    string
-		plain   string
-		make    func() ([]hold, error)
-		atLeast float64
+		name, plain string
+		prepare     func() ([]hold, error)
+		atLeast     float64
 	}{
-		{"redsync", "redsync's Mutex", h.plainRedsync, 1},
-		{"etcd", "etcd's concurrency.Mutex", h.plainEtcd, 2},
-		{"zk-sequential", "go-zookeeper's Lock", h.plainZooKeeper, 1},
+		{"redsync", "redsync's Mutex", s.plainRedsync, 1},
+		{"etcd", "etcd's concurrency.Mutex", s.plainEtcd, 2},
+		{"zk-sequential", "go-zookeeper's Lock", s.plainZooKeeper, 1},
 	} {
-		our, their := holdsOf(pair.name), holdsOf(pair.plain)
-		s.Subjects = append(s.Subjects, h.contest(pair.name),
-			Subject{Name: their, Unit: "/s", Measure: (&contest{prepare: pair.make}).measure})
-		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
+		ours(pair.name)
+		add(pair.plain, pair.prepare)
+		suite.Ratios = append(suite.Ratios, Ratio{
+			Name: pair.name + " / " + pair.plain + ", holds", Of: holdsOf(pair.name), By: holdsOf(pair.plain), AtLeast: pair.atLeast,
+		})
 	}
 	for _, entry := range registry.Locks() {
-		if entry.Guarantees.Fair {
-			h.joinFair(s, entry.Name)
+		if !entry.Guarantees.Fair {
+			continue
 		}
+		if contests[entry.Name] == nil {
+			ours(entry.Name)
+		}
+		fair := contests[entry.Name]
+		suite.Subjects = append(suite.Subjects, Subject{
+			Name: "longest wait for " + entry.Name + " / median", Unit: "×", AtMost: unfairest,
+			Measure: func(context.Context, time.Duration) (Sample, error) { return Sample{Value: fair.unfair}, nil },
+		})
 	}
-}
-
-func (h *handoff) contest(name string) Subject {
-	h.contests[name] = &contest{prepare: func() ([]hold, error) { return h.ours(name) }}
-	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
-}
-
-func holdsOf(name string) string {
-	return fmt.Sprintf("holds of %s, %d waiters, %d replicas", name, waiters, replicas)
+	return suite
 }
 
 // unfairest bounds the longest wait for a fair lock, in medians.
 const unfairest = 5
 
-func (h *handoff) joinFair(s *Suite, name string) {
-	if h.contests[name] == nil {
-		s.Subjects = append(s.Subjects, h.contest(name))
-	}
-	wait := "longest wait for " + name + " / median"
-	s.Subjects = append(s.Subjects, Subject{Name: wait, Unit: "×", AtMost: unfairest, Measure: func(context.Context, time.Duration) (Sample, error) {
-		return Sample{Value: h.contests[name].unfair}, nil
-	}})
+func holdsOf(name string) string {
+	return fmt.Sprintf("holds of %s, %d waiters, %d replicas", name, waiters, replicas)
 }
 
-func (h *handoff) ours(name string) ([]hold, error) {
+// afterwards closes what a library has connected, at the end.
+func (b *bench) afterwards(do func() error) { b.later(func(context.Context) error { return do() }) }
+
+func (s *stage) ours(name string) ([]hold, error) {
 	entry, err := registry.Find(name)
 	if err != nil {
 		return nil, err
 	}
 	return holdsOn(func() (lock.Locker, error) {
-		clients, err := h.clients()
+		clients, err := s.clients()
 		if err != nil {
 			return nil, err
 		}
 		locker := entry.New(lock.Deps{Clients: clients, TTL: handoffTTL, Retry: handoffRetry})
 		if closer, ok := locker.(io.Closer); ok {
-			h.later(closer.Close)
+			s.afterwards(closer.Close)
 		}
 		return locker, nil
 	}, func(locker lock.Locker) (hold, error) {
@@ -187,27 +182,27 @@ func holdsOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) ([]
 // handoffRetry is the default of lock.retry.
 const handoffRetry = 50 * time.Millisecond
 
-func (h *handoff) clients() (*backend.Clients, error) {
+func (s *stage) clients() (*backend.Clients, error) {
 	etcd, err := backend.NewEtcd(backend.EtcdOptions{
-		Endpoints: []string{h.shop.Servers.Etcd.Endpoint}, Username: servers.EtcdUser, Password: h.shop.Servers.Etcd.Password, DialTimeout: time.Second,
+		Endpoints: []string{s.shop.Servers.Etcd.Endpoint}, Username: servers.EtcdUser, Password: s.shop.Servers.Etcd.Password, DialTimeout: time.Second,
 	})
 	if err != nil {
 		return nil, err
 	}
 	clients := &backend.Clients{
-		Redis: h.redis(),
+		Redis: s.redis(),
 		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: []string{h.shop.Servers.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
+			Servers: []string{s.shop.Servers.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
 		}),
 		Etcd: etcd,
 	}
-	h.later(clients.Close)
+	s.afterwards(clients.Close)
 	return clients, nil
 }
 
-func (h *handoff) redis() redis.UniversalClient {
+func (s *stage) redis() redis.UniversalClient {
 	return backend.NewRedis(backend.RedisOptions{
-		Addresses: []string{h.shop.Servers.Redis.Address}, Password: h.shop.Servers.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+		Addresses: []string{s.shop.Servers.Redis.Address}, Password: s.shop.Servers.Redis.Password, Timeout: time.Second, PoolSize: waiters,
 	})
 }
 
@@ -230,11 +225,11 @@ func timed(take, letGo func(ctx context.Context) error) hold {
 	}
 }
 
-func (h *handoff) plainRedsync() ([]hold, error) {
+func (s *stage) plainRedsync() ([]hold, error) {
 	const endless = 1 << 20 // its default of 32 tries is no wait limit
 	return holdsOn(func() (*redsync.Redsync, error) {
-		client := h.redis()
-		h.later(client.Close)
+		client := s.redis()
+		s.afterwards(client.Close)
 		return redsync.New(goredis.NewPool(client)), nil
 	}, func(pool *redsync.Redsync) (hold, error) {
 		mutex := pool.NewMutex(plainName("redsync"), redsync.WithExpiry(handoffTTL), redsync.WithTries(endless))
@@ -247,11 +242,11 @@ func (h *handoff) plainRedsync() ([]hold, error) {
 
 // plainEtcd is concurrency.Mutex with a session for each waiter: on one session
 // two of them would hold it at once.
-func (h *handoff) plainEtcd() ([]hold, error) {
+func (s *stage) plainEtcd() ([]hold, error) {
 	return holdsOn(func() (*clientv3.Client, error) {
-		client, err := h.shop.Servers.Etcd.Open()
+		client, err := s.shop.Servers.Etcd.Open()
 		if err == nil {
-			h.later(client.Close)
+			s.afterwards(client.Close)
 		}
 		return client, err
 	}, func(client *clientv3.Client) (hold, error) {
@@ -259,18 +254,18 @@ func (h *handoff) plainEtcd() ([]hold, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.later(session.Close)
+		s.afterwards(session.Close)
 		mutex := concurrency.NewMutex(session, plainName("etcd"))
 		return timed(mutex.Lock, mutex.Unlock), nil
 	})
 }
 
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
-func (h *handoff) plainZooKeeper() ([]hold, error) {
+func (s *stage) plainZooKeeper() ([]hold, error) {
 	return holdsOn(func() (*zk.Conn, error) {
-		conn, _, err := zk.Connect([]string{h.shop.Servers.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
+		conn, _, err := zk.Connect([]string{s.shop.Servers.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
 		if err == nil {
-			h.later(func() error { conn.Close(); return nil })
+			s.afterwards(func() error { conn.Close(); return nil })
 		}
 		return conn, err
 	}, func(conn *zk.Conn) (hold, error) {

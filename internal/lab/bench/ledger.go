@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
@@ -24,42 +23,23 @@ const (
 	auditWithin   = 50 // milliseconds
 )
 
-// RunLedger measures a replica whose ledger has so many rows against one whose
-// ledger is empty, in turns, on one database server; and its audits.
-func RunLedger(ctx context.Context, o Options, rows int64) (*Result, error) {
-	o.Servers.Redis, o.Servers.ZooKeeper, o.Servers.Etcd = servers.None, servers.None, servers.None
-	return onServers(ctx, o, func(b *bench) error { return b.run(ctx, []part{&large{bench: b, rows: rows}}) })
-}
-
-// large is one replica on a ledger with many rows, and one on a ledger with none.
-type large struct {
-	*bench
-
-	rows        int64 // that the ledger was filled with
-	full, empty *stage
-}
-
-func (*large) share() float64 { return 1 }
-
-func (l *large) open(ctx context.Context) error {
-	d := l.shop.Servers.Database
-	bare, err := openBare(d)
-	if err != nil {
-		return err
-	}
-	defer bare.close() //nolint:errcheck // what it wrote is committed
+// fillLedger fills the ledger, and starts a replica whose ledger is empty, in a database of the same server.
+func (s *stage) fillLedger(ctx context.Context) error {
 	const beside = "stockd_empty"
-	if _, err := bare.db.ExecContext(ctx, `CREATE DATABASE `+beside); err != nil {
+	if s.bare == nil {
+		return errNeedsMySQL
+	}
+	if _, err := s.bare.ExecContext(ctx, `CREATE DATABASE `+beside); err != nil {
 		return fmt.Errorf("create an empty database: %w", err)
 	}
-	dsn, err := mysql.ParseDSN(d.DSN)
+	empty := *s.shop.Servers.Database
+	dsn, err := mysql.ParseDSN(empty.DSN)
 	if err != nil {
 		return err
 	}
 	dsn.DBName = beside
-	empty := *d
 	empty.DSN = dsn.FormatDSN()
-	store, err := d.Open(ctx, "lab", 1)
+	store, err := s.shop.Servers.Database.Open(ctx, "lab", 1)
 	if err != nil {
 		return err
 	}
@@ -67,21 +47,20 @@ func (l *large) open(ctx context.Context) error {
 	if _, err := store.MigrateUp(ctx); err != nil {
 		return err
 	}
-	if err := fill(ctx, bare.db, l.rows, l.options.Progress.Say); err != nil {
+	if err := fill(ctx, s.bare, s.options.Ledger, s.options.Progress.Say); err != nil {
 		return fmt.Errorf("fill ledger: %w", err)
 	}
-	if err := l.settle(ctx, store); err != nil {
+	if err := s.updateTotals(ctx, store); err != nil {
 		return err
 	}
-	if l.full, err = l.on(ctx, d); err != nil {
-		return err
-	}
-	l.empty, err = l.on(ctx, &empty)
+	s.items.Store(goodsOfLedger) // each sale has an item of its own
+	s.empty = &stage{bench: s.bench, replicas: 1}
+	s.empty.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: empty.Env()})
 	return err
 }
 
-// settle brings the running totals up to date, as a replica does in the background.
-func (l *large) settle(ctx context.Context, store *repo.Store) error {
+// updateTotals brings the running totals up to date, as a replica does in the background.
+func (s *stage) updateTotals(ctx context.Context, store *repo.Store) error {
 	began := time.Now()
 	for {
 		more, err := store.Settle(ctx)
@@ -93,7 +72,7 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 			return err
 		}
 		if behind == 0 {
-			l.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
+			s.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
 			return nil
 		}
 		if more {
@@ -105,47 +84,41 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 	}
 }
 
-func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
-	s = &stage{bench: l.bench, replicas: 1}
-	s.items.Store(goodsOfLedger) // each sale has an item of its own
-	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: d.Env()})
-	return s, err
-}
-
-func (l *large) suite() (s Suite) {
+// ofLedger measures a replica on a ledger with many rows against one on a ledger with none, in turns; and audits.
+func (s *stage) ofLedger() (suite Suite) {
 	for _, group := range []bool{false, true} {
 		how := Setting{Strategy: conditional, Group: group, Clients: usual, Replicas: 1}
 		names := [2]string{how.String() + ", empty ledger", how.String() + ", large ledger"}
-		for i, on := range []*stage{l.empty, l.full} {
-			s.Subjects = append(s.Subjects, Subject{Name: names[i], Unit: "/s", Measure: on.sell(how)})
+		for i, on := range []*stage{s.empty, s} {
+			suite.Subjects = append(suite.Subjects, Subject{Name: names[i], Unit: "/s", Measure: on.sold(how).Measure})
 		}
-		s.Ratios = append(s.Ratios, Ratio{Name: "large / empty ledger, " + how.String(), Of: names[1], By: names[0], AtLeast: asFastAsEmpty})
+		suite.Ratios = append(suite.Ratios, Ratio{Name: "large / empty ledger, " + how.String(), Of: names[1], By: names[0], AtLeast: asFastAsEmpty})
 	}
 	anyGoods := func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }
 	hot := func() int64 { return hotGoods }
-	s.Subjects = append(s.Subjects,
-		l.audits("audit of any goods, p99", anyGoods, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
-		l.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
-		l.audits("full audit of any goods, p99", anyGoods, 0, shop.Client.AuditInFull, shop.Client.Audit),
-		l.audits("full audit of the item with a tenth of the rows, p99", hot, 0, shop.Client.AuditInFull, shop.Client.Audit),
+	suite.Subjects = append(suite.Subjects,
+		s.audits("audit of any goods, p99", anyGoods, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
+		s.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
+		s.audits("full audit of any goods, p99", anyGoods, 0, shop.Client.AuditInFull, shop.Client.Audit),
+		s.audits("full audit of the item with a tenth of the rows, p99", hot, 0, shop.Client.AuditInFull, shop.Client.Audit),
 		Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-			return l.repeat(ctx, each, func() error {
-				return l.full.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(l.rows)))
+			return repeat(ctx, each, func() error {
+				return s.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(s.options.Ledger)))
 			})
 		}},
 	)
-	return s
+	return suite
 }
 
 // auditing is one way to audit an item.
 type auditing func(shop.Client, context.Context, int64) (stock.Audit, error)
 
 // audits times audits of one kind. The last one is compared with one of the other kind afterwards.
-func (l *large) audits(name string, goods func() int64, atMost float64, ask, other auditing) Subject {
+func (s *stage) audits(name string, goods func() int64, atMost float64, ask, other auditing) Subject {
 	return Subject{Name: name, Unit: " ms", AtMost: atMost, Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-		c := l.full.served.Client()
+		c := s.served.Client()
 		var last stock.Audit
-		sample, err := l.repeat(ctx, each, func() (err error) {
+		sample, err := repeat(ctx, each, func() (err error) {
 			if last, err = ask(c, ctx, goods()); err == nil && !last.Clean {
 				err = fmt.Errorf("the audit of item %d is not consistent: %+v", last.GoodsID, last)
 			}
@@ -163,7 +136,7 @@ func (l *large) audits(name string, goods func() int64, atMost float64, ask, oth
 }
 
 // repeat asks again and again; the value is the p99.
-func (*large) repeat(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
+func repeat(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
 	var took []float64
 	for end := time.Now().Add(each); time.Now().Before(end) || len(took) == 0; {
 		began := time.Now()

@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
@@ -87,8 +87,22 @@ func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
-	rate, err := s.bare.measure(ctx, goodsID, usual, each)
-	return Sample{Value: rate}, err
+	var sold atomic.Int64
+	start := time.Now()
+	workers, ctx := errgroup.WithContext(ctx)
+	for range usual {
+		workers.Go(func() error {
+			for time.Since(start) < each && ctx.Err() == nil {
+				if err := sellBare(ctx, s.bare, goodsID); err != nil {
+					return fmt.Errorf("bare loop: %w", err)
+				}
+				sold.Add(1)
+			}
+			return nil
+		})
+	}
+	err = workers.Wait()
+	return Sample{Value: float64(sold.Load()) / time.Since(start).Seconds()}, err
 }
 
 // decrement is the least that a script in Redis has to do.
@@ -147,11 +161,8 @@ func readCSV(said []byte) (Sample, error) {
 	return Sample{Value: values[0], P50: values[1], P99: values[2]}, nil
 }
 
-// bare runs the statements of sql-conditional in a loop, with nothing around
-// them: no service, no GORM, no HTTP. It is the limit that the service is held
-// against.
-type bare struct{ db *sql.DB }
-
+// The statements of sql-conditional in a loop, with nothing around them: no service, no GORM, no
+// HTTP. It is the limit that the service is held against.
 const (
 	bareInsert = `INSERT INTO tb_stock_ledger
 		(goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, remaining, created_at)
@@ -164,9 +175,10 @@ const (
 // database that is a server.
 var errNeedsMySQL = errors.New("the bare loop needs a MariaDB or MySQL on this machine (--servers=local)")
 
-func openBare(d *servers.Database) (*bare, error) {
+// openBare connects to the database itself; nil where that is no server.
+func openBare(d *servers.Database) (*sql.DB, error) {
 	if d.Driver != repo.MySQL {
-		return nil, errNeedsMySQL
+		return nil, nil
 	}
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {
@@ -180,46 +192,18 @@ func openBare(d *servers.Database) (*bare, error) {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
-	return &bare{db: db}, nil
+	return db, nil
 }
 
 // connections are as many as a replica has: see database.max_open.
 const connections = 16
 
-func (b *bare) close() error {
-	if b == nil {
-		return nil
-	}
-	return b.db.Close()
-}
-
-func (b *bare) measure(ctx context.Context, goods int64, clients int, each time.Duration) (float64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var sold atomic.Int64
-	var workers sync.WaitGroup
-	start := time.Now()
-	for range clients {
-		workers.Go(func() {
-			for time.Since(start) < each && ctx.Err() == nil {
-				if err := b.sell(ctx, goods); err != nil {
-					cancel(fmt.Errorf("bare loop: %w", err))
-					return
-				}
-				sold.Add(1)
-			}
-		})
-	}
-	workers.Wait()
-	return float64(sold.Load()) / time.Since(start).Seconds(), context.Cause(ctx)
-}
-
-func (b *bare) sell(ctx context.Context, goods int64) error {
+func sellBare(ctx context.Context, db *sql.DB, goods int64) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	tx, err := b.db.BeginTx(ctx, nil)
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -27,13 +27,13 @@ func (s *stage) ratios() []Ratio {
 		return list
 	}
 	baseline := httpAlone(usual, s.replicas)
-	single := []Ratio{
-		{Name: "sql-conditional grouped / alone, " + count(s.replicas, "replica"), Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 5},
-		{Name: "sql-conditional grouped / HTTP baseline", Of: s.name(conditional, true, usual), By: baseline, AtLeast: 0.45},
+	grouped, alone := s.name(conditional, true, usual), s.name(conditional, false, usual)
+	list := []Ratio{
+		{Name: "sql-conditional grouped / alone, " + count(s.replicas, "replica"), Of: grouped, By: alone, AtLeast: 5},
+		{Name: "sql-conditional grouped / HTTP baseline", Of: grouped, By: baseline, AtLeast: 0.45},
 		{Name: "redis-stock / HTTP baseline", Of: s.name(inRedis, false, usual), By: baseline, AtLeast: 0.55},
-		{Name: "sql-bucket / sql-conditional, alone", Of: s.name(bucket, false, usual), By: s.name(conditional, false, usual), AtLeast: 1.5},
+		{Name: "sql-bucket / sql-conditional, alone", Of: s.name(bucket, false, usual), By: alone, AtLeast: 1.5},
 	}
-	list := slices.Clone(single)
 	for _, strategy := range s.strategies {
 		list = append(list, s.ratiosOf(strategy)...)
 	}
@@ -75,19 +75,19 @@ func topics() []string {
 
 func (s *stage) ratiosOf(d service.Description) []Ratio {
 	few, many := s.name(d.Name, true, usual), s.name(d.Name, true, crowd)
-	common := []Ratio{
+	list := []Ratio{
 		{Topic: crowdGrouped, Name: d.Name, Of: many, By: few, AtLeast: 0.8},
 		{Topic: tailUsual, Name: d.Name, Of: few, Below: 10},
 		{Topic: tailCrowd, Name: d.Name, Of: many, Below: 10},
 	}
 	if !d.Guarantees.Fenceable {
-		return common // no lock
+		return list // no lock
 	}
 	grouped := Ratio{Topic: lockGrouped, Name: d.Name, Of: few, By: s.name(d.Name, false, usual), AtLeast: 5}
 	if slices.Contains(d.Needs, string(backend.Etcd)) || slices.Contains(d.Needs, string(backend.ZooKeeper)) {
 		grouped.Topic, grouped.AtLeast = voteGrouped, 10
 	}
-	return slices.Concat(common, []Ratio{grouped})
+	return append(list, grouped)
 }
 
 // price is a target of what a sale costs in processor time: below so many times HTTP alone, with
@@ -99,36 +99,41 @@ type price struct {
 }
 
 // prices are the targets of a strategy, on one replica.
-func (s *stage) prices(d service.Description) []price {
+func (s *stage) prices(d service.Description) (list []price) {
 	switch {
 	case s.replicas > 1:
-		return nil
 	case d.Name == conditional:
-		return []price{{group: false, usual: 16}, {group: true, usual: 3.5, hundreds: 2.5}}
+		list = []price{{group: false, usual: 16}, {group: true, usual: 3.5, hundreds: 2.5}}
 	case d.Name == inRedis:
-		return []price{{usual: 4, hundreds: 3}}
+		list = []price{{usual: 4, hundreds: 3}}
 	case d.Guarantees.Fenceable:
-		return []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
+		list = []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
 	}
-	return nil
+	for i := range list {
+		if s.options.Quick {
+			list[i].hundreds = 0
+		}
+	}
+	return list
 }
 
 // costRatios hold the processor time of a sale against that of HTTP alone, on one replica.
 func (s *stage) costRatios(d service.Description) (list []Ratio) {
 	for _, p := range s.prices(d) {
-		name := "processor time of " + Setting{Strategy: d.Name, Group: p.group}.strategy() + " / HTTP baseline"
-		list = append(list, Ratio{
-			Topic: p.topic, Name: name, Of: s.name(d.Name, p.group, usual), By: httpAlone(usual, s.replicas), Cost: true, Below: p.usual,
-		})
-		if p.hundreds == 0 || s.options.Quick {
+		add := func(topic, of string, clients int, below float64) {
+			list = append(list, Ratio{
+				Topic: topic, Name: "processor time of " + Setting{Strategy: d.Name, Group: p.group}.strategy() + " / HTTP baseline" + of,
+				Of: s.name(d.Name, p.group, clients), By: httpAlone(clients, s.replicas), Cost: true, Below: below,
+			})
+		}
+		add(p.topic, "", usual, p.usual)
+		if p.hundreds == 0 {
 			continue
 		}
 		if p.topic != "" {
 			p.topic = lockCostHundreds
 		}
-		list = append(list, Ratio{
-			Topic: p.topic, Name: name + ", 256 clients", Of: s.name(d.Name, p.group, hundreds), By: httpAlone(hundreds, s.replicas), Cost: true, Below: p.hundreds,
-		})
+		add(p.topic, ", 256 clients", hundreds, p.hundreds)
 	}
 	return list
 }

@@ -29,24 +29,28 @@ const (
 	auditsEach = 10 * time.Millisecond
 )
 
-// sales are the subjects of every strategy, alone and grouped. What is compared is
-// measured one after the other.
-func (s *stage) sales() (list []Subject) {
+// sales are those of every strategy, alone and grouped, after the limits. What is compared is measured one
+// after the other.
+func (s *stage) sales() Suite {
+	list := s.limits()
 	for _, strategy := range s.strategies {
 		if strategy.Name == conditional {
 			list = append(list, s.paid(false), s.paid(true))
 		}
-		for _, clients := range s.options.crowds() {
-			list = append(list, s.sale(Setting{Strategy: strategy.Name, Clients: clients, Replicas: s.replicas}))
-			list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
+		how := Setting{Strategy: strategy.Name, Replicas: s.replicas}
+		for _, how.Clients = range s.options.crowds() {
+			for _, how.Group = range []bool{false, true} {
+				list = append(list, s.sale(how))
+			}
 		}
+		how.Clients = hundreds
 		for _, p := range s.prices(strategy) {
-			if p.hundreds > 0 && !s.options.Quick {
-				list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: p.group, Clients: hundreds, Replicas: s.replicas}))
+			if how.Group = p.group; p.hundreds > 0 {
+				list = append(list, s.sale(how))
 			}
 		}
 	}
-	return list
+	return Suite{Subjects: list, Ratios: s.ratios()}
 }
 
 // paid is sql-conditional with a reservation before each sale.
@@ -54,12 +58,30 @@ func (s *stage) paid(group bool) Subject {
 	return s.sale(Setting{Strategy: conditional, Group: group, Paid: true, Clients: usual, Replicas: s.replicas})
 }
 
+// sale is measured in every round where it has a target.
 func (s *stage) sale(how Setting) Subject {
-	subject := Subject{Name: how.String(), Setting: how, Unit: "/s", Rounds: seenOnce, Measure: s.sell(how)}
-	if how.Clients == usual || how.Clients == hundreds || how.Clients == crowd && how.Group {
-		subject.Rounds = 0
+	subject := s.sold(how)
+	if how.Clients != usual && how.Clients != hundreds && (how.Clients != crowd || !how.Group) {
+		subject.Rounds = seenOnce
 	}
 	return subject
+}
+
+// sold is the sale of one item, or of many.
+func (s *stage) sold(how Setting) Subject {
+	var of *shelf
+	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: func(ctx context.Context, each time.Duration) (_ Sample, err error) {
+		switch {
+		case how.Items == 0:
+			of, err = s.stockUp(ctx, how)
+		case of == nil: // many items are made the first time
+			of, err = s.stockUpItems(ctx, how)
+		}
+		if err != nil {
+			return Sample{}, err
+		}
+		return s.sellFrom(ctx, each, how, of)
+	}}
 }
 
 // String names the setting as a subject.
@@ -74,17 +96,6 @@ func (s Setting) String() string {
 	return name
 }
 
-// sell measures sales a second of an item, and then compares the ledger with the answers.
-func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, error) {
-	return func(ctx context.Context, each time.Duration) (Sample, error) {
-		of, err := s.stockUp(ctx, how)
-		if err != nil {
-			return Sample{}, err
-		}
-		return s.sellFrom(ctx, each, how, of)
-	}
-}
-
 // shelf is the items of a sale, with what was sold of them.
 type shelf struct {
 	goods []int64
@@ -95,19 +106,26 @@ type shelf struct {
 
 // stockUp makes one item, and sells from it on every replica, which prepares it there.
 func (s *stage) stockUp(ctx context.Context, how Setting) (*shelf, error) {
-	goodsID, err := s.create(ctx, plenty(how.Strategy))
-	if err != nil {
-		return nil, err
+	of := new(shelf)
+	return of, s.prepared(ctx, how, of, 1, 2*s.replicas)
+}
+
+// prepared makes the items of a shelf, and sells so many units of them.
+func (s *stage) prepared(ctx context.Context, how Setting, of *shelf, clients, units int) error {
+	for range max(1, how.Items) {
+		goodsID, err := s.create(ctx, plenty(how.Strategy))
+		if err != nil {
+			return err
+		}
+		of.goods = append(of.goods, goodsID)
 	}
-	of := &shelf{goods: []int64{goodsID}}
 	plan := s.plan(how, of)
-	plan.Clients, plan.Requests = 1, 2*s.replicas
+	plan.Clients, plan.Requests = clients, units
 	first, err := load.Run(ctx, plan)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		of.add(first)
 	}
-	of.add(first)
-	return of, nil
+	return err
 }
 
 func (o *shelf) add(result *load.Result) {

@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,11 +19,11 @@ import (
 type bench struct {
 	options Options
 	shop    *shop.Shop
-	bare    *bare        // nil where the database is no server
-	end     time.Time    // of the run
+	bare    *sql.DB      // nil where the database is no server
+	end     time.Time    // of the run; zero: not known
 	items   atomic.Int64 // each measurement sells its own item
 	result  *Result
-	closers []func(context.Context) error // of the part
+	closers []func(context.Context) error // of the stage
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
@@ -31,25 +31,40 @@ type bench struct {
 // replica is the name of the program of the replicas.
 func (b *bench) replica() string { return filepath.Base(b.options.Binary) }
 
-// stage is a number of replicas, and as many HTTP baselines. One
-// is asked directly, several through the balancer.
+// stage is a number of replicas, with what is measured on them. One is asked directly, several through
+// the balancer.
 type stage struct {
 	*bench
-	replicas         int
+	replicas int
+	// share is the stage's share of the time that is left, 0 to 1.
+	share float64
+	// on describes the servers of the replicas; nil: all.
+	on []string
+	// compared has as many HTTP baselines started beside the replicas.
+	compared bool
+	// prepare comes before the replicas; it may be nil.
+	prepare func(*stage, context.Context) error
+	// suite may be asked for once the first stage is open.
+	suite func(*stage) Suite
+
 	served, baseline *shop.Cluster
-	// alone is what is measured where that is no part of the suite; it needs no baseline.
-	alone func() Suite
+	empty            *stage // whose ledger has no rows
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
+	if s.prepare != nil {
+		if err := s.prepare(s, ctx); err != nil {
+			return err
+		}
+	}
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, shop.Replicas{Count: s.replicas}); err != nil {
+	if s.served, err = s.start(ctx, shop.Replicas{Count: s.replicas, Servers: s.on}); err != nil {
 		return err
 	}
 	if s.replicas > 1 {
 		s.result.Servers["balancer"] = s.served.Balancer
 	}
-	if s.alone != nil {
+	if !s.compared {
 		return nil
 	}
 	if s.replicas == 1 { // the first of the suite
@@ -61,29 +76,17 @@ func (s *stage) open(ctx context.Context) (err error) {
 	return err
 }
 
-func (s *stage) suite() Suite {
-	if s.alone != nil {
-		return s.alone()
+// start starts replicas that end with the stage.
+func (b *bench) start(ctx context.Context, o shop.Replicas) (*shop.Cluster, error) {
+	if o.Count == 1 {
+		o.Balancer = servers.Embedded // it is not asked
 	}
-	return Suite{Subjects: append(s.limits(), s.sales()...), Ratios: s.ratios()}
-}
-
-func (s *stage) share() float64 {
-	switch {
-	case s.replicas == 1:
-		return shareOfOne
-	case s.options.Quick:
-		return 1
-	default:
-		return shareOfSeveral
+	c, err := b.shop.Start(ctx, o)
+	if err == nil {
+		b.later(c.Close)
 	}
+	return c, err
 }
-
-// The shares of the time that is left: what is left after both is for the locks.
-const (
-	shareOfOne     = 0.47
-	shareOfSeveral = 0.85
-)
 
 func (s *stage) url(c *shop.Cluster) string {
 	if s.replicas == 1 {
@@ -114,28 +117,19 @@ func (s *stage) safe(ctx context.Context) ([]service.Description, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []service.Description
+	var plain, locks []service.Description
 	for _, d := range known {
-		only := s.options.Only
 		switch {
-		case !d.Guarantees.ExclusiveAcrossReplicas, only != nil && !only.MatchString(d.Name):
+		case !d.Guarantees.ExclusiveAcrossReplicas, !s.options.measures(d.Name):
 		case !d.Available:
 			s.note(d.Name + ": not measured: " + d.Note)
+		case d.Guarantees.Fenceable:
+			locks = append(locks, d)
 		default:
-			list = append(list, d)
+			plain = append(plain, d)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b service.Description) int {
-		switch {
-		case a.Guarantees.Fenceable == b.Guarantees.Fenceable:
-			return 0
-		case a.Guarantees.Fenceable:
-			return 1
-		default:
-			return -1
-		}
-	})
-	return list, nil
+	return append(plain, locks...), nil
 }
 
 func count(n int, what string) string {
@@ -145,32 +139,9 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// lockStage is the locks by themselves, without a stockd around them, and the
-// memory of a replica that has only its database: a shop that needs no lock.
-type lockStage struct {
-	*bench
-	served *shop.Cluster
-}
-
-func (s *lockStage) open(ctx context.Context) (err error) {
-	s.options.Progress.Say("starting 1 replica without locks")
-	s.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: s.shop.Servers.Database.Env()})
-	return err
-}
-
-func (*lockStage) share() float64 { return 1 }
-
-func (s *lockStage) suite() Suite {
-	suite := Suite{Subjects: []Subject{{
-		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: s.memory,
-	}}}
-	(&handoff{bench: s.bench, contests: make(map[string]*contest)}).join(&suite)
-	return suite
-}
-
 // memory measures the replica's resident memory after it has served a crowd,
 // whose connections are still open.
-func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, error) {
+func (s *stage) memory(ctx context.Context, each time.Duration) (Sample, error) {
 	goodsID := s.items.Add(1)
 	if err := s.served.Client().CreateGoods(ctx, goodsID, plenty(conditional)); err != nil {
 		return Sample{}, err

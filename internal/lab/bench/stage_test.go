@@ -39,10 +39,8 @@ func staged(replicas int, o Options) *stage {
 
 // What is compared is measured, in every round, and under one name; what has no target is measured once.
 func TestEveryTargetIsOfWhatIsMeasuredInEachRound(t *testing.T) {
-	var locks Suite
-	(&handoff{contests: make(map[string]*contest)}).join(&locks)
 	for name, suite := range map[string]Suite{
-		"one replica": staged(1, Options{}).suite(), "three replicas": staged(3, Options{}).suite(), "many items": staged(1, Options{}).ofItems(1000), "locks": locks,
+		"one replica": staged(1, Options{}).sales(), "three replicas": staged(3, Options{}).sales(), "many items": staged(1, Options{Items: 1000}).ofItems(), "locks": staged(1, Options{}).locks(),
 	} {
 		rounds := make(map[string]int)
 		for _, subject := range suite.Subjects {
@@ -151,8 +149,8 @@ func TestTheSubjectsOfAStage(t *testing.T) {
 	if plenty("redis-list") > 1_000_000 || plenty(conditional) != stock.MaxStock/2 {
 		t.Errorf("there are %d units in a list, and %d in a row", plenty("redis-list"), plenty(conditional))
 	}
-	only := staged(1, Options{Only: regexp.MustCompile("^redis")})
-	for _, subject := range only.ofItems(10).Subjects {
+	only := staged(1, Options{Only: regexp.MustCompile("^redis"), Items: 10})
+	for _, subject := range only.ofItems().Subjects {
 		if subject.Strategy != inRedis {
 			t.Errorf("with --only %s is measured", subject.Name)
 		}
@@ -171,24 +169,24 @@ func TestTheProgramsOfASaleAreNamedByTheirPart(t *testing.T) {
 }
 
 // The locks by themselves are measured where all of their servers are, and not in a hurry.
-func TestThePartsOfARun(t *testing.T) {
+func TestTheStagesOfARun(t *testing.T) {
 	for name, c := range map[string]struct {
 		quick   bool
 		missing map[string]string
 		want    int
 	}{"all": {false, nil, 3}, "quick": {true, nil, 2}, "without etcd": {false, map[string]string{"etcd": "no program"}, 2}} {
-		b := &bench{options: Options{Quick: c.quick}, shop: &shop.Shop{Servers: &servers.Backends{Missing: c.missing}}, result: &Result{}}
+		b := &bench{options: Options{Quick: c.quick}, shop: &shop.Shop{Servers: &servers.Backends{Missing: c.missing, Database: &servers.Database{}}}, result: &Result{}}
 		shares := 0.0
 		left := 1.0
-		for _, p := range b.parts() {
-			shares += left * p.share()
-			left -= left * p.share()
+		for _, p := range b.stages() {
+			shares += left * p.share
+			left -= left * p.share
 		}
-		if hurried := b.parts()[1].share() == 1; hurried != c.quick || b.parts()[0].share() >= 0.5 {
-			t.Errorf("%s: one replica has %.2f of the time, and several %.2f of the rest", name, b.parts()[0].share(), b.parts()[1].share())
+		if hurried := b.stages()[1].share == 1; hurried != c.quick || b.stages()[0].share >= 0.5 {
+			t.Errorf("%s: one replica has %.2f of the time, and several %.2f of the rest", name, b.stages()[0].share, b.stages()[1].share)
 		}
-		if got := len(b.parts()); got != c.want || left < 0 || shares < 0.9 {
-			t.Errorf("%s: %d parts with %.2f of the time, want %d with nearly all of it", name, got, shares, c.want)
+		if got := len(b.stages()); got != c.want || left < 0 || shares < 0.9 {
+			t.Errorf("%s: %d stages with %.2f of the time, want %d with nearly all of it", name, got, shares, c.want)
 		}
 	}
 	r := Result{Subjects: make([]Figure, 1), Ratios: make([]Figure, 2), Notes: make([]string, 3)}
@@ -278,8 +276,7 @@ func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
 	stage := before(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(map[string]int{"/goods": http.StatusCreated, "/deduct": http.StatusServiceUnavailable}[r.URL.Path])
 	})
-	alone := &lockStage{bench: stage.bench, served: stage.served}
-	if _, err := alone.memory(t.Context(), 500*time.Millisecond); err == nil || !strings.Contains(err.Error(), "http-503") {
+	if _, err := stage.memory(t.Context(), 500*time.Millisecond); err == nil || !strings.Contains(err.Error(), "http-503") {
 		t.Errorf("it ends with %v, want that nothing was sold", err)
 	}
 }
@@ -307,7 +304,7 @@ func TestWaitersAreSpreadOverReplicas(t *testing.T) {
 func TestAuditsAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		s, err := new(large).repeat(t.Context(), time.Second, func() error {
+		s, err := repeat(t.Context(), time.Second, func() error {
 			n++
 			time.Sleep(map[bool]time.Duration{false: 10 * time.Millisecond, true: 25 * time.Millisecond}[n == 7])
 			return nil
@@ -401,9 +398,10 @@ func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
 			w.WriteHeader(http.StatusTeapot)
 		})
 	}
-	l := &large{bench: &bench{}, rows: 1, full: on("large"), empty: on("empty")}
+	l := on("large")
+	l.empty = on("empty")
 	compared := 0
-	for _, s := range l.suite().Subjects {
+	for _, s := range l.ofLedger().Subjects {
 		if which, ok := strings.CutSuffix(s.Name, " ledger"); ok {
 			compared++
 			_, _ = s.Measure(t.Context(), time.Millisecond) // it fails, and has asked

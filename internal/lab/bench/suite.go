@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"regexp"
 	"slices"
@@ -10,15 +11,20 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
-// Options say how long to measure, and on what.
+// Options say what to measure, how long, and on what.
 type Options struct {
 	// Binary is a stockd.
 	Binary  string
 	Servers servers.Choice
+	// Items, Ledger or Growth is measured in place of the suite: the sale of so many items at the same
+	// time against that of one, a ledger of so many rows against an empty one, or how sales grow with
+	// clients, items and replicas. Each of them needs Each.
+	Items  int
+	Ledger int64
+	Growth bool
 	// Rounds is how often each subject with a target is measured.
 	Rounds int
 	// Each measurement takes so long; 0: as long as all of them may take Within.
@@ -26,36 +32,37 @@ type Options struct {
 	Within time.Duration
 	// Quick leaves out every crowd but the usual one, and the locks by themselves.
 	Quick bool
-	// Only names the strategies that are measured; nil: every safe one.
+	// Only names the strategies that are measured; nil: all.
 	Only     *regexp.Regexp
 	Progress Progress
 }
 
-// SuiteStrategies are those that Run measures where their servers are there.
-func SuiteStrategies() (names []string) {
-	for _, entry := range strategy.Registry() {
-		if entry.Guarantees.ExclusiveAcrossReplicas {
-			names = append(names, entry.Name)
-		}
-	}
-	return names
-}
-
-// ItemsStrategies are those that RunItems measures.
-func ItemsStrategies() (names []string) {
-	for _, how := range severalItems() {
+// Strategies are those that are measured where their servers are there.
+func (o Options) Strategies() (names []string) {
+	for _, how := range o.settings() {
 		names = append(names, how.Strategy)
 	}
 	return slices.Compact(names)
 }
 
-// GrowthStrategies are those that RunGrowth measures.
-func GrowthStrategies() (names []string) {
-	for _, g := range grown() {
-		names = append(names, g.Strategy)
+// settings are those whose sales are measured, without their clients and replicas.
+func (o Options) settings() (list []Setting) {
+	switch {
+	case o.Items > 0:
+		return []Setting{{Strategy: conditional}, {Strategy: conditional, Group: true}, {Strategy: forUpdate, Group: true}, {Strategy: inRedis}}
+	case o.Growth:
+		return grown()
 	}
-	return names
+	for _, entry := range strategy.Registry() {
+		if entry.Guarantees.ExclusiveAcrossReplicas {
+			list = append(list, Setting{Strategy: entry.Name})
+		}
+	}
+	return list
 }
+
+// measures tells whether a strategy is to be measured.
+func (o Options) measures(name string) bool { return o.Only == nil || o.Only.MatchString(name) }
 
 func (o Options) crowds() []int {
 	if o.Quick {
@@ -75,38 +82,37 @@ func (o Options) plan() string {
 // What it takes to stop all servers in the end.
 const toStop = 10 * time.Second
 
-// Run measures the suite on servers of its own. The result has what was
-// measured, also with an error; it is nil where that is nothing.
-func Run(ctx context.Context, o Options) (*Result, error) {
-	end := time.Now().Add(o.Within - toStop)
-	return onServers(ctx, o, func(b *bench) (err error) {
-		b.end = end
-		if b.bare, err = openBare(b.shop.Servers.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
-			return err
-		}
-		defer func() { err = errors.Join(err, b.bare.close()) }()
-		return b.run(ctx, b.parts())
-	})
-}
-
-// onServers measures something on servers of its own.
-func onServers(ctx context.Context, o Options, measure func(*bench) error) (result *Result, err error) {
-	s, err := shop.Open(ctx, shop.Options{Binary: o.Binary, Servers: o.Servers, Progress: o.Progress.Say})
-	if err != nil {
+// Run measures on servers of its own. The result has what was measured, also with an error; it is nil
+// where that is nothing.
+func Run(ctx context.Context, o Options) (result *Result, err error) {
+	b := &bench{options: o}
+	if o.Each == 0 || o.Items == 0 && o.Ledger == 0 && !o.Growth {
+		b.end = time.Now().Add(o.Within - toStop)
+	}
+	if o.Ledger > 0 {
+		o.Servers.Redis, o.Servers.ZooKeeper, o.Servers.Etcd = servers.None, servers.None, servers.None
+	}
+	if b.shop, err = shop.Open(ctx, shop.Options{Binary: o.Binary, Servers: o.Servers, Progress: o.Progress.Say}); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	result = &Result{Machine: servers.ThisMachine(), Servers: s.Servers.Infos(), Plan: o.plan()}
-	if result.Durability, err = durability(ctx, s.Servers); err != nil {
+	defer func() { err = errors.Join(err, b.shop.Close(ctx)) }()
+	if b.bare, err = openBare(b.shop.Servers.Database); err != nil {
 		return nil, err
 	}
-	return result, measure(&bench{options: o, shop: s, result: result})
+	if b.bare != nil {
+		defer func() { err = errors.Join(err, b.bare.Close()) }()
+	}
+	b.result = &Result{Machine: servers.ThisMachine(), Servers: b.shop.Servers.Infos(), Plan: o.plan()}
+	if b.result.Durability, err = durability(ctx, b.shop.Servers, b.bare); err != nil {
+		return nil, err
+	}
+	return b.result, b.run(ctx, b.stages())
 }
 
 // durability says which writes the servers keep after a crash: a server that waits for its disk is slower. The
 // database is asked, and of the others it is known how the lab starts them.
-func durability(ctx context.Context, b *servers.Backends) (map[string]string, error) {
-	kept := make(map[string]string)
+func durability(ctx context.Context, b *servers.Backends, database *sql.DB) (map[string]string, error) {
+	kept := map[string]string{"database": "journal_mode=WAL, synchronous=NORMAL"}
 	if b.Redis != nil && b.Redis.Started == servers.Local {
 		kept["redis"] = "it keeps nothing: appendonly=no, no snapshots"
 	}
@@ -116,43 +122,45 @@ func durability(ctx context.Context, b *servers.Backends) (map[string]string, er
 	if b.ZooKeeper != nil {
 		kept["zookeeper"] = "its log is not synced: forceSync=no"
 	}
-	if b.Database.Driver != repo.MySQL {
-		kept["database"] = "journal_mode=WAL, synchronous=NORMAL"
+	if database == nil {
 		return kept, nil
 	}
-	bare, err := openBare(b.Database)
-	if err != nil {
-		return nil, err
-	}
-	_, rows, err := servers.Rows(ctx, bare.db, durabilityVariables)
-	var list []string
+	_, rows, err := servers.Rows(ctx, database, durabilityVariables)
+	list := make([]string, 0, len(rows))
 	for _, row := range rows {
 		list = append(list, row[0]+"="+row[1])
 	}
 	slices.Sort(list)
 	kept["database"] = strings.Join(list, ", ")
-	return kept, errors.Join(err, bare.close())
+	return kept, err
 }
 
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN
 	('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'innodb_doublewrite', 'innodb_buffer_pool_size')`
 
-// part of a run has servers of its own, which end with it.
-type part interface {
-	open(ctx context.Context) error
-	// suite may be asked for once the first part is open.
-	suite() Suite
-	// share is the part's share of the time that is left, 0 to 1.
-	share() float64
-}
-
-func (b *bench) parts() []part {
+// stages are those of what the options ask for. The servers of one end before the next begins.
+func (b *bench) stages() (list []*stage) {
+	switch o := b.options; {
+	case o.Growth:
+		for n := range maxGrown {
+			list = append(list, &stage{bench: b, replicas: n + 1, suite: (*stage).growth})
+		}
+		return list
+	case o.Items > 0:
+		return []*stage{{bench: b, replicas: 1, suite: (*stage).ofItems}}
+	case o.Ledger > 0:
+		return []*stage{{bench: b, replicas: 1, on: b.shop.Servers.Database.Env(), prepare: (*stage).fillLedger, suite: (*stage).ofLedger}}
+	}
 	const several = 3
-	list := []part{&stage{bench: b, replicas: 1}, &stage{bench: b, replicas: several}}
+	list = []*stage{
+		{bench: b, replicas: 1, share: shareOfOne, compared: true, suite: (*stage).sales},
+		{bench: b, replicas: several, share: shareOfSeveral, compared: true, suite: (*stage).sales},
+	}
 	switch {
 	case b.options.Quick:
+		list[1].share = 1
 	case len(b.shop.Servers.Missing) == 0:
-		list = append(list, &lockStage{bench: b})
+		list = append(list, &stage{bench: b, replicas: 1, share: 1, on: b.shop.Servers.Database.Env(), suite: (*stage).locks})
 	default:
 		for name, reason := range b.shop.Servers.Missing {
 			b.note("locks by themselves: not measured: without " + name + ": " + reason)
@@ -161,7 +169,13 @@ func (b *bench) parts() []part {
 	return list
 }
 
-// later has something closed when the part is over, the last one first.
+// The shares of the time that is left: what is left after both is for the locks.
+const (
+	shareOfOne     = 0.47
+	shareOfSeveral = 0.85
+)
+
+// later has something closed when the stage is over, the last one first.
 func (b *bench) later(do func(context.Context) error) { b.closers = append(b.closers, do) }
 
 func (b *bench) close(ctx context.Context) (err error) {
@@ -172,47 +186,36 @@ func (b *bench) close(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts replicas of a part.
-func (b *bench) start(ctx context.Context, o shop.Replicas) (*shop.Cluster, error) {
-	if o.Count == 1 {
-		o.Balancer = servers.Embedded // it is not asked
-	}
-	c, err := b.shop.Start(ctx, o)
-	if err == nil {
-		b.later(c.Close)
-	}
-	return c, err
-}
-
 func (b *bench) note(words string) { b.result.Notes = append(b.result.Notes, words) }
 
-// run measures one part after the other. How much there is to measure is known when the first is open.
-func (b *bench) run(ctx context.Context, parts []part) error {
-	for i, p := range parts {
-		if err := b.measure(ctx, p, parts, i == 0); err != nil {
+// run measures one stage after the other. How much there is to measure is known when the first is open.
+func (b *bench) run(ctx context.Context, stages []*stage) error {
+	announce := func() {
+		measurements := 0
+		for _, s := range stages {
+			measurements += s.suite(s).measurements(b.options.Rounds)
+		}
+		b.options.Progress.Begin(measurements)
+	}
+	for _, s := range stages {
+		if err := errors.Join(s.measure(ctx, announce), b.close(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
+		announce = func() {}
 	}
 	return nil
 }
 
-func (b *bench) measure(ctx context.Context, p part, all []part, first bool) (err error) {
-	defer func() { err = errors.Join(err, b.close(context.WithoutCancel(ctx))) }()
-	if err := p.open(ctx); err != nil {
+func (s *stage) measure(ctx context.Context, opened func()) error {
+	if err := s.open(ctx); err != nil {
 		return err
 	}
-	if first {
-		measurements := 0
-		for _, p := range all {
-			measurements += p.suite().measurements(b.options.Rounds)
-		}
-		b.options.Progress.Begin(measurements)
-	}
-	suite := p.suite()
-	suite.Rounds, suite.Progress = b.options.Rounds, b.options.Progress
-	suite.Pace = Pace{Each: b.options.Each, End: b.end}
-	suite.Pace.Until = time.Now().Add(time.Duration(float64(time.Until(b.end)) * p.share()))
-	came, err := suite.Run(ctx)
-	b.result.add(came)
+	opened()
+	suite := s.suite(s)
+	suite.Rounds, suite.Progress = s.options.Rounds, s.options.Progress
+	suite.Pace = Pace{Each: s.options.Each, End: s.end}
+	suite.Pace.Until = time.Now().Add(time.Duration(float64(time.Until(s.end)) * s.share))
+	measured, err := suite.Run(ctx)
+	s.result.add(measured)
 	return err
 }
