@@ -10,9 +10,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // Setting is what was sold through, and by how many. What is no strategy has no
@@ -136,45 +136,32 @@ func (r *Result) notes() []string {
 }
 
 func newTable(title string, header ...any) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.SetTitle("%s", title)
-	t.AppendHeader(header)
-	var right []table.ColumnConfig
-	for column := 2; column <= len(header); column++ {
-		right = append(right, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(right)
-	return t
+	return verdict.NewTable(title, len(header), header...)
 }
 
-// strategies are those that have a figure, in the order in which they were
-// measured.
-func (r *Result) strategies() (names []string) {
-	for _, f := range r.Subjects {
-		if f.Strategy != "" && !slices.Contains(names, f.Strategy) {
-			names = append(names, f.Strategy)
+// distinct has each value once, in the order in which it was measured.
+func distinct[T comparable](figures []Figure, of func(Figure) (value T, ok bool)) (list []T) {
+	for _, f := range figures {
+		if value, ok := of(f); ok && !slices.Contains(list, value) {
+			list = append(list, value)
 		}
 	}
-	return names
+	return list
 }
 
-func (r *Result) sizes() (sizes []int) {
-	for _, f := range r.Subjects {
-		if f.Strategy != "" && !slices.Contains(sizes, f.Replicas) {
-			sizes = append(sizes, f.Replicas)
-		}
-	}
-	return sizes
+// strategies are those that have a figure.
+func (r *Result) strategies() []string {
+	return distinct(r.Subjects, func(f Figure) (string, bool) { return f.Strategy, f.Strategy != "" })
+}
+
+// sizes are the numbers of replicas.
+func (r *Result) sizes() []int {
+	return distinct(r.Subjects, func(f Figure) (int, bool) { return f.Replicas, f.Strategy != "" })
 }
 
 // usualTable has a row a strategy, by the usual crowd.
 func (r *Result) usualTable() table.Writer {
-	sizes := slices.DeleteFunc(r.sizes(), func(n int) bool {
-		return !slices.ContainsFunc(r.Subjects, func(f Figure) bool { return f.Strategy != "" && f.Clients == usual && f.Replicas == n })
-	})
+	sizes := distinct(r.Subjects, func(f Figure) (int, bool) { return f.Replicas, f.Strategy != "" && f.Clients == usual })
 	header := append(make([]any, 0, 1+3*len(sizes)), "64 clients, sales/s")
 	for _, n := range sizes {
 		where := count(n, "replica")
@@ -304,14 +291,10 @@ func (r *Result) crowdTable() table.Writer {
 }
 
 // crowds are the numbers of clients that bought one item, but for the usual.
-func (r *Result) crowds() (clients []int) {
-	for _, f := range r.Subjects {
-		if f.Strategy != "" && f.Items == 0 && f.Clients != usual {
-			clients = append(clients, f.Clients)
-		}
-	}
-	slices.Sort(clients)
-	return slices.Compact(clients)
+func (r *Result) crowds() []int {
+	return slices.Sorted(slices.Values(distinct(r.Subjects, func(f Figure) (int, bool) {
+		return f.Clients, f.Strategy != "" && f.Items == 0 && f.Clients != usual
+	})))
 }
 
 func (r *Result) crowdRow(t table.Writer, s Setting, crowds []int) {

@@ -149,103 +149,82 @@ func endOf(err error) end {
 	return closed
 }
 
-// dial opens a connection of its own, which ends with ctx.
-func (a *attacker) dial(ctx context.Context, address string) (conn net.Conn, hangUp func(), err error) {
-	conn, err = a.dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what is under way then fails
-	return conn, func() {
-		stop()
-		_ = conn.Close() // the other end may have closed it
-	}, nil
-}
-
-// write sends bytes on a connection of their own and reads as many answers.
-func (a *attacker) write(ctx context.Context, address, text string, answers int) (list []outcome) {
-	conn, hangUp, err := a.dial(ctx, address)
+// connect sends bytes on a connection of its own, which ends with ctx and with use.
+func (a *attacker) connect(ctx context.Context, address, text string, use func(net.Conn, error) []outcome) []outcome {
+	conn, err := a.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return []outcome{{end: unreached}}
 	}
-	defer hangUp()
-	_ = conn.SetDeadline(time.Now().Add(patience)) // the next call fails on a closed connection
-	if _, err := io.WriteString(conn, text); err != nil && !answersAll(err) {
-		return []outcome{{end: endOf(err)}}
-	}
-	reader := bufio.NewReader(conn)
-	for range answers {
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			return append(list, outcome{end: endOf(err)})
-		}
-		list = append(list, read(response))
-		if response.Close {
-			break
-		}
-	}
-	return list
+	defer conn.Close()                                          //nolint:errcheck // the other end may have closed it
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // what is under way then fails
+	_ = conn.SetDeadline(time.Now().Add(patience))              // the next call fails on a closed connection
+	_, err = io.WriteString(conn, text)
+	return use(conn, err)
 }
 
-// answersAll tells that an answer may still be there to read: the server stopped
+// write sends bytes and reads as many answers. One may still be there to read where the server stopped
 // reading before everything was sent.
-func answersAll(err error) bool {
-	return !errors.Is(err, context.Canceled) && !errors.Is(err, net.ErrClosed)
+func (a *attacker) write(ctx context.Context, address, text string, answers int) []outcome {
+	return a.connect(ctx, address, text, func(conn net.Conn, err error) (list []outcome) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
+			return []outcome{{end: endOf(err)}}
+		}
+		reader := bufio.NewReader(conn)
+		for range answers {
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				return append(list, outcome{end: endOf(err)})
+			}
+			list = append(list, read(response))
+			if response.Close {
+				break
+			}
+		}
+		return list
+	})
 }
 
 const patience = 8 * time.Second
 
-// drop sends bytes on a connection of its own and closes it.
+// drop sends bytes and closes the connection, with a reset or with a farewell.
 func (a *attacker) drop(ctx context.Context, address, text string) []outcome {
-	conn, hangUp, err := a.dial(ctx, address)
-	if err != nil {
-		return []outcome{{end: unreached}}
-	}
-	defer hangUp()
-	if tcp, ok := conn.(*net.TCPConn); ok && a.IntN(2) == 0 {
-		_ = tcp.SetLinger(0) // a reset in place of a farewell; either will do
-	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		return []outcome{{end: endOf(err)}}
-	}
-	return []outcome{{end: dropped}}
+	reset := a.IntN(2) == 0
+	return a.connect(ctx, address, text, func(conn net.Conn, err error) []outcome {
+		if tcp, ok := conn.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0) // either will do
+		}
+		if err != nil {
+			return []outcome{{end: endOf(err)}}
+		}
+		return []outcome{{end: dropped}}
+	})
 }
 
 // drip sends bytes and then one more now and then, until the other end has had
 // enough or patience ends.
 func (a *attacker) drip(ctx context.Context, address, text string) []outcome {
-	conn, hangUp, err := a.dial(ctx, address)
-	if err != nil {
-		return []outcome{{end: unreached}}
-	}
-	defer hangUp()
-	if _, err := io.WriteString(conn, text); err != nil {
-		return []outcome{{end: endOf(err)}}
-	}
-	until := time.Now().Add(patience)
-	buffer := make([]byte, 4096)
-	for time.Now().Before(until) {
-		_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond)) // Read tells what is wrong with it
-		n, err := conn.Read(buffer)
-		if n > 0 {
-			return []outcome{readBytes(buffer[:n])}
+	return a.connect(ctx, address, text, func(conn net.Conn, err error) []outcome {
+		buffer := make([]byte, 4096)
+		_ = conn.SetWriteDeadline(time.Time{}) // patience ends the loop
+		for until := time.Now().Add(patience); err == nil && time.Now().Before(until); _, err = conn.Write([]byte{'x'}) {
+			_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond)) // Read tells what is wrong with it
+			n, err := conn.Read(buffer)
+			if n > 0 {
+				response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(buffer[:n])), nil)
+				if err != nil {
+					return []outcome{{end: closed}}
+				}
+				return []outcome{read(response)}
+			}
+			if end := endOf(err); end != silent {
+				return []outcome{{end: end}}
+			}
 		}
-		if end := endOf(err); end != silent {
-			return []outcome{{end: end}}
-		}
-		if _, err := conn.Write([]byte{'x'}); err != nil {
+		if err != nil {
 			return []outcome{{end: endOf(err)}}
 		}
-	}
-	return []outcome{{end: dropped}}
-}
-
-func readBytes(text []byte) outcome {
-	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
-	if err != nil {
-		return outcome{end: closed}
-	}
-	return read(response)
+		return []outcome{{end: dropped}}
+	})
 }
 
 func (a *attacker) id() string { return fmt.Sprintf("%s%08d", inventedPrefix, a.IntN(100_000_000)) }

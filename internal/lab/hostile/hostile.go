@@ -157,15 +157,11 @@ func (s *stage) attack(ctx context.Context, a *attacker, plan *schedule, tally *
 			return // the end of the run has interrupted it
 		}
 		tally.add(n, outcomes)
-		due = latest(due.Add(period), time.Now())
+		due = due.Add(period)
+		if now := time.Now(); due.Before(now) {
+			due = now
+		}
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // supply restocks the hot item while the attack goes on: it sells out more than once.

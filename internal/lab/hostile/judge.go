@@ -128,16 +128,16 @@ func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 func (r *Report) logCheck() Check {
 	bound := max(int64(float64(logEach)*r.Hostile.Seconds/logTime.Seconds()), logLeast)
 	return Check{
-		What: "log of all replicas", Hostile: humanize.IBytes(uint64(r.Log.Bytes)), //nolint:gosec // it is no negative
-		Bound: "at most " + humanize.IBytes(uint64(bound)), Held: r.Log.Bytes <= bound,
+		What: "log of all replicas", Hostile: inBytes(r.Log.Bytes),
+		Bound: "at most " + inBytes(bound), Held: r.Log.Bytes <= bound,
 	}
 }
 
 func (r *Report) memoryCheck() Check {
 	first, all := most(r.Samples[:min(1, len(r.Samples))]), most(r.Samples)
 	return Check{
-		What: "largest memory of a replica", Baseline: humanize.IBytes(uint64(first)), //nolint:gosec // it is no negative
-		Hostile: humanize.IBytes(uint64(all)), Bound: "at most " + humanize.IBytes(uint64(r.plan.Memory)), //nolint:gosec // they are no negatives
+		What: "largest memory of a replica", Baseline: inBytes(first),
+		Hostile: inBytes(all), Bound: "at most " + inBytes(r.plan.Memory),
 		Held: all > 0 && all <= r.plan.Memory,
 	}
 }

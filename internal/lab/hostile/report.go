@@ -10,9 +10,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // Report is what a run came to. Its JSON fields are relied upon: they are added to and
@@ -65,17 +65,8 @@ func (r *Report) Table(w io.Writer) error {
 	return err
 }
 
-func newTable(header ...any) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(header)
-	return t
-}
-
 func (r *Report) checkTable() table.Writer {
-	t := newTable("what", "alone", "beside the attacker", "bound", "held")
+	t := verdict.NewTable("", 0, "what", "alone", "beside the attacker", "bound", "held")
 	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: 60}})
 	for _, c := range r.Checks {
 		held := "yes"
@@ -92,7 +83,7 @@ func (r *Report) checkTable() table.Writer {
 }
 
 func (r *Report) attackTable() table.Writer {
-	t := newTable("attack", "row", "made", "2xx", "3xx", "429", "other 4xx", "5xx", "closed", "dropped", "silent", "units", "largest answer")
+	t := verdict.NewTable("", 0, "attack", "row", "made", "2xx", "3xx", "429", "other 4xx", "5xx", "closed", "dropped", "silent", "units", "largest answer")
 	for _, f := range r.Attacks {
 		t.AppendRow(table.Row{
 			f.Attack, f.Row, f.Made, f.Statuses["2xx"], f.Statuses["3xx"], f.Statuses["429"], f.Statuses["4xx"], f.Statuses["5xx"],
@@ -131,11 +122,14 @@ func (r *Report) memory() string {
 	var list []string
 	for i := range 5 {
 		if n := len(r.Samples); n > 0 {
-			list = append(list, humanize.IBytes(uint64(most(r.Samples[(n-1)*i/4:][:1])))) //nolint:gosec // it is no negative
+			list = append(list, inBytes(most(r.Samples[(n-1)*i/4:][:1])))
 		}
 	}
 	return strings.Join(list, ", ")
 }
+
+// inBytes is a size for people.
+func inBytes(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
 
 // Figures count what the requests of one attack came to.
 type Figures struct {

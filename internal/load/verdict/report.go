@@ -41,10 +41,8 @@ func (r *Report) machine() string {
 
 // Table writes the report for people; color is for terminals.
 func (r *Report) Table(w io.Writer, color bool) error {
-	t := newTable(11)
-	t.AppendHeader(table.Row{
-		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", r.counted(), "p50\nms", "p99\nms", "verdict",
-	})
+	t := NewTable("", 11,
+		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", r.counted(), "p50\nms", "p99\nms", "verdict")
 	for i, run := range r.Runs {
 		if i > 0 && run.Name() != r.Runs[i-1].Name() {
 			t.AppendSeparator()
@@ -66,17 +64,20 @@ func (r *Report) Table(w io.Writer, color bool) error {
 	return err
 }
 
-// newTable aligns the columns from the second to the last to the right.
-func newTable(last int) table.Writer {
+// NewTable makes a table for people. The columns from the second to the last of the numbers are aligned to
+// the right.
+func NewTable(title string, numbers int, header ...any) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
-	numbers := make([]table.ColumnConfig, 0, last)
-	for column := 2; column <= last; column++ {
-		numbers = append(numbers, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	t.SetTitle("%s", title)
+	t.AppendHeader(header)
+	columns := make([]table.ColumnConfig, 0, numbers)
+	for column := 2; column <= numbers; column++ {
+		columns = append(columns, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
-	t.SetColumnConfigs(numbers)
+	t.SetColumnConfigs(columns)
 	return t
 }
 
@@ -90,9 +91,8 @@ func (r *Report) counted() string {
 
 // latencies has the columns of JMeter's aggregate report.
 func (r *Report) latencies() table.Writer {
-	t := newTable(11)
-	t.SetTitle("Latency in ms, as in JMeter's aggregate report")
-	t.AppendHeader(table.Row{"strategy", "replicas", "median", "90 %", "95 %", "99 %", "min", "max", "errors\n%", r.counted(), "kB\n/s"})
+	t := NewTable("Latency in ms, as in JMeter's aggregate report", 11,
+		"strategy", "replicas", "median", "90 %", "95 %", "99 %", "min", "max", "errors\n%", r.counted(), "kB\n/s")
 	for _, run := range r.Runs {
 		if run.Verdict == NotRun {
 			continue
