@@ -1,6 +1,7 @@
 package live
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,6 +90,40 @@ func TestAnOverlapOfTwoReplicasIsCounted(t *testing.T) {
 	}
 }
 
+// As the checker sees it: readers share, other names have holders of their own, and only a token
+// shows that one holder has entered again.
+func TestTwoLeasesOverlapWhereTheyExcludeEachOther(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		a, b     history.Event
+		overlaps int
+	}{
+		{"two holders of one replica", history.Event{}, history.Event{}, 1},
+		{"one token twice", history.Event{Token: 7}, history.Event{Token: 7}, 0},
+		{"two names", history.Event{Name: "goods/1"}, history.Event{Name: "goods/2"}, 0},
+		{"two locks", history.Event{Lock: "l"}, history.Event{Lock: "m"}, 0},
+		{"two readers", history.Event{Shared: true}, history.Event{Shared: true}, 0},
+		{"a reader and a writer", history.Event{Shared: true}, history.Event{}, 1},
+		{"a writer and a reader", history.Event{}, history.Event{Shared: true}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRecords(t, "a")
+			r.follow.begin(func(l history.Line) bool { return l.Lease != nil })
+			for i, e := range []history.Event{c.a, c.b} {
+				token := e.Token
+				e.ID, e.Holder = fmt.Sprint(i), "a"
+				e.What, e.At, e.Token = history.Asked, r.at(i), 0
+				r.write("a", e)
+				e.What, e.At, e.Token, e.Shared = history.Granted, r.at(10+i), token, false // only the first event says it
+				r.write("a", e)
+			}
+			if got := r.step().Lanes.Overlaps; got != c.overlaps {
+				t.Errorf("%d overlaps, want %d", got, c.overlaps)
+			}
+		})
+	}
+}
+
 // A line of another replica may be written a moment after one that happened later.
 func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
 	r := newRecords(t, "a", "b")
@@ -103,6 +138,20 @@ func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
 	r.add("a", "a1", history.Released, 1, 20)
 	if s := r.step(); s.Lanes.Granted != 2 || s.Lanes.Overlaps != 0 {
 		t.Errorf("%d grants and %d overlaps, want 2 and none", s.Lanes.Granted, s.Lanes.Overlaps)
+	}
+}
+
+// A holder that was notified of the loss is none any more.
+func TestALostLeaseDoesNotOverlap(t *testing.T) {
+	r := newRecords(t, "a", "b")
+	r.add("a", "a1", history.Asked, 0, 0)
+	r.add("a", "a1", history.Granted, 1, 10)
+	r.add("a", "a1", history.Lost, 1, 20)
+	r.add("b", "b1", history.Asked, 0, 5)
+	r.add("b", "b1", history.Granted, 2, 21)
+	r.add("a", "a1", history.Released, 1, 30)
+	if s := r.step(); s.Lanes.Overlaps != 0 || len(s.Leases) != 2 || s.Leases[0].Lost != millis(r.at(20)) {
+		t.Errorf("%d overlaps, want none; the leases are %+v", s.Lanes.Overlaps, s.Leases)
 	}
 }
 
