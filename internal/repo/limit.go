@@ -60,8 +60,29 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 		return err
 	}
 	defer end()
-	// It writes no row of the ledger, so that the running totals need not wait for it.
-	halfway := false
+	halfway, err := s.setLimit(ctx, goodsID, perUser)
+	if err != nil || perUser == 0 || !halfway {
+		return err // where it is not due, it would allow what a buyer has beyond the limit
+	}
+	// A buyer with more than the new, lower limit was allowed to have it. This is another
+	// transaction: in the same one it would hold the row and wait for buyers, whose
+	// transactions wait for the row.
+	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
+		if _, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser); err != nil {
+			return err
+		}
+		_, err := tx.write(ctx, "finish to allow what buyers have", finishAllowing, goodsID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
+	}
+	return nil
+}
+
+// setLimit is SetLimit but for what buyers have: halfway, it is not allowed yet. It writes no row of the ledger, so that the
+// running totals need not wait for it.
+func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway bool, err error) {
 	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
@@ -86,23 +107,7 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 		_, err = tx.write(ctx, "begin to allow what buyers have", beginAllowing, goodsID)
 		return err
 	})
-	if err != nil || perUser == 0 || !halfway {
-		return err // where it is not due, it would allow what a buyer has beyond the limit
-	}
-	// A buyer with more than the new, lower limit was allowed to have it. This is another
-	// transaction: in the same one it would hold the row and wait for buyers, whose
-	// transactions wait for the row.
-	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
-		if _, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser); err != nil {
-			return err
-		}
-		_, err := tx.write(ctx, "finish to allow what buyers have", finishAllowing, goodsID)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
-	}
-	return nil
+	return halfway, err
 }
 
 // isAllowing reports whether a lower limit was set halfway: what buyers have is not allowed yet.

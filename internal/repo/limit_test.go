@@ -353,15 +353,21 @@ func TestALimitOfALockedItemLeavesConnections(t *testing.T) {
 		change func(item int64, n int) error
 		waits  string
 	}{
-		{"first limits behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
-			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "SELECT%"},
-		{"lower limits behind a buyer", 3, func(tx *repo.Tx, item int64) error { _, err := tx.CountIn(t.Context(), item, 3, buyer); return err },
-			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "UPDATE tb_stock_user%"},
-		{"restocks behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
+		{
+			"first limits behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
+			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "SELECT%",
+		},
+		{
+			"lower limits behind a buyer", 3, func(tx *repo.Tx, item int64) error { _, err := tx.CountIn(t.Context(), item, 3, buyer); return err },
+			func(item int64, _ int) error { return s.SetLimit(t.Context(), item, 1) }, "UPDATE tb_stock_user%",
+		},
+		{
+			"restocks behind the row", 0, func(tx *repo.Tx, item int64) error { _, err := tx.GoodsForUpdate(t.Context(), item); return err },
 			func(item int64, n int) error {
 				_, err := s.Restock(t.Context(), item, 1, fmt.Sprint("restock", n))
 				return err
-			}, "SELECT%"},
+			}, "SELECT%",
+		},
 	} {
 		item, other := int64(2*i+1), int64(2*i+2)
 		must.Do(t, s.CreateLimited(t.Context(), item, 20, c.before, fmt.Sprint("item", item)))

@@ -87,7 +87,7 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 	if slices.Contains(d.Needs, string(backend.Etcd)) || slices.Contains(d.Needs, string(backend.ZooKeeper)) {
 		grouped.Topic, grouped.AtLeast = voteGrouped, 10
 	}
-	return append(list, grouped)
+	return slices.Concat(list, []Ratio{grouped})
 }
 
 // price is a target of what a sale costs in processor time: below so many times HTTP alone, with

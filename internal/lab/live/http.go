@@ -128,7 +128,7 @@ func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// answers answers a question with a value as JSON.
+// answers handles a question whose answer is a value as JSON.
 func answers[T any](ask func(*http.Request) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)

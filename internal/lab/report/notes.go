@@ -225,8 +225,17 @@ func Rows(h *history.History) *Picture {
 // Not every table has all of them.
 func tablePlaces() []struct{ name, column string } {
 	return []struct{ name, column string }{
-		{"gap_below_5", "<5"}, {"row_5", "5"}, {"gap_5_10", "5–10"}, {"row_10", "10"}, {"gap_10_10", "10–10"}, {"row_10_again", "10′"},
-		{"gap_10_15", "10–15"}, {"row_15", "15"}, {"gap_15_20", "15–20"}, {"row_20", "20"}, {"gap_above_20", ">20"},
+		{"gap_below_5", "<5"},
+		{"row_5", "5"},
+		{"gap_5_10", "5–10"},
+		{"row_10", "10"},
+		{"gap_10_10", "10–10"},
+		{"row_10_again", "10′"},
+		{"gap_10_15", "10–15"},
+		{"row_15", "15"},
+		{"gap_15_20", "15–20"},
+		{"row_20", "20"},
+		{"gap_above_20", ">20"},
 	}
 }
 
