@@ -154,8 +154,8 @@ func (o options) arguments(events string) []string {
 	processors := runtime.GOMAXPROCS(0)
 	atOnce := max(4, processors)
 	switch {
-	case o.race:
-		atOnce = max(3, processors)
+	case o.race: // beside the others, which start browsers
+		atOnce = max(2, processors)
 	case o.beside:
 		atOnce = max(1, processors/2)
 	}
