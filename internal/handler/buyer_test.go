@@ -139,10 +139,10 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 // Where buyers are verified, the number of a reservation is not enough.
 func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
 	unverified := serveSQLite(t)
-	_, nobodys := unverified.reserve(t, "goods_id=1", http.StatusCreated)
+	_, unowned := unverified.reserve(t, "goods_id=1", http.StatusCreated)
 	a := unverified.withTokens(t, func(*handler.Options) {})
 	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
-	a.as(t, http.MethodGet, "/reservations/"+nobodys, "Authorization", mine).is(t, "unknown-reservation")
+	a.as(t, http.MethodGet, "/reservations/"+unowned, "Authorization", mine).is(t, "unknown-reservation")
 	path := "/reservations/" + fmt.Sprint(a.post(t, "/reservations?goods_id=1", "Authorization", mine).body["reservation_id"])
 	for who, headers := range map[string][]string{"another buyer": {"Authorization", other}, "a client without a token": nil} {
 		for _, got := range []answer{

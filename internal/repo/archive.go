@@ -150,25 +150,24 @@ func (t *Tx) ageSettled(ctx context.Context) error {
 //  5. What was archived is found, listed, returned, counted for its buyer and audited as before.
 //  6. A request id of the archive is used up: nothing is sold, restocked or returned under it again.
 func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved int64, err error) {
-	if err := s.requireOld(before); err != nil {
-		return 0, err
+	return s.moveOld(ctx, before, func(tx *Tx) (int64, error) {
+		return tx.archive(ctx, before, min(max(most, 1), MostArchived))
+	})
+}
+
+// moveOld makes one move in a transaction. ErrTooYoung: before is less than LeastAge ago.
+func (s *Store) moveOld(ctx context.Context, before time.Time, move func(*Tx) (int64, error)) (moved int64, err error) {
+	if time.Since(before) < s.leastAge {
+		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
 	}
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		moved, err = tx.archive(ctx, before, min(max(most, 1), MostArchived))
+		moved, err = move(tx)
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	return moved, nil
-}
-
-// requireOld returns ErrTooYoung where a time is less than LeastAge ago.
-func (s *Store) requireOld(before time.Time) error {
-	if time.Since(before) < s.leastAge {
-		return fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
-	}
-	return nil
 }
 
 // archive moves one batch. The lock of what is settled keeps others out that move, or settle.
@@ -232,17 +231,9 @@ const (
 // into their archive, up to most of them in one transaction, and returns how many. It waits for none that another
 // transaction has locked: the next move takes it. What was moved is found, and is answered as before.
 func (s *Store) ArchiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
-	if err := s.requireOld(before); err != nil {
-		return 0, err
-	}
-	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		moved, err = tx.archiveReservations(ctx, before, min(max(most, 1), maxEndedMoved))
-		return err
+	return s.moveOld(ctx, before, func(tx *Tx) (int64, error) {
+		return tx.archiveReservations(ctx, before, min(max(most, 1), maxEndedMoved))
 	})
-	if err != nil {
-		return 0, err
-	}
-	return moved, nil
 }
 
 func (t *Tx) archiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {

@@ -448,9 +448,7 @@ func TestAnArchivedReservationIsAnsweredAsBefore(t *testing.T) {
 // What is paid while it is moved waits for the move, and is found in the archive.
 func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, proxy := labtest.Through(t, d)
-		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
-		create(t, s, 1, 100)
+		s, slow, proxy := besideAProxy(t, d, 100)
 		released, expired := endedReservations(t, s)
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_reservation", Do: servers.Hold})
 		moving, paying := make(chan error, 1), make(chan error, 1)
@@ -484,9 +482,7 @@ func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
 // return waits, and goes on in the archive.
 func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, proxy := labtest.Through(t, d)
-		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
-		create(t, s, 1, 100)
+		s, slow, proxy := besideAProxy(t, d, 100)
 		orders := []string{buy(t, s, 1, 3, "first", ""), buy(t, s, 1, 3, "second", "")}
 		labtest.AgeLedger(t, d, s)
 		giveBack := func(by *repo.Store, order, key string, units int64) error {
@@ -542,9 +538,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 // Whatever statement of a move is lost, or its answer, each row is in one table.
 func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		cut, proxy := labtest.Through(t, d)
-		s, killed := labtest.Open(t, d, "r"), labtest.Open(t, cut, "killed")
-		create(t, s, 1, 100)
+		s, killed, proxy := besideAProxy(t, d, 100)
 		for i := range 30 {
 			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
 		}
@@ -586,9 +580,7 @@ func archiveSoon(t *testing.T, s *repo.Store, most int) (moved int64) {
 // A row that appears behind the copy would be deleted and lost.
 func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, proxy := labtest.Through(t, d)
-		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
-		create(t, s, 1, 100)
+		s, slow, proxy := besideAProxy(t, d, 100)
 		undo := errors.New("undo")
 		err := s.InTx(t.Context(), func(tx *repo.Tx) error { // the gap of row 2
 			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "undone", Quantity: 1}}})
@@ -636,9 +628,7 @@ func partitionArchive(t *testing.T, s *repo.Store) {
 // Two that move at once move different rows.
 func TestAMoverWaitsForTheOther(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		through, proxy := labtest.Through(t, d)
-		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
-		create(t, s, 1, 100)
+		s, slow, proxy := besideAProxy(t, d, 100)
 		for i := range 6 {
 			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
 		}

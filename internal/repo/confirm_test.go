@@ -98,9 +98,7 @@ func TestPaymentsThatComeTogetherAreAnsweredAsAlone(t *testing.T) {
 // takes to see that, and those for it are answered alone.
 func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
 		paid, reuses, third := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
 		if _, _, err := confirm(t, s, paid, "taken"); err != nil {
@@ -130,9 +128,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 // The time of one is over while the transaction waits for the row of the other.
 func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		expires, stays := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
 		must.Do(t, s.ExpireIn(t.Context(), expires, 500*time.Millisecond))
 		update := proxy.Arm(servers.Rule{Sent: "SET state = 'confirmed'", Do: servers.Hold})
@@ -248,9 +244,7 @@ func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 // A line that is locked is waited for: a basket is not confirmed without it.
 func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
 		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
 		answered := make(chan error, 1)

@@ -146,9 +146,7 @@ func expireAll(t *testing.T, s *repo.Store) (ended int) {
 
 func TestASweeperThatIsKilledLosesAndDoublesNothing(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		cut, proxy := labtest.Through(t, d)
-		s, killed := labtest.Open(t, d, "r"), labtest.Open(t, cut, "killed")
-		create(t, s, 1, 30)
+		s, killed, proxy := besideAProxy(t, d, 30)
 		for i, sent := range []string{"FROM tb_reservation", "UPDATE tb_reservation", "INSERT INTO tb_stock_ledger", "UPDATE tb_goods_stock", "COMMIT"} {
 			for _, delivered := range []bool{false, true} {
 				for range 3 {
@@ -294,9 +292,7 @@ func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 // A sweeper that has stopped keeps what it has in hand, and no other reservation.
 func TestASweeperThatHasStoppedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		over(t, s, hold(t, s, 1, 1, ""))
 		stopped, first := proxy.Arm(servers.Rule{Sent: "UPDATE tb_reservation", Do: servers.Hold}), make(chan error, 1)
 		go func() {

@@ -324,9 +324,7 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 // the same.
 func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		number := hold(t, s, 1, 2, "ann")
 		hold(t, s, 1, 1, "ann")
 		write, released := releaseHeld(t, through, proxy, number, "INSERT INTO tb_stock_ledger")

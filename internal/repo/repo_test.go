@@ -39,6 +39,15 @@ func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	must.Do(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
 }
 
+// besideAProxy opens a store on a database with an item, and one that reaches the same through a proxy.
+func besideAProxy(t *testing.T, d *servers.Database, units int64) (s, through *repo.Store, proxy *servers.Proxy) {
+	t.Helper()
+	reached, proxy := labtest.Through(t, d)
+	s, through = labtest.Open(t, d, "r"), labtest.Open(t, reached, "through")
+	create(t, s, 1, units)
+	return s, through, proxy
+}
+
 // open opens a store with options of its own.
 func open(t *testing.T, d *servers.Database, o backend.SQLOptions, with repo.Options) *repo.Store {
 	t.Helper()

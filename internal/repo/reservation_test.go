@@ -175,9 +175,7 @@ func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
 // What is seen as expired stays so, though a confirmation that came in time is not committed yet.
 func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		slow, proxy := labtest.Through(t, d)
-		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
-		create(t, s, 1, 10)
+		s, through, proxy := besideAProxy(t, d, 10)
 		number := hold(t, s, 1, 1, "")
 		must.Do(t, s.ExpireIn(t.Context(), number, 500*time.Millisecond))
 		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
