@@ -70,7 +70,7 @@ func TestABenchRestocks(t *testing.T) {
 
 func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
 	r := startReplica(t)
-	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: 3}))
+	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: new(int64(3))}))
 	for range 2 { // the users of the second run are others
 		if run, _ := r.bench(t, "--goods", "2", "--requests", "200"); run.Answered != 200 || run.Errors != 0 {
 			t.Errorf("%d of 200 sold, errors %v", run.Answered, run.ErrorTypes)

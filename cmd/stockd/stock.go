@@ -32,7 +32,7 @@ func stockCommand() *cobra.Command {
 	admin.AddFlags(flags, "http://127.0.0.1:8081")
 	flags.Int64Var(&item.ID, "goods", 1, "item to put on sale")
 	flags.Int64Var(&item.Stock, "units", 5000, "units that there are to sell")
-	flags.Int64Var(&item.PerUser, "per-user", 0, "most units that one user_id may buy; 0 sets no limit")
+	flags.Int64Var(&item.PerUser, "per-user", 0, "most units that one user_id may buy; 0 sets no limit (default: deduct.per_user)")
 	flags.StringVar(&choice.Strategy, "strategy", "", "strategy of its purchases that name none (default: deduct.strategy)")
 	flags.BoolVar(&group, "group", false, "commit all waiting purchases of it in one transaction where a purchase does not say (default: deduct.group)")
 	flags.BoolVar(&fence, "fence", false, "check the token of its lock where a purchase does not say (default: deduct.fence)")
@@ -50,7 +50,11 @@ func stockCommand() *cobra.Command {
 		if flags.Changed("fence") {
 			choice.Fence = &fence
 		}
-		done, err := putOnSale(cmd.Context(), c, item, choice)
+		created := client.NewItem{GoodsID: item.ID, Stock: item.Stock, Choice: &choice}
+		if flags.Changed("per-user") {
+			created.PerUser = &item.PerUser
+		}
+		done, err := putOnSale(cmd.Context(), c, created)
 		if err != nil {
 			return err
 		}
@@ -72,17 +76,17 @@ func checkItem(item client.Goods) error {
 
 // putOnSale creates first and reads afterwards: of two that do so at the same time, one
 // creates the item and the other finds it.
-func putOnSale(ctx context.Context, c client.Client, item client.Goods, choice client.Choice) (done string, err error) {
-	_, created := c.Create(ctx, client.NewItem{GoodsID: item.ID, Stock: item.Stock, PerUser: item.PerUser, Choice: &choice})
+func putOnSale(ctx context.Context, c client.Client, item client.NewItem) (done string, err error) {
+	_, created := c.Create(ctx, item)
 	if created == nil {
-		return fmt.Sprintf("item %d is on sale with %d units", item.ID, item.Stock), nil
+		return fmt.Sprintf("item %d is on sale with %d units", item.GoodsID, item.Stock), nil
 	}
-	found, err := c.Goods(ctx, item.ID)
+	found, err := c.Goods(ctx, item.GoodsID)
 	if errors.Is(err, client.ErrUnknownGoods) {
 		return "", created
 	}
 	if err != nil {
 		return "", errors.Join(created, err)
 	}
-	return fmt.Sprintf("item %d was on sale already, and has %d units left", item.ID, found.Stock), nil
+	return fmt.Sprintf("item %d was on sale already, and has %d units left", item.GoodsID, found.Stock), nil
 }

@@ -138,6 +138,7 @@ type Deduct struct {
 	Fence       bool          `key:"fence" default:"false" doc:"check the token of the lock in the store, where neither the request nor the item decides and the strategy can be fenced"`
 	Choose      string        `key:"choose" default:"auto" oneof:"auto true false" doc:"whether public requests may name a strategy, group or fence other than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
 	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own"`
+	PerUser     int           `key:"per_user" default:"0" min:"0" max:"1000000000" doc:"most units that one buyer may have of an item that is created without a limit per buyer; 0 means unlimited. Items that exist keep theirs"`
 	Timeout     time.Duration `key:"timeout" default:"10s" min:"1s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
 }
 
@@ -145,6 +146,7 @@ type Deduct struct {
 type Reserve struct {
 	TTL           time.Duration `key:"ttl" default:"15m" min:"1s" doc:"how long units are held where the request does not say; up to reserve.longest"`
 	Longest       time.Duration `key:"longest" default:"1h" min:"1s" doc:"how long units are held at most, extensions included"`
+	MaxHeld       int           `key:"max_held" default:"0" min:"0" max:"1000000000" doc:"most units, and so most reservations, that one buyer may hold at the same time, of all items together; 0 means unlimited; with a limit what holds units must name its buyer. An order of several items holds its units until it is sold"`
 	PublicConfirm bool          `key:"public_confirm" default:"true" doc:"let the public API confirm reservations; false where what a client says of its payment is not to be trusted: the admin API always confirms them"`
 }
 

@@ -209,7 +209,7 @@ func (o Options) unnamed(why string) problem {
 // private: where buyers are not verified, it is shown only where http.reveal is on.
 func (s sale) problemOf(err error) problem {
 	if errors.Is(err, stock.ErrUserUnknown) {
-		return s.options.unnamed("is missing; this item has a limit per buyer")
+		return s.options.unnamed("is missing; a limit per buyer applies")
 	}
 	if field, ok := errors.AsType[*service.FieldError](err); ok {
 		return invalid(fieldError{field.Field, field.Reason})
@@ -223,6 +223,9 @@ func (s sale) problemOf(err error) problem {
 	}
 	if p.Has != nil && s.options.Buyers == nil && !s.options.Reveal {
 		p.Has, p.Detail = nil, fmt.Sprintf("%v: one buyer may have %d", stock.ErrUserLimit, p.PerUser)
+		if p.MaxHeld > 0 {
+			p.Detail = fmt.Sprintf("%v: one buyer may hold %d", stock.ErrHoldLimit, p.MaxHeld)
+		}
 	}
 	return p
 }

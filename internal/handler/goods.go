@@ -92,13 +92,16 @@ func (g goods) create(c *gin.Context) (any, error) {
 	}
 	id := f.whole("goods_id", 1, math.MaxInt64)
 	units := f.whole("stock", 0, stock.MaxStock)
-	perUser := f.wholeOr("per_user", 0, 0, stock.MaxPerUser)
+	perUser := f.wholeOr("per_user", g.options.PerUser, 0, stock.MaxPerUser)
 	choice := f.choice()(stock.Choice{})
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, perUser, choice, key)
+	if err == nil && row.PerUser == 0 && g.options.Buyers != nil {
+		g.options.Log.WarnContext(c.Request.Context(), "item without a limit per buyer", append(about(c), "goods", id)...)
+	}
 	return g.item(row, g.wrongChoice(err))
 }
 

@@ -1,6 +1,9 @@
 package handler_test
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -43,6 +46,25 @@ func TestABuyerIsLimitedPerItem(t *testing.T) {
 	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 0}`, http.StatusOK)
 	if got := a.buy(t, "goods_id=2&quantity=8"); got.status != http.StatusOK {
 		t.Errorf("without a limit the answer is %d %s", got.status, got.text)
+	}
+}
+
+func TestAnItemThatSaysNoLimitHasThatOfTheConfiguration(t *testing.T) {
+	var log bytes.Buffer
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) {
+		o.PerUser, o.Buyers, o.Log = 4, sameBuyer{ID: "u-1"}, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for i, c := range []struct {
+		given string
+		want  float64
+	}{{"", 4}, {`, "per_user": 2`, 2}, {`, "per_user": 0`, 0}} {
+		body := fmt.Sprintf(`{"goods_id": %d, "stock": 10%s}`, i+2, c.given)
+		if got := a.asAdmin(t, http.MethodPost, "/goods", body, http.StatusCreated); got.body["per_user"] != c.want {
+			t.Errorf("%s is created as %s, want a limit of %v", body, got.text, c.want)
+		}
+		if warned := strings.Contains(log.String(), "item without a limit per buyer"); warned != (c.want == 0) {
+			t.Errorf("after %s the log has a warning: %v", body, warned)
+		}
 	}
 }
 

@@ -30,6 +30,10 @@ type Options struct {
 	// LongestTTL how long at most, in whole seconds.
 	Reservations    *service.Reservations
 	TTL, LongestTTL time.Duration
+	// MaxHeld is how many units one buyer may hold at the same time; 0 means unlimited.
+	MaxHeld int64
+	// PerUser is the limit per buyer of items that are created without one; 0 means unlimited.
+	PerUser int64
 	// PublicConfirm has the public API confirm reservations.
 	PublicConfirm bool
 	// Replica names this process in answers.
@@ -75,7 +79,7 @@ type Options struct {
 
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
-	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User})}
+	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User, Held: o.MaxHeld})}
 	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
 	limited := e.Group("/", limitAddresses(rate.New(o.Limits.Address), o.observer()))

@@ -234,6 +234,7 @@ func fails(kind string) error {
 	return map[string]error{
 		"insufficient-stock":  stock.ErrInsufficientStock,
 		"user-limit":          stock.ErrUserLimit,
+		"hold-limit":          stock.ErrHoldLimit,
 		"stock-limit":         stock.ErrStockLimit,
 		"unknown-goods":       stock.ErrUnknownGoods,
 		"key-reused":          stock.ErrKeyReused,

@@ -45,8 +45,9 @@ type problem struct {
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
-	// PerUser is the limit of a buyer, and Has how many units it has.
+	// PerUser is the limit of a buyer, or MaxHeld that of what it holds, and Has how many units it has or holds.
 	PerUser int64  `json:"per_user,omitempty"`
+	MaxHeld int64  `json:"max_held,omitempty"`
 	Has     *int64 `json:"has,omitempty"`
 	// GoodsID is the item of a basket that is the cause.
 	GoodsID int64 `json:"goods_id,omitempty"`
@@ -83,6 +84,7 @@ func problems() []struct {
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
 		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "The limit per buyer is reached"},
+		{stock.ErrHoldLimit, http.StatusConflict, "hold-limit", "The buyer holds as many units as it may"},
 		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "Unknown item"},
 		{stock.ErrUnknownOrder, http.StatusNotFound, "unknown-order", "Unknown order"},
 		{stock.ErrUnknownReservation, http.StatusNotFound, "unknown-reservation", "Unknown reservation"},
@@ -129,6 +131,9 @@ func problemOf(err error) problem {
 		}
 		if limit, ok := errors.AsType[*stock.UserLimitError](err); ok {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has
+		}
+		if limit, ok := errors.AsType[*stock.HoldLimitError](err); ok {
+			p.MaxHeld, p.Has = limit.MaxHeld, &limit.Has
 		}
 		return p
 	}

@@ -37,6 +37,29 @@ func (a api) audit(t *testing.T, wanted map[string]float64) {
 	}
 }
 
+func TestABuyerHoldsAsMuchAsItMay(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.MaxHeld = 3 })
+	_, number := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1", http.StatusCreated)
+	for _, path := range []string{"/reservations?goods_id=1&quantity=2&user_id=u-1", "/orders?lines=1:2&user_id=u-1"} {
+		got := a.post(t, path)
+		if got.status != http.StatusConflict || got.problem() != "hold-limit" || got.body["max_held"] != 3.0 || got.body["has"] != 2.0 || got.header.Get("Retry-After") != "" {
+			t.Errorf("%s beyond the limit is answered with %d %s", path, got.status, got.text)
+		}
+		if got = a.with(t, func(o *handler.Options) { o.Reveal = false }).post(t, path); got.body["has"] != nil || got.body["max_held"] != 3.0 {
+			t.Errorf("%s beyond the limit says %s to a client that may be another buyer", path, got.text)
+		}
+	}
+	if got := a.post(t, "/reservations?goods_id=1"); got.status != http.StatusBadRequest || got.field() != "user_id" {
+		t.Errorf("without a user_id the answer is %d %s", got.status, got.text)
+	}
+	a.reserve(t, "goods_id=1&quantity=3&user_id=u-2", http.StatusCreated)
+	a.audit(t, map[string]float64{"stock": 5, "held": 5})
+	if got := a.post(t, "/reservations/"+number+"/release"); got.status != http.StatusOK {
+		t.Fatalf("a release is answered with %d %s", got.status, got.text)
+	}
+	a.reserve(t, "goods_id=1&quantity=3&user_id=u-1", http.StatusCreated)
+}
+
 func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 	a := serveSQLite(t)
 	held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)

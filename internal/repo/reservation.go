@@ -50,6 +50,10 @@ const (
 	selectItems       = `SELECT DISTINCT goods_id`
 	addUnderLimit     = addStock + ` AND per_user = ?`
 	countReservations = `SELECT COUNT(*), COUNT(CASE WHEN expires_at <= `
+
+	// sumHeld is followed by a list of users.
+	sumHeld   = ` AS buyer, SUM(quantity)` + fromReservations + `WHERE user_id IN (`
+	eachBuyer = ` GROUP BY buyer`
 )
 
 // hold writes the reservations of those orders that are holds.
@@ -389,6 +393,16 @@ func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool)
 		return tx.giveBack(ctx, steps, waits)
 	})
 	return ended, back, err
+}
+
+// HeldBy sums the units that users hold, of all items together. Those that hold none are left out.
+func (s *Store) HeldBy(ctx context.Context, users ...string) (map[string]int64, error) {
+	args := make([]any, len(users))
+	for i, user := range users {
+		args[i] = user
+	}
+	statement := `SELECT ` + s.dialect.userBytes + sumHeld + listOf(len(users), `?`) + `)` + andHeld + s.dialect.now + eachBuyer
+	return s.readUsers(ctx, s.pool, "read what buyers hold", statement, args...)
 }
 
 // Reservations counts what is held.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -244,6 +245,28 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 			must.Do(t, s.SetLimit(t.Context(), 1, limit))
 		}
 		has(2)
+	})
+}
+
+func TestWhatABuyerHoldsIsOfAllItemsAndNotOver(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		must.Do(t, s.CreateLimited(t.Context(), 1, 20, 0, "first"))
+		must.Do(t, s.CreateLimited(t.Context(), 2, 20, 0, "second"))
+		hold(t, s, 1, 2, "小明")
+		hold(t, s, 2, 3, "小明")
+		hold(t, s, 1, 4, "bob")
+		over(t, s, hold(t, s, 1, 5, "小明"))
+		if _, _, err := s.Release(t.Context(), hold(t, s, 1, 1, "bob")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := confirm(t, s, hold(t, s, 2, 1, "bob"), "paid"); err != nil {
+			t.Fatal(err)
+		}
+		held, err := s.HeldBy(t.Context(), "小明", "bob", "eve")
+		if want := map[string]int64{"小明": 5, "bob": 4}; err != nil || !maps.Equal(held, want) {
+			t.Errorf("they hold %v (%v), want %v", held, err, want)
+		}
 	})
 }
 

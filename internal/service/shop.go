@@ -25,6 +25,7 @@ type Shop struct {
 	mayChoose    bool
 	slots        *slots
 	buyers       *rate.Limiter
+	holders      *holders
 }
 
 // Admission is which purchases a replica serves.
@@ -35,11 +36,15 @@ type Admission struct {
 	Purchases int
 	// Buyer is how often one buyer may buy.
 	Buyer rate.Rate
+	// Held is how many units one buyer may hold at the same time, of all items together; 0 means unlimited.
+	Held int64
 }
 
 // NewShop sells what a catalogue has.
 func NewShop(c *Catalogue, r *Reservations, a Admission) *Shop {
-	return &Shop{Catalogue: c, reservations: r, mayChoose: a.Choose, slots: newSlots(a.Purchases), buyers: rate.New(a.Buyer)}
+	return &Shop{
+		Catalogue: c, reservations: r, mayChoose: a.Choose, slots: newSlots(a.Purchases), buyers: rate.New(a.Buyer), holders: newHolders(c, a.Held),
+	}
 }
 
 // Request is a purchase of an item.
@@ -87,7 +92,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		if err == nil {
 			err = outcome.Rejected
 		}
-		if !errors.Is(err, stock.ErrUserLimit) {
+		if !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrHoldLimit) {
 			return outcome, err
 		}
 		rejected = err
@@ -130,6 +135,13 @@ func (s *Shop) sell(ctx context.Context, by *Seller, r Request) (outcome stock.O
 	defer func() { by.observer.Deducted(outcome, err, time.Since(begun)) }()
 	if err := s.items.require(ctx, r.GoodsID); err != nil {
 		return stock.Outcome{}, err
+	}
+	if s.holders != nil && r.Kind() == stock.Hold {
+		end, err := s.holders.begin(ctx, r.Purchase)
+		if err != nil {
+			return s.copyOr(ctx, r, err)
+		}
+		defer end() // when the ledger has what it holds
 	}
 	outcome, err = s.sellOnce(ctx, by, r)
 	if errors.Is(err, stock.ErrUnknownGoods) {

@@ -17,7 +17,9 @@ var (
 	ErrAllocated = errors.New("the units left are allocated to another strategy")
 	// ErrUserLimit rejects a purchase: the buyer would exceed the limit per buyer of the item.
 	ErrUserLimit = errors.New("limit of one buyer exceeded")
-	// ErrUserUnknown rejects an anonymous purchase of an item with a limit per buyer.
+	// ErrHoldLimit rejects a reservation: the buyer would hold more than one buyer may at the same time.
+	ErrHoldLimit = errors.New("limit of what one buyer holds exceeded")
+	// ErrUserUnknown rejects an anonymous purchase to which a limit per buyer applies.
 	ErrUserUnknown = errors.New("buyer unknown")
 	// ErrUnknownGoods: no item has this id.
 	ErrUnknownGoods = errors.New("unknown item")
@@ -129,6 +131,17 @@ func (e *UserLimitError) Error() string {
 
 // Unwrap makes the kind visible to errors.Is.
 func (e *UserLimitError) Unwrap() error { return ErrUserLimit }
+
+// HoldLimitError is an ErrHoldLimit with the limit and the units that the buyer holds, of all items together.
+type HoldLimitError struct{ MaxHeld, Has int64 }
+
+// Error names both figures.
+func (e *HoldLimitError) Error() string {
+	return fmt.Sprintf("%v: one buyer may hold %d units at the same time, and holds %d", ErrHoldLimit, e.MaxHeld, e.Has)
+}
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *HoldLimitError) Unwrap() error { return ErrHoldLimit }
 
 // AllocatedError is an ErrAllocated.
 type AllocatedError struct {

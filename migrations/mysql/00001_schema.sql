@@ -170,7 +170,8 @@ CREATE TABLE IF NOT EXISTS tb_reservation (
     payment_reference VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NULL,
     PRIMARY KEY (number),
     UNIQUE KEY uk_payment_reference (payment_reference),
-    KEY k_state (state, expires_at)
+    KEY k_state (state, expires_at),
+    KEY k_user (user_id, state)
 ) ENGINE = InnoDB;
 
 -- Reservations that were released or have expired, which were moved out of tb_reservation. None changes any more.

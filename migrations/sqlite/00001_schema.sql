@@ -156,6 +156,7 @@ CREATE TABLE tb_reservation (
     payment_reference TEXT    NULL UNIQUE
 );
 CREATE INDEX k_state ON tb_reservation (state, expires_at);
+CREATE INDEX k_user ON tb_reservation (user_id, state);
 
 -- Reservations that were released or have expired, which were moved out of tb_reservation. None changes any more.
 CREATE TABLE tb_reservation_archive (

@@ -11,8 +11,8 @@ import (
 type NewItem struct {
 	GoodsID int64 `json:"goods_id"`
 	Stock   int64 `json:"stock"`
-	// PerUser is the most units of one buyer; 0 means unlimited.
-	PerUser int64 `json:"per_user"`
+	// PerUser is the most units of one buyer; 0 means unlimited, and nil as configured.
+	PerUser *int64 `json:"per_user,omitempty"`
 	// MaxQuantity is the most units of one purchase, 1 to 1,000,000; 0 means as configured.
 	MaxQuantity int64 `json:"max_quantity,omitempty"`
 	// Choice is how it is sold; nil means as configured.

@@ -77,13 +77,13 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		},
 		`POST http://admin/orders/7/return auth=Bearer t key=k {"quantity":2}`: func(c client.Client) error { _, err := c.Return(ctx, "7", 2, "k"); return err },
 		`POST http://admin/orders/a%2Fb/return auth=Bearer t key=k {}`:         func(c client.Client) error { _, err := c.Return(ctx, "a/b", 0, "k"); return err },
-		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5,"per_user":0}`: func(c client.Client) error {
+		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5}`: func(c client.Client) error {
 			_, err := c.Create(ctx, client.NewItem{GoodsID: 7, Stock: 5, RequestID: "k"})
 			return err
 		},
 		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5,"per_user":2,"max_quantity":3,"strategy":"s","group":true,"fence":null}`: func(c client.Client) error {
 			_, err := c.Create(ctx, client.NewItem{
-				GoodsID: 7, Stock: 5, PerUser: 2, MaxQuantity: 3, Choice: &client.Choice{Strategy: "s", Group: new(true)}, RequestID: "k",
+				GoodsID: 7, Stock: 5, PerUser: new(int64(2)), MaxQuantity: 3, Choice: &client.Choice{Strategy: "s", Group: new(true)}, RequestID: "k",
 			})
 			return err
 		},

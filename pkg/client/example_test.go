@@ -66,7 +66,7 @@ func ExampleClient_Create() {
 	shop, shut := openShop(1)
 	defer shut()
 
-	item, err := shop.Create(ctx, client.NewItem{GoodsID: 7, Stock: 10, PerUser: 2, Choice: &client.Choice{Strategy: "sql-bucket"}})
+	item, err := shop.Create(ctx, client.NewItem{GoodsID: 7, Stock: 10, PerUser: new(int64(2)), Choice: &client.Choice{Strategy: "sql-bucket"}})
 	fmt.Println(item.Stock, "units by", item.Strategy, err)
 	for range 2 {
 		item, err = shop.Restock(ctx, 7, 5, "delivery-1")

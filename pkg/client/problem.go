@@ -12,12 +12,13 @@ import (
 
 // The kinds of problems, for errors.Is.
 var (
-	ErrSoldOut     = errors.New("sold out")           // not enough units are left
-	ErrUserLimit   = errors.New("limit of one buyer") // the buyer has reached the limit per buyer
-	ErrRateLimited = errors.New("asked too often")    // this buyer or this address sends too many requests
-	ErrBusy        = errors.New("busy")               // the service is busy, after all attempts of the client
-	ErrUnavailable = errors.New("unavailable")        // stockd, or one of its backends, cannot be reached
-	ErrInvalid     = errors.New("invalid request")    // Problem.Errors has the fields
+	ErrSoldOut     = errors.New("sold out")                      // not enough units are left
+	ErrUserLimit   = errors.New("limit of one buyer")            // the buyer has reached the limit per buyer
+	ErrHoldLimit   = errors.New("limit of what one buyer holds") // of all items together, at the same time
+	ErrRateLimited = errors.New("asked too often")               // this buyer or this address sends too many requests
+	ErrBusy        = errors.New("busy")                          // the service is busy, after all attempts of the client
+	ErrUnavailable = errors.New("unavailable")                   // stockd, or one of its backends, cannot be reached
+	ErrInvalid     = errors.New("invalid request")               // Problem.Errors has the fields
 	ErrKeyReused   = errors.New("request id was used for something else")
 
 	// ErrOutcomeUnknown: the request was sent, and may have happened or not.
@@ -55,6 +56,7 @@ func kindOf(code string) error {
 		"reference-used":        ErrReferenceUsed,
 		"order-returned":        ErrOrderReturned,
 		"user-limit":            ErrUserLimit,
+		"hold-limit":            ErrHoldLimit,
 		"rate-limited":          ErrRateLimited,
 		"busy":                  ErrBusy,
 		"fenced":                ErrBusy,
@@ -96,9 +98,10 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	RequestID string `json:"request_id"`
 	// Strategies are the known ones, where the problem is the strategy.
 	Strategies []string `json:"strategies"`
-	// PerUser is the limit per buyer, and Has the units of this buyer, where the limit is the
-	// problem.
+	// PerUser is the limit per buyer, or MaxHeld that of what a buyer holds, and Has the units that this
+	// buyer has or holds, where the limit is the problem.
 	PerUser int64 `json:"per_user"`
+	MaxHeld int64 `json:"max_held"`
 	Has     int64 `json:"has"`
 	// GoodsID is the item of a Basket that is the cause.
 	GoodsID int64 `json:"goods_id"`

@@ -65,10 +65,10 @@ func TestTheConfigurationReachesTheStrategies(t *testing.T) {
 
 func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	c := config.Config{
-		Replica: "r", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second, Choose: "true"}, Audit: config.Audit{Timeout: 12 * time.Second},
+		Replica: "r", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second, Choose: "true", PerUser: 13}, Audit: config.Audit{Timeout: 12 * time.Second},
 		HTTP:  config.HTTP{Reveal: true, MaxDeductions: 14, TrustedProxies: []string{"::ffff:10.0.0.1"}},
 		Limit: config.Limit{UserRate: 15, UserBurst: 16, AddressRate: 17, AddressBurst: 18}, Buyer: config.Buyer{Required: true},
-		Reserve: config.Reserve{TTL: 19 * time.Second, Longest: 20 * time.Second, PublicConfirm: true},
+		Reserve: config.Reserve{TTL: 19 * time.Second, Longest: 20 * time.Second, MaxHeld: 21, PublicConfirm: true},
 		Admin:   config.Admin{Listen: "127.0.0.1:1", Hosts: []string{"Shop.example"}, Pprof: true},
 	}
 	watch := observed(t, c)
@@ -86,7 +86,7 @@ func TestTheConfigurationReachesTheRoutes(t *testing.T) {
 	if want := (handler.Options{
 		Replica: "r", Choose: true, Reveal: true, MaxBody: 16384, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
 		Limits:        handler.Limits{User: rate.Rate{PerSecond: 15, Burst: 16}, Address: rate.Rate{PerSecond: 17, Burst: 18}},
-		BuyerRequired: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
+		BuyerRequired: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, MaxHeld: 21, PerUser: 13, PublicConfirm: true,
 		AdminHosts: []string{"127.0.0.1", "shop.example"}, Pprof: true,
 	}); !reflect.DeepEqual(o, want) {
 		t.Errorf("the routes are made of\n%+v, want\n%+v", o, want)

@@ -376,7 +376,7 @@ func holdsAll(name, limit string, perUser int64, expect string, seen checker.Che
 		Does:   fmt.Sprintf("one buyer reserves units of ten for as long as it gets any, where one buyer may have %s; then another one reserves a unit", limit),
 		Expect: expect, Check: seen, Pictures: []Picture{Bars},
 		Do: func(x *Try) {
-			x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: perUser}))
+			x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: &perUser}))
 			for range 10 {
 				if _, ok := x.reserve(reserved, "the first buyer", time.Minute); !ok {
 					break

@@ -100,7 +100,7 @@ func (s *stage) createItems(ctx context.Context) error {
 	}
 	alone := int64(2*s.plan.HonestRate*s.plan.Baseline.Seconds()) + 1
 	for item, units := range map[int64]int64{baselineItem: alone, hotItem: s.chunk()} {
-		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: units, PerUser: perUser}); err != nil {
+		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: units, PerUser: new(int64(perUser))}); err != nil {
 			return err
 		}
 		s.items = append(s.items, item)

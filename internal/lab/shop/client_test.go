@@ -128,10 +128,10 @@ func TestEachRequestSaysWhatIsAskedFor(t *testing.T) {
 	defer server.Close()
 	c, ctx := Client{URL: server.URL, AdminURL: server.URL + "/admin"}, t.Context()
 	for want, ask := range map[string]func() error{
-		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":0}`: func() error { return c.CreateGoods(ctx, 7, 5) },
+		`POST /admin/goods {"goods_id":7,"stock":5}`: func() error { return c.CreateGoods(ctx, 7, 5) },
 		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":2,"max_quantity":4,"strategy":"etcd","group":true,"fence":null}`: func() error {
 			yes := true
-			return c.Create(ctx, client.NewItem{GoodsID: 7, Stock: 5, PerUser: 2, MaxQuantity: 4, Choice: &client.Choice{Strategy: "etcd", Group: &yes}})
+			return c.Create(ctx, client.NewItem{GoodsID: 7, Stock: 5, PerUser: new(int64(2)), MaxQuantity: 4, Choice: &client.Choice{Strategy: "etcd", Group: &yes}})
 		},
 		`PATCH /admin/goods/7 {"per_user":0}`:        func() error { return c.SetLimit(ctx, 7, 0) },
 		`POST /admin/goods/7/restock {"quantity":5}`: func() error { return c.Restock(ctx, 7, 5) },

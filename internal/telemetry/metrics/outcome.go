@@ -26,6 +26,7 @@ func rejections() []rejection {
 	return []rejection{
 		{"sold-out", stock.ErrInsufficientStock},
 		{"user-limit", stock.ErrUserLimit},
+		{"hold-limit", stock.ErrHoldLimit},
 		{"user-missing", stock.ErrUserUnknown},
 		{"stock-limit", stock.ErrStockLimit},
 		{"unknown-goods", stock.ErrUnknownGoods},
