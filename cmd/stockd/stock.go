@@ -88,5 +88,9 @@ func putOnSale(ctx context.Context, c client.Client, item client.NewItem) (done 
 	if err != nil {
 		return "", errors.Join(created, err)
 	}
-	return fmt.Sprintf("item %d was on sale already, and has %d units left", item.GoodsID, found.Stock), nil
+	done = fmt.Sprintf("item %d was on sale already, and has %d units left", item.GoodsID, found.Stock)
+	for _, c := range found.Changes {
+		done += fmt.Sprintf("\n%s: %s %s", c.Kind, c.State, c.Error)
+	}
+	return done, nil
 }

@@ -1,14 +1,17 @@
 package handler
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -20,11 +23,33 @@ type item struct {
 	stock.Goods
 	stock.Choice
 
-	Available bool `json:"available"`
+	Available bool     `json:"available"`
+	Changes   []change `json:"changes,omitempty"`
+}
+
+// change is a change of an item in the background that is in progress or failed.
+type change struct {
+	Kind    string    `json:"kind"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since,omitzero"`
+	PerUser *int64    `json:"per_user,omitempty"`
+	Error   string    `json:"error,omitempty"`
+}
+
+func shownChange(of background.Change) change {
+	shown := change{Kind: of.Kind, State: of.State, Since: of.Since}
+	if of.Kind == background.Limit && of.State != background.Unfinished {
+		shown.PerUser = &of.PerUser
+	}
+	if of.Err != nil {
+		p := problemOf(of.Err)
+		shown.Error = cmp.Or(p.Detail, p.Title)
+	}
+	return shown
 }
 
 func (g goods) item(row stock.Goods, err error) (any, error) {
-	return item{row, g.options.Catalogue.Choice(row.ID), row.Stock > 0}, err
+	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}, err
 }
 
 // concealedItem is an item as the public API shows it where the stock is not revealed.
@@ -38,7 +63,16 @@ type concealedItem struct {
 
 // read serves GET /goods/:id.
 func (g goods) read(c *gin.Context, id int64) (any, error) {
-	return g.item(g.options.Inventory.Goods(c.Request.Context(), id))
+	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := g.options.Inventory.Changes(c.Request.Context(), row)
+	read := item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}
+	for _, of := range changes {
+		read.Changes = append(read.Changes, shownChange(of))
+	}
+	return read, err
 }
 
 // readConcealed serves GET /goods/:id where the stock is not revealed.
@@ -124,7 +158,7 @@ func (g goods) change(c *gin.Context, id int64) (any, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	if before, err := g.read(c, id); err == nil {
+	if before, err := g.item(g.options.Inventory.Goods(c.Request.Context(), id)); err == nil {
 		noteBefore(c, before)
 	}
 	row, err := g.options.Inventory.Change(c.Request.Context(), id, change)

@@ -38,7 +38,8 @@ const (
 
 	// A limit that is set halfway has the row of a buyer without a name, which no purchase counts.
 	beginAllowing  = countUsers + `(?, '', 0, 0, 0, 0)`
-	isAllowing     = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
+	isAllowing     = `SELECT 1 FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
+	isUnfinished   = `SELECT EXISTS (` + isAllowing + `), EXISTS (SELECT * FROM tb_stock_place WHERE goods_id = ? AND closed AND units > 0)`
 	finishAllowing = `DELETE FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
 
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`
@@ -112,9 +113,19 @@ func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway b
 
 // isAllowing reports whether a lower limit was set halfway: what buyers have is not allowed yet.
 func (t *Tx) isAllowing(ctx context.Context, goodsID int64) (bool, error) {
-	var n int64
-	err := t.conn().QueryRowContext(ctx, isAllowing, goodsID).Scan(&n)
-	return n > 0, t.store.fault(ctx, "read a limit that is set halfway", err)
+	limited, _, err := t.store.unfinished(ctx, t.conn(), goodsID)
+	return limited, err
+}
+
+// Unfinished reports which changes of an item the database has begun and not ended: a lower limit that is set halfway,
+// and a recall that waits for pending orders or was cut off.
+func (s *Store) Unfinished(ctx context.Context, goodsID int64) (limited, recalled bool, err error) {
+	return s.unfinished(ctx, s.pool, goodsID)
+}
+
+func (s *Store) unfinished(ctx context.Context, conn gorm.ConnPool, goodsID int64) (limited, recalled bool, err error) {
+	err = conn.QueryRowContext(ctx, isUnfinished, goodsID, goodsID).Scan(&limited, &recalled)
+	return limited, recalled, s.fault(ctx, "read changes that are not finished", err)
 }
 
 // recount counts the units of each buyer in the ledger and its archive. It holds the locks of the row and the

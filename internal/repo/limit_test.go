@@ -87,6 +87,9 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 			if err := hasty.SetLimit(t.Context(), 1, 2); !errors.Is(err, stock.ErrUnknownOutcome) {
 				t.Errorf("a limit that is set halfway is answered with %v, want %v", err, stock.ErrUnknownOutcome)
 			}
+			if limited, recalled, err := s.Unfinished(t.Context(), 1); err != nil || !limited || recalled {
+				t.Errorf("another replica sees that the limit is unfinished: %t, a recall: %t (%v); want the limit alone", limited, recalled, err)
+			}
 			return enough
 		})
 		if !errors.Is(err, enough) {
@@ -97,6 +100,9 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 		}
 		if err := hasty.SetLimit(t.Context(), 1, 2); err != nil {
 			t.Errorf("setting it again: %v", err)
+		}
+		if limited, _, err := s.Unfinished(t.Context(), 1); err != nil || limited {
+			t.Errorf("set again it is unfinished: %t (%v)", limited, err)
 		}
 		if found, err := s.AuditUsers(t.Context(), 1); err != nil || found != (stock.Buyers{}) {
 			t.Errorf("after it was set again the buyers are %+v (%v), want none beyond the limit: it was lowered", found, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -32,6 +33,7 @@ type Catalogue struct {
 	byName   map[string]*offer
 	redis    Ahead // nil where redis-stock cannot sell here
 	recalls  *recaller
+	changes  *background.Changes
 	switches *switches
 	requests *queue.Shared[string, stock.Order] // of the ledger, by their ids
 	// unwritten are the items that have units in the allocation of redis-stock.
@@ -79,7 +81,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
-		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity,
+		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity, changes: new(background.Changes),
 	}
 	c.requests = queue.Share(deps.Store.Orders, queue.Options[struct{}, []string, map[string]stock.Order]{Doing: "find requests", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	allocated := func(ctx context.Context, ids ...int64) (map[int64]bool, error) {
@@ -87,7 +89,8 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	}
 	c.unwritten = queue.Share(allocated, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find units in Redis", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
-	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log}
+	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
+	deps.Changes = c.changes
 	versions := c.versions(ctx, entries)
 	for _, entry := range entries {
 		own := deps
@@ -157,7 +160,9 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64, buyers 
 	if c.redis == nil {
 		return nil
 	}
-	return c.redis.Restocked(ctx, goodsID, units, buyers...)
+	return c.changes.Run(goodsID, background.Change{Kind: background.Notice}, func() error {
+		return c.redis.Restocked(ctx, goodsID, units, buyers...)
+	})
 }
 
 // LimitChanged notifies redis-stock, which checks the limit of one buyer in Redis, that it was changed.
@@ -165,7 +170,9 @@ func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
 	if c.redis == nil {
 		return nil
 	}
-	return c.redis.LimitChanged(ctx, goodsID)
+	return c.changes.Run(goodsID, background.Change{Kind: background.Notice}, func() error {
+		return c.redis.LimitChanged(ctx, goodsID)
+	})
 }
 
 // Waiting is how many grouped purchases wait in the queues of each strategy.

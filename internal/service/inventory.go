@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -36,6 +38,25 @@ const backgroundGrace = 500 * time.Millisecond
 // Goods is what is in stock of an item. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return i.store.InStock(ctx, goodsID)
+}
+
+// Changes are the changes of an item in the background that are in progress or failed: those of this replica, and
+// those of others that have a mark in the database. A limit that failed here and was set elsewhere is none.
+func (i *Inventory) Changes(ctx context.Context, goods stock.Goods) ([]background.Change, error) {
+	changes := i.catalogue.changes.Of(goods.ID)
+	limited, recalled, err := i.store.Unfinished(ctx, goods.ID)
+	if !limited {
+		changes = slices.DeleteFunc(changes, func(c background.Change) bool {
+			return c.Kind == background.Limit && c.State == background.Failed && c.PerUser == goods.PerUser
+		})
+	}
+	for kind, marked := range map[string]bool{background.Limit: limited, background.Recall: recalled} {
+		if marked && !slices.ContainsFunc(changes, func(c background.Change) bool { return c.Kind == kind }) {
+			changes = append(changes, background.Change{Kind: kind, State: background.Unfinished})
+		}
+	}
+	slices.SortFunc(changes, func(a, b background.Change) int { return strings.Compare(a.Kind, b.Kind) })
+	return changes, err
 }
 
 // Drift compares what the strategy with an outbox may still accept with what the ledger
@@ -124,7 +145,10 @@ func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock
 		return stock.Goods{}, fmt.Errorf("set a limit: %w", context.Cause(ctx))
 	}
 	err := i.jobs.Do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
-		if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
+		err := i.catalogue.changes.Run(goodsID, background.Change{Kind: background.Limit, PerUser: perUser}, func() error {
+			return i.store.SetLimit(ctx, goodsID, perUser)
+		})
+		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, notifyWithin)

@@ -38,6 +38,7 @@ type recaller struct {
 	offers  map[string]*offer // by the name of the strategy
 	flights singleflight.Group
 	log     *slog.Logger
+	changes *background.Changes
 }
 
 // recallWithin bounds a recall, which goes on when its callers have left.
@@ -51,7 +52,9 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWithin)
 		defer cancel()
 		recalled := RecalledItem{GoodsID: goodsID, Allocations: []RecalledAllocation{}}
-		err := background.Guard(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
+		err := r.changes.Run(goodsID, background.Change{Kind: background.Recall}, func() error {
+			return background.Guard(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
+		})
 		return recalled, err
 	})
 	select {

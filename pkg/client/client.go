@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // Client is a client of one stockd. It may be copied, and used from any number of goroutines. URL
@@ -60,6 +61,18 @@ type Goods struct {
 	Fenced   *bool  `json:"fenced"`
 	// MaxQuantity is the most units of one purchase; nil means as configured.
 	MaxQuantity *int64 `json:"max_quantity"`
+	// Changes are those in the background that are in progress or failed. Only a read of the item has them.
+	Changes []GoodsChange `json:"changes"`
+}
+
+// GoodsChange is a change of an item in the background. Since is zero where it is not known, PerUser is the limit that is
+// set, and Error is why it failed.
+type GoodsChange struct {
+	Kind    string    `json:"kind"`
+	State   string    `json:"state"` // in-progress, failed, unfinished
+	Since   time.Time `json:"since"`
+	PerUser *int64    `json:"per_user"`
+	Error   string    `json:"error"`
 }
 
 func (g *Goods) id() string { return itemID(g.ID) }

@@ -49,6 +49,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -86,6 +87,8 @@ type Options struct {
 	Tracer trace.Tracer
 	// Log has repairs and failures; it may be nil.
 	Log *slog.Logger
+	// Changes has the rebuilds of counters; it may be nil.
+	Changes *background.Changes
 }
 
 // Defaults are the options where nothing is set.

@@ -38,6 +38,8 @@ type preheater struct {
 	units  stockCopy
 	wait   time.Duration // for a copy, before stock.ErrBusy
 	log    *slog.Logger
+	// changes has the copies in progress; it may be nil.
+	changes *background.Changes
 
 	seen  sync.Map // versions of the copies that this replica knows, by item
 	fills singleflight.Group
@@ -73,9 +75,11 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version string, e
 		var version string
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		err := background.Guard(work, p.log, "copy "+lockName(goodsID), func() (err error) {
-			version, err = p.fill(work, goodsID)
-			return err
+		err := p.changes.Run(goodsID, background.Change{Kind: background.RedisCopy}, func() error {
+			return background.Guard(work, p.log, "copy "+lockName(goodsID), func() (err error) {
+				version, err = p.fill(work, goodsID)
+				return err
+			})
 		})
 		return version, err
 	})

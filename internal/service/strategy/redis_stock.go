@@ -18,7 +18,7 @@ func redisStock() Entry {
 		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			o := d.RedisStock
-			o.Replica, o.Observer = d.Store.Replica(), d.Observer()
+			o.Replica, o.Observer, o.Changes = d.Store.Replica(), d.Observer(), d.Changes
 			return redisstock.New(d.Store, d.Lock.Clients, o)
 		},
 	}

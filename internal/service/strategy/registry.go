@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -91,6 +92,8 @@ type Deps struct {
 	GetSetLock string
 	// Observe returns the observer of a strategy; it may be nil.
 	Observe func(strategy string) Observer
+	// Changes has what is changed of items in the background; it may be nil.
+	Changes *background.Changes
 	// Failpoints are those of an experiment; mostly nil.
 	Failpoints Failpoints
 }

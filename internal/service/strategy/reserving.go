@@ -58,7 +58,7 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 		takeFrom: func(string) takeUnits { return takeIfEnough },
 		kept: &preheater{
 			prefix: cmp.Or(d.RedisStock.Prefix, redisstock.Defaults().Prefix), kind: kind, owner: rand.Text(),
-			client: client, store: d.Store, units: copied, wait: d.LockWait, log: d.Log,
+			client: client, store: d.Store, units: copied, wait: d.LockWait, log: d.Log, changes: d.Changes,
 		},
 	}
 }

@@ -28,7 +28,7 @@ func sqlUnit() Entry {
 			Database: repo.SQLite,
 			Words:    "SQLite has one writer at a time and no SKIP LOCKED: unit rows are as correct there, and slower",
 		}},
-		New: func(d Deps) Strategy { return newUnitRows(d.site(), d.UnitRows, d.Log) },
+		New: func(d Deps) Strategy { return newUnitRows(d.site(), d.UnitRows, d.Log, d.Changes) },
 	}
 }
 
@@ -42,16 +42,17 @@ type unitRows struct {
 	// flights are shared by the purchases of this replica that find a pool sold.
 	flights *singleflight.Group
 	log     *slog.Logger
+	changes *background.Changes // it may be nil
 }
 
 // refillWithin bounds a fill, which goes on when its callers have left: it sells nothing.
 const refillWithin = 10 * time.Second
 
 // newUnitRows makes the strategy with pools of so many rows an item, at least one.
-func newUnitRows(store site, most int, log *slog.Logger) unitRows {
+func newUnitRows(store site, most int, log *slog.Logger, changes *background.Changes) unitRows {
 	u := unitRows{
 		allocated: allocated{store: store, left: new(gauges)},
-		most:      min(max(1, int64(most)), repo.MaxUnitRows), cursors: new(sync.Map), flights: new(singleflight.Group), log: log,
+		most:      min(max(1, int64(most)), repo.MaxUnitRows), cursors: new(sync.Map), flights: new(singleflight.Group), log: log, changes: changes,
 	}
 	u.allocation = allocation{read: store.GoodsWithUnitRows, take: u.take, refill: u.refill, gather: u.gather}
 	return u
@@ -131,9 +132,11 @@ func (u unitRows) refill(ctx context.Context, goodsID, units int64) (has bool, e
 // again, or where nothing is left to look at behind the cursor.
 func (u unitRows) fill(ctx context.Context, goodsID int64, c *cursor, looksSold bool) (free int64, err error) {
 	var filled int64
-	err = background.Guard(ctx, u.log, "fill unit rows", func() (err error) {
-		free, filled, err = u.store.FillPool(ctx, goodsID, u.most)
-		return err
+	err = u.changes.Run(goodsID, background.Change{Kind: background.UnitRows}, func() error {
+		return background.Guard(ctx, u.log, "fill unit rows", func() (err error) {
+			free, filled, err = u.store.FillPool(ctx, goodsID, u.most)
+			return err
+		})
 	})
 	if err != nil || filled > 0 || looksSold || c.at.Load() >= u.most {
 		c.reset()

@@ -1,0 +1,69 @@
+package service_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
+)
+
+// A limit that goes on without its request is shown in progress, then as failed until it is made again, here or by
+// another replica, which cannot know of either.
+func TestALimitInTheBackgroundIsShown(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	locking := labtest.Open(t, d, "locking")
+	s, other := open(t, d, 1), open(t, d, 1)
+	s.create(t, 1, 10)
+	state := func(of shop) string {
+		goods, err := of.inventory.Goods(t.Context(), 1)
+		must.Do(t, err)
+		changes, err := of.inventory.Changes(t.Context(), goods)
+		must.Do(t, err)
+		if len(changes) == 0 {
+			return ""
+		}
+		if c := changes[0]; len(changes) > 1 || c.Kind != background.Limit || c.PerUser != 2 || c.Since.IsZero() || (c.Err != nil) != (c.State == background.Failed) {
+			t.Errorf("it has %+v, want a limit of 2", changes)
+		}
+		return changes[0].State
+	}
+	failed := func() bool { return state(s) == background.Failed }
+	fail := func() {
+		must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := s.inventory.SetLimit(soon, 1, 2); err == nil {
+				t.Error("a limit of a locked item is set")
+			}
+			if got, elsewhere := state(s), state(other); got != background.InProgress || elsewhere != "" {
+				t.Errorf("it is %q, and %q at another replica; want it in progress here", got, elsewhere)
+			}
+			if !labtest.Eventually(20*time.Second, failed) {
+				t.Errorf("it is %q, want it failed", state(s))
+			}
+			return nil
+		}))
+	}
+	fail()
+	if !failed() {
+		t.Error("the failure is forgotten")
+	}
+	if _, err := s.inventory.SetLimit(t.Context(), 1, 2); err != nil || state(s) != "" {
+		t.Errorf("made again it is %q (%v), want nothing", state(s), err)
+	}
+	if _, err := s.inventory.SetLimit(t.Context(), 1, 0); err != nil {
+		t.Error(err)
+	}
+	fail()
+	if _, err := other.inventory.SetLimit(t.Context(), 1, 2); err != nil || state(s) != "" {
+		t.Errorf("made by another replica it is %q (%v), want nothing", state(s), err)
+	}
+}
