@@ -29,7 +29,7 @@ import (
 // Commands for servers that run already: what a container without a shell is
 // started, checked and stocked by.
 func TestCommandsForARunningReplica(t *testing.T) {
-	r := startReplicaWith(t, nil, "--deduct-per-user=4")
+	r := startReplicaWith(t, nil)
 	token := filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
 	owner := []string{"--admin-url", r.AdminURL, "--token-file", token}
@@ -84,15 +84,6 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
 		}
 	})
-	t.Run("an item has the limit of the configuration where none is given, and none where 0 is", func(t *testing.T) {
-		for want, args := range map[int64][]string{4: {"--goods", "5"}, 0: {"--goods", "6", "--per-user", "0"}} {
-			status, _, errOut := stockd(append(append(owner, "stock"), args...)...)
-			goods := must.Get(strconv.ParseInt(args[1], 10, 64))(t)
-			if found, err := r.Goods(t.Context(), goods); status != cli.OK || err != nil || found.PerUser != want {
-				t.Errorf("exit status %d (%s), and goods %d are %+v (%v), want a limit of %d", status, errOut, goods, found, err, want)
-			}
-		}
-	})
 	t.Run("what is not said of an item is as by default, and no is said", func(t *testing.T) {
 		status, _, errOut := stockd(append(owner, "stock", "--goods", "3", "--group=false", "--fence=false")...)
 		if found, err := r.Goods(t.Context(), 3); status != cli.OK || err != nil || found.Group == nil || found.Choice.Fence == nil || *found.Group || *found.Choice.Fence {
@@ -102,6 +93,21 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("goods 2 are %+v (%v), want them sold as by default", found, err)
 		}
 	})
+}
+
+// An item has the limit of the configuration where none is given, and none where 0 is.
+func TestStockTakesTheLimitOfTheConfiguration(t *testing.T) {
+	r := startReplicaWith(t, nil, "--deduct-per-user=4")
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
+	owner := []string{"--admin-url", r.AdminURL, "--token-file", token}
+	for want, args := range map[int64][]string{4: {"--goods", "5"}, 0: {"--goods", "6", "--per-user", "0"}} {
+		status, _, errOut := stockd(append(append(owner, "stock"), args...)...)
+		goods := must.Get(strconv.ParseInt(args[1], 10, 64))(t)
+		if found, err := r.Goods(t.Context(), goods); status != cli.OK || err != nil || found.PerUser != want {
+			t.Errorf("exit status %d (%s), and goods %d are %+v (%v), want a limit of %d", status, errOut, goods, found, err, want)
+		}
+	}
 }
 
 // A reservation from its hold to its return, by commands alone.

@@ -11,7 +11,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -36,9 +35,9 @@ type change struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-func shownChange(of background.Change) change {
+func shownChange(of stock.Change) change {
 	shown := change{Kind: of.Kind, State: of.State, Since: of.Since}
-	if of.Kind == background.Limit && of.State != background.Unfinished {
+	if of.Kind == stock.ChangeOfLimit && of.State != stock.ChangeUnfinished {
 		shown.PerUser = &of.PerUser
 	}
 	if of.Err != nil {

@@ -39,7 +39,7 @@ const (
 	// A limit that is set halfway has the row of a buyer without a name, which no purchase counts.
 	beginAllowing  = countUsers + `(?, '', 0, 0, 0, 0)`
 	isAllowing     = `SELECT 1 FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
-	isUnfinished   = `SELECT EXISTS (` + isAllowing + `), EXISTS (SELECT * FROM tb_stock_place WHERE goods_id = ? AND closed AND units > 0)`
+	isUnfinished   = `SELECT EXISTS (` + isAllowing + `), EXISTS (SELECT 1 FROM tb_stock_place WHERE goods_id = ? AND closed AND units > 0)`
 	finishAllowing = `DELETE FROM tb_stock_user WHERE goods_id = ? AND user_id = ''`
 
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`

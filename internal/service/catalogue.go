@@ -160,7 +160,7 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64, buyers 
 	if c.redis == nil {
 		return nil
 	}
-	return c.changes.Run(goodsID, background.Change{Kind: background.Notice}, func() error {
+	return c.changes.Run(goodsID, stock.Change{Kind: stock.ChangeByNotice}, func() error {
 		return c.redis.Restocked(ctx, goodsID, units, buyers...)
 	})
 }
@@ -170,7 +170,7 @@ func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
 	if c.redis == nil {
 		return nil
 	}
-	return c.changes.Run(goodsID, background.Change{Kind: background.Notice}, func() error {
+	return c.changes.Run(goodsID, stock.Change{Kind: stock.ChangeByNotice}, func() error {
 		return c.redis.LimitChanged(ctx, goodsID)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // A limit that goes on without its request is shown in progress, then as failed until it is made again, here or by
@@ -27,12 +27,12 @@ func TestALimitInTheBackgroundIsShown(t *testing.T) {
 		if len(changes) == 0 {
 			return ""
 		}
-		if c := changes[0]; len(changes) > 1 || c.Kind != background.Limit || c.PerUser != 2 || c.Since.IsZero() || (c.Err != nil) != (c.State == background.Failed) {
+		if c := changes[0]; len(changes) > 1 || c.Kind != stock.ChangeOfLimit || c.PerUser != 2 || c.Since.IsZero() || (c.Err != nil) != (c.State == stock.ChangeFailed) {
 			t.Errorf("it has %+v, want a limit of 2", changes)
 		}
 		return changes[0].State
 	}
-	failed := func() bool { return state(s) == background.Failed }
+	failed := func() bool { return state(s) == stock.ChangeFailed }
 	fail := func() {
 		must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
@@ -43,7 +43,7 @@ func TestALimitInTheBackgroundIsShown(t *testing.T) {
 			if _, err := s.inventory.SetLimit(soon, 1, 2); err == nil {
 				t.Error("a limit of a locked item is set")
 			}
-			if got, elsewhere := state(s), state(other); got != background.InProgress || elsewhere != "" {
+			if got, elsewhere := state(s), state(other); got != stock.ChangeInProgress || elsewhere != "" {
 				t.Errorf("it is %q, and %q at another replica; want it in progress here", got, elsewhere)
 			}
 			if !labtest.Eventually(20*time.Second, failed) {

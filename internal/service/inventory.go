@@ -42,20 +42,20 @@ func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, erro
 
 // Changes are the changes of an item in the background that are in progress or failed: those of this replica, and
 // those of others that have a mark in the database. A limit that failed here and was set elsewhere is none.
-func (i *Inventory) Changes(ctx context.Context, goods stock.Goods) ([]background.Change, error) {
+func (i *Inventory) Changes(ctx context.Context, goods stock.Goods) ([]stock.Change, error) {
 	changes := i.catalogue.changes.Of(goods.ID)
 	limited, recalled, err := i.store.Unfinished(ctx, goods.ID)
 	if !limited {
-		changes = slices.DeleteFunc(changes, func(c background.Change) bool {
-			return c.Kind == background.Limit && c.State == background.Failed && c.PerUser == goods.PerUser
+		changes = slices.DeleteFunc(changes, func(c stock.Change) bool {
+			return c.Kind == stock.ChangeOfLimit && c.State == stock.ChangeFailed && c.PerUser == goods.PerUser
 		})
 	}
-	for kind, marked := range map[string]bool{background.Limit: limited, background.Recall: recalled} {
-		if marked && !slices.ContainsFunc(changes, func(c background.Change) bool { return c.Kind == kind }) {
-			changes = append(changes, background.Change{Kind: kind, State: background.Unfinished})
+	for kind, marked := range map[string]bool{stock.ChangeOfLimit: limited, stock.ChangeByRecall: recalled} {
+		if marked && !slices.ContainsFunc(changes, func(c stock.Change) bool { return c.Kind == kind }) {
+			changes = append(changes, stock.Change{Kind: kind, State: stock.ChangeUnfinished})
 		}
 	}
-	slices.SortFunc(changes, func(a, b background.Change) int { return strings.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(changes, func(a, b stock.Change) int { return strings.Compare(a.Kind, b.Kind) })
 	return changes, err
 }
 
@@ -145,7 +145,7 @@ func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock
 		return stock.Goods{}, fmt.Errorf("set a limit: %w", context.Cause(ctx))
 	}
 	err := i.jobs.Do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
-		err := i.catalogue.changes.Run(goodsID, background.Change{Kind: background.Limit, PerUser: perUser}, func() error {
+		err := i.catalogue.changes.Run(goodsID, stock.Change{Kind: stock.ChangeOfLimit, PerUser: perUser}, func() error {
 			return i.store.SetLimit(ctx, goodsID, perUser)
 		})
 		if err != nil {

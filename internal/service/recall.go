@@ -52,7 +52,7 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWithin)
 		defer cancel()
 		recalled := RecalledItem{GoodsID: goodsID, Allocations: []RecalledAllocation{}}
-		err := r.changes.Run(goodsID, background.Change{Kind: background.Recall}, func() error {
+		err := r.changes.Run(goodsID, stock.Change{Kind: stock.ChangeByRecall}, func() error {
 			return background.Guard(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
 		})
 		return recalled, err

@@ -92,7 +92,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		if err == nil {
 			err = outcome.Rejected
 		}
-		if !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrHoldLimit) {
+		if !limitsBuyer(err) {
 			return outcome, err
 		}
 		rejected = err
@@ -103,6 +103,11 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		err = rejected
 	}
 	return first, err
+}
+
+// limitsBuyer reports a rejection of what the buyer has already.
+func limitsBuyer(err error) bool {
+	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
 }
 
 // admit chooses who sells, and takes a slot, after the whole request was read, so that slow clients occupy none. A

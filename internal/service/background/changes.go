@@ -10,31 +10,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The kinds of changes of an item.
-const (
-	Limit        = "limit"         // a limit of one buyer is set
-	Recall       = "recall"        // units move from allocations back into the row
-	Notice       = "redis-notice"  // redis-stock is notified of a restock or a limit
-	RedisCounter = "redis-counter" // redis-stock stages the units of an item
-	RedisCopy    = "redis-copy"    // another strategy copies the units to Redis
-	UnitRows     = "unit-rows"     // sql-unit makes rows of units
-)
-
-// The states of a change.
-const (
-	InProgress = "in-progress" // on this replica
-	Failed     = "failed"      // on this replica, and not made again since
-	Unfinished = "unfinished"  // by the marks in the database: on another replica, or cut off
-)
-
-// Change is a change of an item that may outlast the request that began it.
-type Change struct {
-	Kind, State string
-	Since       time.Time // its begin, or its failure; zero: unknown
-	PerUser     int64     // of a Limit
-	Err         error     // of a failure
-}
-
 // Changes are the changes of items on one replica: those in progress, and those that failed last. Nil keeps none.
 type Changes struct {
 	mu    sync.Mutex
@@ -43,12 +18,12 @@ type Changes struct {
 
 // ongoing is a change that has not succeeded since.
 type ongoing struct {
-	Change
+	stock.Change
 	running int // attempts; 0: it failed
 }
 
 // Run makes a change. It is in progress until work returns, and then gone, or failed until it is made again.
-func (c *Changes) Run(goodsID int64, change Change, work func() error) error {
+func (c *Changes) Run(goodsID int64, change stock.Change, work func() error) error {
 	if c == nil {
 		return work()
 	}
@@ -59,7 +34,7 @@ func (c *Changes) Run(goodsID int64, change Change, work func() error) error {
 	return err
 }
 
-func (c *Changes) begin(goodsID int64, change Change) {
+func (c *Changes) begin(goodsID int64, change stock.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.items == nil {
@@ -71,7 +46,7 @@ func (c *Changes) begin(goodsID int64, change Change) {
 		c.items[goodsID] = append(c.items[goodsID], of)
 	}
 	if of.running++; of.running == 1 {
-		change.State, change.Since = InProgress, time.Now().UTC()
+		change.State, change.Since = stock.ChangeInProgress, time.Now().UTC()
 		of.Change = change
 	}
 	of.PerUser = change.PerUser
@@ -90,7 +65,7 @@ func (c *Changes) end(goodsID int64, kind string, err error) {
 			delete(c.items, goodsID)
 		}
 	default:
-		of.State, of.Since, of.Err = Failed, time.Now().UTC(), err
+		of.State, of.Since, of.Err = stock.ChangeFailed, time.Now().UTC(), err
 	}
 }
 
@@ -104,12 +79,12 @@ func (c *Changes) find(goodsID int64, kind string) *ongoing {
 }
 
 // Of lists the changes of an item by their kinds.
-func (c *Changes) Of(goodsID int64) (list []Change) {
+func (c *Changes) Of(goodsID int64) (list []stock.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.items[goodsID] {
 		list = append(list, o.Change)
 	}
-	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(list, func(a, b stock.Change) int { return strings.Compare(a.Kind, b.Kind) })
 	return list
 }

@@ -5,29 +5,30 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 func TestAChangeIsShownUntilItSucceeds(t *testing.T) {
 	c, cause := new(background.Changes), errors.New("no answer")
-	recall := background.Change{Kind: background.Recall}
+	recall := stock.Change{Kind: stock.ChangeByRecall}
 	wantState := func(when, want string, err error) {
 		t.Helper()
 		if of := c.Of(1); want == "" && len(of) > 0 || want != "" && (len(of) != 1 || of[0].State != want || !errors.Is(of[0].Err, err)) {
 			t.Errorf("%s it is %+v, want %q %v", when, of, want, err)
 		}
 	}
-	if err := c.Run(1, recall, func() error { wantState("meanwhile", background.InProgress, nil); return cause }); !errors.Is(err, cause) {
+	if err := c.Run(1, recall, func() error { wantState("meanwhile", stock.ChangeInProgress, nil); return cause }); !errors.Is(err, cause) {
 		t.Errorf("it is answered with %v, want %v", err, cause)
 	}
-	wantState("after a failure", background.Failed, cause)
+	wantState("after a failure", stock.ChangeFailed, cause)
 	if of := c.Of(2); len(of) > 0 {
 		t.Errorf("another item has %+v", of)
 	}
-	_ = c.Run(1, recall, func() error { wantState("tried again", background.InProgress, nil); return nil })
+	_ = c.Run(1, recall, func() error { wantState("tried again", stock.ChangeInProgress, nil); return nil })
 	wantState("after a success", "", nil)
 	func() {
 		defer func() { _ = recover() }()
 		_ = c.Run(1, recall, func() error { panic("a bug") })
 	}()
-	wantState("after a panic", background.Failed, background.ErrPanicked)
+	wantState("after a panic", stock.ChangeFailed, background.ErrPanicked)
 }

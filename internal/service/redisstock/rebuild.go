@@ -87,7 +87,7 @@ func (s *Stock) rebuildAbove(want wanted, above int64) *rebuild {
 	s.rebuilds[want] = r
 	s.working.Go(func() {
 		b := &rebuilder{Stock: s, part: s.part(want.goodsID), wanted: want, above: above, owner: s.options.Replica + " " + rand.Text()}
-		r.err = s.options.Changes.Run(want.goodsID, background.Change{Kind: background.RedisCounter}, func() error {
+		r.err = s.options.Changes.Run(want.goodsID, stock.Change{Kind: stock.ChangeOfCounter}, func() error {
 			return background.Guard(s.lifetime, s.options.Log, "rebuild a counter", func() error { return b.run(s.lifetime) })
 		})
 		s.mu.Lock()

@@ -75,7 +75,7 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version string, e
 		var version string
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		err := p.changes.Run(goodsID, background.Change{Kind: background.RedisCopy}, func() error {
+		err := p.changes.Run(goodsID, stock.Change{Kind: stock.ChangeOfCopy}, func() error {
 			return background.Guard(work, p.log, "copy "+lockName(goodsID), func() (err error) {
 				version, err = p.fill(work, goodsID)
 				return err

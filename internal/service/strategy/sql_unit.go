@@ -132,7 +132,7 @@ func (u unitRows) refill(ctx context.Context, goodsID, units int64) (has bool, e
 // again, or where nothing is left to look at behind the cursor.
 func (u unitRows) fill(ctx context.Context, goodsID int64, c *cursor, looksSold bool) (free int64, err error) {
 	var filled int64
-	err = u.changes.Run(goodsID, background.Change{Kind: background.UnitRows}, func() error {
+	err = u.changes.Run(goodsID, stock.Change{Kind: stock.ChangeOfUnitRows}, func() error {
 		return background.Guard(ctx, u.log, "fill unit rows", func() (err error) {
 			free, filled, err = u.store.FillPool(ctx, goodsID, u.most)
 			return err
