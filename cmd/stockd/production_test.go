@@ -36,12 +36,12 @@ import (
 
 const production = "../../configs/production.yaml"
 
-// believing has a replica in production believe what requests say of their buyers, as often as
+// believing has a replica in production believe what requests say of their buyers, as often and as much as
 // they like.
 func believing(flags ...string) []string {
 	return append([]string{
 		"--config", production, "--http-drain-delay=0s", "--buyer-from=request", "--buyer-required=false",
-		"--limit-user-rate=0", "--limit-address-rate=0",
+		"--deduct-per-user=0", "--limit-user-rate=0", "--limit-address-rate=0",
 	}, flags...)
 }
 
