@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,7 +14,11 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
+	"github.com/stockd/stockd/internal/repo"
 )
 
 func TestABuyerIsLimitedPerItem(t *testing.T) {
@@ -151,6 +156,36 @@ func TestReadingAnItem(t *testing.T) {
 		if got := a.get(t, path); got.status != wanted || (got.problem() == "") != (wanted == 200) {
 			t.Errorf("%s is answered with %d %s, want %d", path, got.status, got.text, wanted)
 		}
+	}
+}
+
+func TestALookShowsALimitThatIsBeingSet(t *testing.T) {
+	a := serve(t, lab.Database(t, servers.MariaDB))
+	var seen answer
+	must.Do(t, a.store.InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+			return err
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		r := request(t, http.MethodPatch, a.admin.URL+"/goods/1", jsonType, `{"per_user": 2}`).WithContext(soon)
+		r.Header.Set("Authorization", "Bearer "+token)
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			t.Errorf("a limit of a locked item is answered with %d", response.StatusCode)
+			return response.Body.Close()
+		}
+		seen = a.get(t, "/goods/1")
+		return nil
+	}))
+	if !strings.Contains(seen.text, `"changes":[{"kind":"limit","state":"in-progress","since":"`) || !strings.Contains(seen.text, `,"per_user":2}]`) {
+		t.Errorf("the item is %s, want a limit of 2 in progress", seen.text)
+	}
+	isSet := func() bool {
+		got := a.get(t, "/goods/1")
+		return got.body["changes"] == nil && got.body["per_user"] == 2.0
+	}
+	if !labtest.Eventually(20*time.Second, isSet) {
+		t.Errorf("the item is %s, want a limit of 2", a.get(t, "/goods/1").text)
 	}
 }
 
