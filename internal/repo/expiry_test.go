@@ -195,33 +195,46 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 	})
 }
 
-// The row of one item is locked for longer than a sweeper waits, as by its first limit: the reservations of others
-// end all the same, also where those of the item alone are more than a transaction has.
+// The row of one item, or a buyer of it, is locked: the reservations of others end without a wait, also where those of
+// the item alone are more than a transaction has.
 func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		locking, s := labtest.Open(t, d, "locking"), impatient(t, d)
+		locking, s := labtest.Open(t, d, "locking"), labtest.Open(t, d, "patient")
 		for id := range int64(3) {
-			must.Do(t, s.CreateGoods(t.Context(), id+1, 10, fmt.Sprint("item ", id)))
+			must.Do(t, s.CreateLimited(t.Context(), id+1, 10, 9, fmt.Sprint("item ", id)))
 		}
-		for _, id := range []int64{1, 1, 1, 2, 3} {
-			over(t, s, hold(t, s, id, 1, ""))
-		}
-		ended, back := 0, map[int64]repo.Back{}
-		err := locking.InTx(t.Context(), func(tx *repo.Tx) (err error) {
-			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
-				return err
+		ann := []stock.Purchase{{Quantity: 1, UserID: "ann"}}
+		for name, lock := range map[string]func(*repo.Tx) error{
+			"row": func(tx *repo.Tx) error { _, err := tx.FreeGoods(t.Context(), []int64{1}); return err },
+			"buyer": func(tx *repo.Tx) error {
+				_, err := tx.CountIn(t.Context(), 1, 9, ann)
+				return errors.Join(err, tx.CountOut(t.Context(), 1, ann))
+			},
+		} {
+			for _, id := range []int64{1, 1, 1, 2, 3} {
+				over(t, s, hold(t, s, id, 1, "ann"))
 			}
-			ended, back, err = s.Expire(t.Context(), 2)
-			return err
-		})
-		locked, ok := errors.AsType[*repo.LockedItemsError](err)
-		if !ok || !slices.Equal(locked.IDs, []int64{1}) || ended != 2 || len(back) != 2 || back[2].Units != 1 || back[3].Units != 1 {
-			t.Errorf("%d are ended, and %v units come back (%v), want those of items 2 and 3", ended, back, err)
+			ended, back := 0, map[int64]repo.Back{}
+			err := locking.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+				if err := lock(tx); err != nil {
+					return err
+				}
+				soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				ended, back, err = s.Expire(soon, 2)
+				return err
+			})
+			locked, ok := errors.AsType[*repo.LockedItemsError](err)
+			if !ok || !slices.Equal(locked.IDs, []int64{1}) || ended != 2 || len(back) != 2 || back[2].Units != 1 || back[3].Units != 1 {
+				t.Errorf("%s locked: %d are ended, and %v units come back (%v), want those of items 2 and 3", name, ended, back, err)
+			}
+			if ended := expireAll(t, s); ended != 3 {
+				t.Errorf("%d are ended afterwards, want the three of item 1", ended)
+			}
+			if _, full := bothAudits(t, s, 1); !full.Clean || full.Stock != 10 {
+				t.Errorf("the audit of item 1 is %+v", full)
+			}
 		}
-		if ended := expireAll(t, s); ended != 3 {
-			t.Errorf("%d are ended afterwards, want the three of item 1", ended)
-		}
-		wantSums(t, s, 10, 0, 0, 0)
 	})
 }
 

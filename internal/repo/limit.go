@@ -254,7 +254,7 @@ func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.
 	if t.store.returns {
 		has, err = t.store.readUsers(ctx, t.conn(), "count buyers", statement+` RETURNING user_id, units`, args...)
 	} else if _, err = t.write(ctx, "count buyers", statement, args...); err == nil {
-		has, err = t.store.has(ctx, t.conn(), goodsID, users)
+		has, err = t.store.has(ctx, t.conn(), goodsID, users, "")
 	}
 	if err != nil {
 		return stock.Limit{}, err
@@ -328,17 +328,18 @@ func (s *Store) Has(ctx context.Context, goodsID, perUser int64, batch []stock.P
 	if len(users) == 0 {
 		return limit, nil
 	}
-	limit.Has, err = s.has(ctx, s.pool, goodsID, users)
+	limit.Has, err = s.has(ctx, s.pool, goodsID, users, "")
 	return limit, err
 }
 
-func (s *Store) has(ctx context.Context, conn gorm.ConnPool, goodsID int64, users []userUnits) (map[string]int64, error) {
+// has reads what users have of one item, and locks it as the end of the statement says.
+func (s *Store) has(ctx context.Context, conn gorm.ConnPool, goodsID int64, users []userUnits, lock string) (map[string]int64, error) {
 	args := make([]any, 0, 1+len(users))
 	args = append(args, goodsID)
 	for _, u := range users {
 		args = append(args, u.user)
 	}
-	return s.readUsers(ctx, conn, "read buyers", readUsers+`(`+listOf(len(users), `?`)+`)`, args...)
+	return s.readUsers(ctx, conn, "read buyers", readUsers+`(`+listOf(len(users), `?`)+`)`+lock, args...)
 }
 
 func (s *Store) readUsers(ctx context.Context, conn gorm.ConnPool, doing, statement string, args ...any) (map[string]int64, error) {

@@ -235,14 +235,20 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order, waits bool) error
 		}
 		limits[id] = goods.PerUser
 	}
-	if err := t.countBack(ctx, rows, limits); err != nil {
+	ids, users := slices.Sorted(maps.Keys(units)), usersBack(rows, limits)
+	waits = waits && len(ids) == 1
+	if !waits {
+		if err := t.lockFreeUsers(ctx, users); err != nil {
+			return err
+		}
+	}
+	if err := t.count(ctx, "count buyers out", users); err != nil {
 		return err
 	}
 	if err := t.appendNumbered(ctx, "append to ledger what comes back", rows); err != nil {
 		return err
 	}
-	ids := slices.Sorted(maps.Keys(units))
-	if !waits || len(ids) > 1 {
+	if !waits {
 		if err := t.lockFree(ctx, ids); err != nil {
 			return err
 		}
@@ -271,15 +277,34 @@ func (t *Tx) lockFree(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// countBack counts units out of the buyers of those items that have a limit.
-func (t *Tx) countBack(ctx context.Context, rows []stock.Order, limits map[int64]int64) error {
+// lockFreeUsers locks what is counted of buyers, and waits for none. stock.ErrBusy: one is locked.
+func (t *Tx) lockFreeUsers(ctx context.Context, users []userUnits) error {
+	for rest := users; len(rest) > 0; {
+		n := len(rest)
+		if end := slices.IndexFunc(rest, func(u userUnits) bool { return u.goodsID != rest[0].goodsID }); end > 0 {
+			n = end
+		}
+		free, err := t.store.has(ctx, t.conn(), rest[0].goodsID, rest[:n], t.store.dialect.skipLocked)
+		if err == nil && len(free) < n {
+			err = fmt.Errorf("%w: of %d buyers of item %d %d are locked", stock.ErrBusy, n, rest[0].goodsID, n-len(free))
+		}
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// usersBack are the buyers to count out, of those items that have a limit.
+func usersBack(rows []stock.Order, limits map[int64]int64) []userUnits {
 	var users []userUnits
 	for _, o := range rows {
 		if limits[o.GoodsID] > 0 {
 			users = append(users, userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity, returned: o.Quantity})
 		}
 	}
-	return t.count(ctx, "count buyers out", sumUsers(users))
+	return sumUsers(users)
 }
 
 // Back is what an item has got back.
