@@ -101,19 +101,30 @@ type leftError struct{ error }
 // Unwrap returns both.
 func (e leftError) Unwrap() []error { return []error{e.error, driver.ErrBadConn} }
 
-// ExecContext executes a statement.
-func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
-	defer c.unreadable(&err)
-	result, err := c.mysqlConn.ExecContext(c.bound(ctx), query, args)
-	return result, c.left(err)
+// unanswered makes what was not answered before the end of its context ErrUnanswered, so that it is not taken for one
+// that had no connection by then.
+func unanswered(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
+	}
+	return err
 }
 
-// QueryContext executes a statement that returns rows. The deadline includes their reading.
+// ExecContext executes a statement. ErrUnanswered: the server did not answer before the deadline.
+func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer c.unreadable(&err)
+	bounded := c.bound(ctx)
+	result, err := c.mysqlConn.ExecContext(bounded, query, args)
+	return result, c.left(unanswered(bounded, err))
+}
+
+// QueryContext is ExecContext for a statement that returns rows. The deadline includes their reading.
 func (c *boundedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer c.unreadable(&err)
-	rows, err := c.mysqlConn.QueryContext(c.bound(ctx), query, args)
+	bounded := c.bound(ctx)
+	rows, err := c.mysqlConn.QueryContext(bounded, query, args)
 	if err != nil {
-		return nil, c.left(err)
+		return nil, c.left(unanswered(bounded, err))
 	}
 	return boundedRows{rows, c}, nil
 }
@@ -199,10 +210,7 @@ func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (_ dri
 	defer c.unreadable(&err)
 	bounded := c.bound(ctx)
 	if _, err := c.mysqlConn.BeginTx(bounded, opts); err != nil {
-		if bounded.Err() != nil {
-			err = fmt.Errorf("%w: %w", ErrUnanswered, err)
-		}
-		return nil, err
+		return nil, unanswered(bounded, err)
 	}
 	c.until, _ = bounded.Deadline()
 	return &boundedTx{conn: c, ctx: ctx, until: c.until}, nil

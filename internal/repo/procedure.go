@@ -63,7 +63,7 @@ func (s *Store) callSell(ctx context.Context, goodsID int64, now time.Time, rowF
 	for range s.pool.Stats().MaxOpenConnections + 1 {
 		conn, failed := s.pool.Conn(ctx)
 		if failed != nil {
-			return answer, s.beginFault(ctx, failed)
+			return answer, s.fault(ctx, "begin", failed)
 		}
 		deadline, _ := ctx.Deadline()
 		answer, err = s.callSellOn(ctx, conn, goodsID, s.strategy, s.replica, now, time.Until(deadline).Microseconds(), rowFirst, units, batch)

@@ -400,21 +400,48 @@ func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	})
 }
 
+// looks are statements outside a transaction, and a transaction.
+func looks(s *repo.Store) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"a transaction": func(ctx context.Context) error { return s.InTx(ctx, func(*repo.Tx) error { return nil }) },
+		"a row":         func(ctx context.Context) error { _, err := s.Goods(ctx, 1); return err },
+		"a list":        func(ctx context.Context) error { _, err := s.Orders(ctx, "x"); return err },
+		"a count":       func(ctx context.Context) error { _, err := s.Reservations(ctx); return err },
+	}
+}
+
 func TestNoFreeConnectionIsBusy(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s, err := d.Open(t.Context(), "r", 1)
 		must.Do(t, err)
 		defer s.Close() //nolint:errcheck // the test is over
 		err = s.InTx(t.Context(), func(*repo.Tx) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			if err := s.InTx(ctx, func(*repo.Tx) error { return nil }); !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("no connection is free: %v, want %v", err, stock.ErrBusy)
+			for name, look := range looks(s) {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if err := look(ctx); !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrBackendUnavailable) {
+					t.Errorf("no connection is free for %s: %v, want %v", name, err, stock.ErrBusy)
+				}
+				cancel()
 			}
 			return nil
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestADatabaseThatDoesNotAnswerIsNotBusy(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		_, through, proxy := besideAProxy(t, d, 1)
+		proxy.Freeze()
+		defer proxy.Thaw()
+		for name, look := range looks(through) {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			if err := look(ctx); errors.Is(err, stock.ErrBusy) || !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("%s is not answered: %v, want %v", name, err, stock.ErrBackendUnavailable)
+			}
+			cancel()
 		}
 	})
 }

@@ -41,7 +41,7 @@ func newShares(connections int) *shares {
 // that of a transaction that has not begun in time.
 func (s *Store) Turn(ctx context.Context, goodsID int64) (end func(), err error) {
 	if err := s.shares.take(ctx, goodsID); err != nil {
-		return nil, s.beginFault(ctx, err)
+		return nil, s.fault(ctx, "begin", err)
 	}
 	return func() { s.shares.free(goodsID) }, nil
 }

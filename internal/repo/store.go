@@ -263,7 +263,11 @@ func (s *Store) each(ctx context.Context, conn gorm.ConnPool, doing string, row 
 			return s.fault(ctx, doing, err)
 		}
 	}
-	return s.fault(ctx, doing, rows.Err())
+	err = rows.Err()
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", backend.ErrUnanswered, err)
+	}
+	return s.fault(ctx, doing, err)
 }
 
 // deadlockTries bounds how often a transaction is run that the database
@@ -320,7 +324,7 @@ func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) erro
 	defer s.endTurn()
 	db := s.db.WithContext(ctx).Begin()
 	if db.Error != nil {
-		return s.beginFault(ctx, db.Error)
+		return s.fault(ctx, "begin", db.Error)
 	}
 	defer db.Rollback() // harmless after the commit
 	if err := do(&Tx{store: s, db: db}); err != nil {
@@ -359,7 +363,7 @@ func (s *Store) takeTurn(ctx context.Context) error {
 	case s.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return s.beginFault(ctx, context.Cause(ctx))
+		return s.fault(ctx, "begin", context.Cause(ctx))
 	}
 }
 
@@ -402,6 +406,11 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 		// database.
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
+	// A deadline before anything was sent means that no connection, or turn, became free in time: this is overload,
+	// and no failure of the database.
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
+		return fmt.Errorf("%s: %w: no connection to %s became free in time: %w", doing, stock.ErrBusy, s.dialect.name, context.Cause(ctx))
+	}
 	switch s.dialect.classify(err) {
 	case faultDuplicate:
 		return fmt.Errorf("%s: %w", doing, stock.ErrDuplicateRequest)
@@ -412,17 +421,6 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 	default:
 		return s.failure(doing, err)
 	}
-}
-
-// beginFault is fault for the begin of a transaction, where a deadline means
-// that no connection became free in time, which is overload and no failure of the
-// database. A database that did not answer the begin is backend.ErrUnanswered.
-func (s *Store) beginFault(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
-		return fmt.Errorf("begin: %w: no connection to %s became free in time: %w",
-			stock.ErrBusy, s.dialect.name, context.Cause(ctx))
-	}
-	return s.fault(ctx, "begin", err)
 }
 
 // commitFault distinguishes a commit that was never sent, or that the database rejected, from
