@@ -279,6 +279,35 @@ func TestManyStartsWriteOneSecret(t *testing.T) {
 	}
 }
 
+// The two files of a key are of one pair, wherever an earlier start ended.
+func TestTheKeyOfBuyersIsWrittenOnce(t *testing.T) {
+	t.Chdir(t.TempDir())
+	secrets := func(want int) (out string) {
+		t.Helper()
+		status, out, errOut := stockd("secrets", "--jwks")
+		if status != want {
+			t.Fatalf("exit status %d, %q %s", status, out, errOut)
+		}
+		return out + errOut
+	}
+	should.Be(t, secrets(cli.OK), "buyers.key: written\nkeys.json: written\n", "at first")
+	_, private := readSecret(t, "buyers.key")
+	keys, public := readSecret(t, "keys.json")
+	should.Be(t, [2]fs.FileMode{private, public}, [2]fs.FileMode{ownerReads, ownerWrites}, "the modes")
+	should.Be(t, secrets(cli.OK), "buyers.key: kept\nkeys.json: kept\n", "again")
+	must.Do(t, os.Remove("keys.json"))
+	should.Be(t, secrets(cli.OK), "buyers.key: kept\nkeys.json: written\n", "without the public key")
+	again, _ := readSecret(t, "keys.json")
+	should.Be(t, again, keys, "the public key")
+	must.Do(t, os.Remove("buyers.key"))
+	if text := secrets(cli.Failure); !cmdtest.ContainsAll(text, "--jwks-file keys.json", "--key-file buyers.key") {
+		t.Errorf("without the private key it says %q", text)
+	}
+	if _, err := os.Stat("buyers.key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a private key is beside another one's JWKS (%v)", err)
+	}
+}
+
 func TestSecretsNameTheFileThatFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "token")
 	if status, _, errOut := stockd("secrets", path); status != cli.Failure || !strings.Contains(errOut, path) {

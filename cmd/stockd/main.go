@@ -31,7 +31,7 @@ func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{Use: "stockd", Short: "Sell a hot item to a crowd without overselling it"}
-	cmd.AddCommand(serveCommand(), migrateCommand(), ledgerCommand(), stockCommand(), ordersCommand(), reservationsCommand(), benchCommand(), checkCommand(), configCommand(), secretsCommand(),
+	cmd.AddCommand(serveCommand(), migrateCommand(), ledgerCommand(), stockCommand(), ordersCommand(), reservationsCommand(), benchCommand(), checkCommand(), configCommand(), secretsCommand(), buyerTokenCommand(),
 		healthcheckCommand(), versionCommand())
 	return cmd
 }

@@ -191,6 +191,44 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	}
 }
 
+// What stockd secrets writes is what the file for a shop wants, and the tokens of stockd buyer-token buy there.
+func TestTokensToTryProductionWith(t *testing.T) {
+	file, folder := must.Get(filepath.Abs(production))(t), t.TempDir()
+	t.Chdir(folder)
+	signed := func(args ...string) string {
+		t.Helper()
+		status, out, errOut := stockd(append([]string{"buyer-token", "--config", file, "--buyer-jwks-file=keys.json"}, args...)...)
+		if status != cli.OK || strings.Count(out, "\n") != 1 {
+			t.Fatalf("%v: exit status %d, %q %s", args, status, out, errOut)
+		}
+		return strings.TrimSpace(out)
+	}
+	if status, _, errOut := stockd("secrets", "--jwks"); status != cli.OK {
+		t.Fatal(errOut)
+	}
+	r := startReplica(t, "--config", file, "--http-drain-delay=0s", "--buyer-jwks-file="+filepath.Join(folder, "keys.json"), "--buyer-audience=shop", "--limit-user-rate=0")
+	buy := func(token string) error {
+		_, err := client.Client{URL: r.URL, BuyerToken: token}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		return err
+	}
+	must.Do(t, buy(signed("--buyer=7", "--buyer-audience=shop", "--ttl=1m")))
+	must.Do(t, buy(signed("--buyer=7", "--buyer-audience=shop", "--goods=1")))
+	if status, _, errOut := stockd("secrets", "--jwks", "--jwks-file=other.json", "--key-file=other.key"); status != cli.OK {
+		t.Fatal(errOut)
+	}
+	for name, token := range map[string]string{
+		"no audience": signed("--buyer=7"), "another audience": signed("--buyer=7", "--buyer-audience=other"),
+		"another key": signed("--buyer=7", "--buyer-audience=shop", "--buyer-jwks-file=other.json", "--key-file=other.key"),
+	} {
+		if err := buy(token); !errors.Is(err, client.ErrUnauthorized) {
+			t.Errorf("a token with %s is answered with %v", name, err)
+		}
+	}
+	if err := buy(signed("--buyer=7", "--buyer-audience=shop", "--goods=2")); err == nil {
+		t.Error("a token for another item buys this one")
+	}
+}
+
 // container is what a manifest of the chart starts.
 type container struct {
 	Name string

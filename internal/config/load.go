@@ -87,6 +87,16 @@ func Read(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	return l, nil
 }
 
+// ReadBuyer reads the secret of buyers' tokens, and checks how they are verified, after Read.
+func (l *Loaded) ReadBuyer() error {
+	if secret := &l.Buyer.Secret; secret.File != "" {
+		if err := l.readSecret("buyer.secret", secret); err != nil {
+			return err
+		}
+	}
+	return l.buyer()
+}
+
 // bind lets viper read a key from its variable and its flag, and records its source.
 func (l *Loaded) bind(v *viper.Viper, f field, flags *pflag.FlagSet) error {
 	if err := v.BindEnv(f.key, f.env()); err != nil {

@@ -81,7 +81,7 @@ func Configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loade
 	return configured(cmd, config.Load, do)
 }
 
-// Located is Configured for a command that looks for a running replica, and needs no secret.
+// Located is Configured for a command beside a running replica, which needs none of its secrets, or reads them itself.
 func Located(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
 	return configured(cmd, config.Read, do)
 }
