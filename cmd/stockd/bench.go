@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/nearest"
 	"github.com/stockd/stockd/internal/reload"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
@@ -213,22 +214,14 @@ func sells(known []client.Strategy, name string) error {
 
 // pick finds strategies by their names; an empty name is none.
 func pick(known []client.Strategy, names ...string) (list []client.Strategy, err error) {
-	for _, name := range names {
-		if name == "" {
-			continue
-		}
-		found := false
-		all := make([]string, 0, len(known))
-		for _, s := range known {
-			if all = append(all, s.Name); s.Name == name {
-				list, found = append(list, s), true
-			}
-		}
-		if !found {
-			return nil, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(all, ", "))
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
+	all := make([]string, 0, len(known))
+	for _, s := range known {
+		if all = append(all, s.Name); slices.Contains(names, s.Name) {
+			list = append(list, s)
 		}
 	}
-	return list, nil
+	return list, nearest.Check("a strategy", all, names...)
 }
 
 // A ledger that is written after its orders are answered is waited for.

@@ -74,10 +74,8 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	if err := checkPlan(o.plan); err != nil {
 		return cli.UsageError{Err: err}
 	}
-	for _, name := range o.plan.Strategies {
-		if err := strategy.CheckName(name); err != nil && o.url == "" { // others may have more
-			return cli.UsageError{Err: fmt.Errorf("--strategies: %w", err)}
-		}
+	if err := strategy.CheckNames(o.plan.Strategies...); err != nil && o.url == "" { // others may have more
+		return cli.UsageError{Err: fmt.Errorf("--strategies: %w", err)}
 	}
 	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {
 		return cli.UsageError{Err: err}
@@ -156,11 +154,11 @@ type story struct {
 	out io.Writer
 }
 
-const storyRow = "%-24s %8s %6s %6s %8s %6s  %s\n"
+const storyRow = "%-24s %8s %6s %6s %6s %6s %8s  %s\n"
 
 func (s story) Begin(runs int) {
 	s.Progress.Begin(runs)
-	fmt.Fprintf(s.out, storyRow, "strategy", "replicas", "stock", "sold", "oversold", "lost", "verdict") //nolint:errcheck // the report is the result
+	fmt.Fprintf(s.out, storyRow, "strategy", "replicas", "stock", "sold", "left", "busy", "sales/s", "verdict") //nolint:errcheck // the report is the result
 }
 
 func (s story) Done(r verdict.Run) {
@@ -169,7 +167,8 @@ func (s story) Done(r verdict.Run) {
 		words = r.Remark()
 	}
 	//nolint:errcheck // the report is the result
-	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Oversold), fmt.Sprint(r.Lost), words)
+	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Left),
+		fmt.Sprint(r.ErrorTypes["busy"]), fmt.Sprintf("%.0f", r.SalesPerSecond), words)
 }
 
 // tell runs the short demo.
@@ -194,29 +193,53 @@ func tell(cmd *cobra.Command, plan demo.Plan, write string) error {
 	return err
 }
 
-// summary says in three sentences what the runs have shown, and what to run next.
-func summary(runs []verdict.Run) string {
-	var wrong, right []string
-	best := verdict.Run{}
+// conclusion is what the rows of a story show. A run that was not made, or came out well without a guarantee, or is
+// contradicted by its ledger, shows nothing: its row says why.
+type conclusion struct {
+	oversold, exact, unsold []verdict.Run
+	fastest                 verdict.Run // of those that are exact
+}
+
+func conclude(runs []verdict.Run) (c conclusion) {
 	for _, r := range runs {
-		name := fmt.Sprintf("%s on %d", r.Name(), r.Replicas)
 		switch {
 		case r.Verdict == verdict.NotRun:
 		case !r.Clean:
-			wrong = append(wrong, name)
-		case r.Verdict != verdict.Expected: // its row says why: it proves neither
+			c.oversold = append(c.oversold, r)
+		case r.Verdict != verdict.Expected:
+		case r.Sold != r.Stock:
+			c.unsold = append(c.unsold, r)
 		default:
-			if right = append(right, name); r.PerSecond > best.PerSecond {
-				best = r
+			c.exact = append(c.exact, r)
+			if r.SalesPerSecond > c.fastest.SalesPerSecond {
+				c.fastest = r
 			}
 		}
 	}
-	fastest := ""
-	if len(right) > 0 {
-		fastest = fmt.Sprintf("The fastest of those here was %s, with %.0f requests a second.\n", best.Name(), best.PerSecond)
+	return c
+}
+
+// summary says what the runs have shown, and what to run next.
+func summary(runs []verdict.Run) string {
+	c := conclude(runs)
+	on := func(r verdict.Run) string { return fmt.Sprintf("%s on %d", r.Name(), r.Replicas) }
+	var lines strings.Builder
+	say := func(words string, list []verdict.Run, of func(verdict.Run) string) {
+		names := make([]string, len(list))
+		for i, r := range list {
+			names[i] = of(r)
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&lines, "%s: %s.\n", words, strings.Join(names, "; "))
+		}
 	}
-	return fmt.Sprintf("\nA read and a write that another purchase can come between lose updates and oversell: %s.\n"+
-		"A lock shared by all running replicas, a condition in SQL and stock in Redis sell exactly what there is: %s.\n"+
-		"%s\nnext: stocklab demo --all (every strategy), stocklab lab list (how locks fail), stockd serve (sell)\n",
-		cmp.Or(strings.Join(wrong, "; "), "none here"), cmp.Or(strings.Join(right, "; "), "none here"), fastest)
+	say("If another purchase slips between the read and the write, both sell the same unit, and one update is lost", c.oversold, on)
+	say("These sold exactly what there was", c.exact, on)
+	say("These sold no unit twice, but had not sold all of them when their time was over", c.unsold, func(r verdict.Run) string {
+		return fmt.Sprintf("%s (%d of %d, %d busy)", on(r), r.Sold, r.Stock, r.ErrorTypes["busy"])
+	})
+	if len(c.exact) > 0 {
+		fmt.Fprintf(&lines, "The fastest of those that sold all was %s, with %.0f sales a second.\n", on(c.fastest), c.fastest.SalesPerSecond)
+	}
+	return "\n" + lines.String() + "\nnext: stocklab demo --all (every strategy), stocklab lab list (how locks fail), stockd serve (sell)\n"
 }

@@ -35,25 +35,31 @@ func TestAFlagOfARunAsksForTheTables(t *testing.T) {
 	})
 }
 
-// What came out well by luck, or is contradicted by its ledger, sells nothing exactly.
-func TestTheSummaryOfAStory(t *testing.T) {
-	run := func(strategy string, v verdict.Verdict, clean bool, perSecond float64) verdict.Run {
-		return verdict.Run{Strategy: strategy, Replicas: 3, Verdict: v, Clean: clean, PerSecond: perSecond}
+// What came out well by luck, is contradicted by its ledger, or has units left sells nothing exactly.
+func TestAStoryConcludesFromItsRows(t *testing.T) {
+	run := func(strategy string, v verdict.Verdict, clean bool, sold int64, salesPerSecond float64) verdict.Run {
+		return verdict.Run{Strategy: strategy, Replicas: 3, Stock: 100, Sold: sold, Verdict: v, Clean: clean, SalesPerSecond: salesPerSecond}
 	}
-	got := summary([]verdict.Run{
-		run("naive", verdict.Expected, false, 900), run("broken", verdict.Unexpected, false, 900), run("lucky", verdict.Unexpected, true, 900),
-		run("sql-conditional", verdict.Expected, true, 20), run("redis-lua", verdict.Expected, true, 10), run("etcd", verdict.NotRun, true, 900),
+	names := func(runs []verdict.Run) (list string) {
+		for _, r := range runs {
+			list += r.Strategy + " "
+		}
+		return list
+	}
+	c := conclude([]verdict.Run{
+		run("naive", verdict.Expected, false, 500, 900), run("broken", verdict.Unexpected, false, 101, 900), run("lucky", verdict.Unexpected, true, 100, 900),
+		run("sql-conditional", verdict.Expected, true, 100, 20), run("redis-stock", verdict.Expected, true, 100, 30), run("redis-lua", verdict.Expected, true, 33, 40),
+		run("etcd", verdict.NotRun, true, 0, 0),
 	})
-	for _, want := range []string{
-		"oversell: naive on 3; broken on 3.\n", "exactly what there is: sql-conditional on 3; redis-lua on 3.\n",
-		"The fastest of those here was sql-conditional, with 20 requests a second.\n",
+	for want, got := range map[string]string{
+		"naive broken ": names(c.oversold), "sql-conditional redis-stock ": names(c.exact), "redis-lua ": names(c.unsold), "redis-stock ": c.fastest.Strategy + " ",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the summary lacks %q:\n%s", want, got)
+		if got != want {
+			t.Errorf("it concludes %q, want %q", got, want)
 		}
 	}
-	if got := summary(nil); strings.Count(got, "none here") != 2 || strings.Contains(got, "fastest") {
-		t.Errorf("the summary of nothing is\n%s", got)
+	if c := conclude(nil); len(c.oversold)+len(c.exact)+len(c.unsold) > 0 || strings.Contains(summary(nil), ":\n") {
+		t.Errorf("it concludes %+v from nothing", c)
 	}
 }
 

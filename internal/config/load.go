@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stockd/stockd/internal/nearest"
 	"github.com/stockd/stockd/internal/reload"
 )
 
@@ -209,16 +209,14 @@ func (l *Loaded) readSecret(key string, secret *Secret) error {
 
 // suggest names the known word that is nearest to a wrong one, if one is near.
 func suggest(word string, list []field, name func(field) string) string {
-	best, distance := "", 4
-	for _, f := range list {
-		if d := levenshtein.ComputeDistance(word, name(f)); d < distance {
-			best, distance = name(f), d
-		}
+	known := make([]string, len(list))
+	for i, f := range list {
+		known[i] = name(f)
 	}
-	if best == "" {
-		return ""
+	if meant := nearest.Of(word, known); meant != "" {
+		return "; did you mean " + meant + "?"
 	}
-	return "; did you mean " + best + "?"
+	return ""
 }
 
 // entry is one scalar of a YAML file.

@@ -86,6 +86,8 @@ type Result struct {
 	// Replicas are those that sold and named themselves, and Strategies what they sold through.
 	Replicas, Strategies []string
 	Elapsed              time.Duration
+	// Selling is the time until the last sale was answered; 0: nothing was sold.
+	Selling time.Duration
 	// Latency is of all requests, SaleLatency of those that sold, in microseconds.
 	Latency, SaleLatency *hdrhistogram.Histogram
 	// Received is the bytes that all connections read, with the heads of the answers.
@@ -147,6 +149,9 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	clients.Wait()
 	stop()
 	result := merge(tallies, time.Since(schedule.start))
+	for _, t := range tallies {
+		result.Selling = max(result.Selling, t.lastSale.Sub(schedule.start))
+	}
 	result.Received = sender.received.Load()
 	return result, gate.err
 }

@@ -409,6 +409,21 @@ func TestAnEndDuringSoldOutIsNoFailure(t *testing.T) {
 	}
 }
 
+// Rejections that follow the last sale are not of the time of selling.
+func TestSellingEndsWithTheLastSale(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		if n < 5 {
+			sold(w, fmt.Sprint(n), "r")
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		problem(w, http.StatusConflict, "insufficient-stock")
+	})
+	if r := run(t, load.Plan{URL: url, Clients: 1, Requests: 25}); r.Selling == 0 || r.Elapsed-r.Selling < 400*time.Millisecond {
+		t.Errorf("it sold for %s of %s, and was rejected for the last 0.4 s", r.Selling, r.Elapsed)
+	}
+}
+
 func TestAResultHasItsFailuresAndItsSpeed(t *testing.T) {
 	r := load.Result{Sent: 20, Sold: 8, Rejected: 5, Unknown: 3, Errors: map[string]int{"busy": 4}, Received: 4096, Elapsed: 2 * time.Second}
 	if r.Failed() != 7 || r.KilobytesPerSecond() != 2 {

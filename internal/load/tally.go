@@ -17,6 +17,7 @@ type tally struct {
 	strategies map[string]bool
 	latency    *hdrhistogram.Histogram // of all
 	sales      *hdrhistogram.Histogram // of those that sold
+	lastSale   time.Time
 }
 
 func newTally() *tally {
@@ -33,7 +34,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 	_ = t.latency.RecordValue(us)
 	switch r.Kind {
 	case Sold:
-		t.orders = append(t.orders, r.Order)
+		t.orders, t.lastSale = append(t.orders, r.Order), time.Now()
 		t.strategies[r.Strategy] = true
 		if r.Replica != "" {
 			t.replicas[r.Replica] = true

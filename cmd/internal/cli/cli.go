@@ -18,6 +18,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/nearest"
 )
 
 // Exit statuses.
@@ -73,7 +74,21 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 			what = "what follows --" + flag.Name + "= and a blank"
 		}
 	})
-	return UsageError{Err: fmt.Errorf("%s is not understood after %s; see %s --help", what, cmd.CommandPath(), cmd.CommandPath())}
+	return UsageError{Err: fmt.Errorf("%s is not understood after %s%s; see %s --help", what, cmd.CommandPath(), meantCommand(cmd, args[0]), cmd.CommandPath())}
+}
+
+// meantCommand names the command that was probably meant.
+func meantCommand(cmd *cobra.Command, word string) string {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	if meant := nearest.Of(word, known); meant != "" {
+		return " (did you mean " + meant + "?)"
+	}
+	return ""
 }
 
 // Configured makes a command that reads the configuration first.

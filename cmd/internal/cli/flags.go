@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/nearest"
 )
 
 // respelt says what a flag must be, and which flag was meant where a key was spelt as in the file.
@@ -28,11 +29,16 @@ func respelt(cmd *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
-	if flag == nil {
-		return err
+	var known []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			known = append(known, flag.Name)
+		}
+	})
+	if meant := nearest.Of(config.FlagOf(unknown.GetSpecifiedName()), known); meant != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, meant)
 	}
-	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
+	return err
 }
 
 // allowed says what a flag of a type may be.

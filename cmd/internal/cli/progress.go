@@ -59,13 +59,34 @@ type lines struct {
 	start time.Time
 	runs  int
 	done  int
+
+	run      string // that is made
+	requests int    // of it; 0: it ends by its time
+	said     time.Time
 }
+
+// answeredEvery is how often a run that is made says how far it is: a shorter run needs no such line.
+const answeredEvery = 4 * time.Second
 
 func (l *lines) Say(words string) { l.linef("%s", words) }
 func (l *lines) Begin(runs int)   { l.runs = runs }
-func (l *lines) Run(string, int)  {}
-func (l *lines) Answered(int)     {}
 func (l *lines) End()             {}
+
+func (l *lines) Run(name string, requests int) {
+	l.run, l.requests, l.said = name, requests, time.Now()
+}
+
+func (l *lines) Answered(requests int) {
+	if time.Since(l.said) < answeredEvery {
+		return
+	}
+	l.said = time.Now()
+	of := ""
+	if l.requests > 0 {
+		of = " of " + humanize.Comma(int64(l.requests))
+	}
+	l.linef("%s: %s%s requests answered", l.run, humanize.Comma(int64(requests)), of)
+}
 
 func (l *lines) Done(r verdict.Run) {
 	l.done++

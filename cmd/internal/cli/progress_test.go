@@ -16,7 +16,7 @@ import (
 )
 
 // Where there is no terminal each result is a line, with the time since the beginning and the number of
-// what is done; what is only on its way is none.
+// what is done; a run that takes long says how far it is.
 func TestProgressIsALineForEachResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -24,9 +24,13 @@ func TestProgressIsALineForEachResult(t *testing.T) {
 		p.Begin(5)
 		p.Say("starts at 100%")
 		time.Sleep(1500 * time.Millisecond)
-		p.Run("mutex", 100)
+		p.Run("mutex", 1100)
 		p.Answered(50)
 		p.Update("measures")
+		time.Sleep(5 * time.Second)
+		p.Answered(1090)
+		time.Sleep(time.Second)
+		p.Answered(1095)
 		p.Done(verdict.Run{Strategy: "mutex", Replicas: 1, Sold: 1000, Stock: 2000, Clean: true, Verdict: verdict.Expected})
 		p.Done(verdict.Run{Strategy: "mutex", Replicas: 3, Group: true, Verdict: verdict.NotRun})
 		p.Done(verdict.Run{Strategy: "naive", Sold: 9, Stock: 5, Reason: "4 clients hung up", Verdict: verdict.Unexpected})
@@ -35,12 +39,13 @@ func TestProgressIsALineForEachResult(t *testing.T) {
 		p.Finish("all is measured")
 		p.End()
 		const want = `  0.0s  starts at 100%
-  1.5s  1/5 mutex on 1 replica: sold 1,000 of 2,000: consistent
-  1.5s  2/5 mutex, grouped on 3 replicas: not run
-  1.5s  3/5 naive on an unknown number of replicas: sold 9 of 5: not expected: 4 clients hung up
-  1.5s  4/5, 1m30s left  10 a second
-  1.5s  5/5  20 a second
-  1.5s  6/5 all is measured
+  6.5s  mutex: 1,090 of 1,100 requests answered
+  7.5s  1/5 mutex on 1 replica: sold 1,000 of 2,000: consistent
+  7.5s  2/5 mutex, grouped on 3 replicas: not run
+  7.5s  3/5 naive on an unknown number of replicas: sold 9 of 5: not expected: 4 clients hung up
+  7.5s  4/5, 1m30s left  10 a second
+  7.5s  5/5  20 a second
+  7.5s  6/5 all is measured
 `
 		if out.String() != want {
 			t.Errorf("it is\n%s, want\n%s", &out, want)

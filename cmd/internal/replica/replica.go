@@ -175,13 +175,11 @@ func quietly(stop func()) func() error {
 // verifyNames verifies the names of strategies, before anything is opened for one that is none.
 func verifyNames(c config.Config) error {
 	var errs []error
-	if err := strategy.CheckName(c.Deduct.Strategy); err != nil {
+	if err := strategy.CheckNames(c.Deduct.Strategy); err != nil {
 		errs = append(errs, fmt.Errorf("deduct.strategy: %w", err))
 	}
-	for _, name := range c.Strategies.Deny {
-		if err := strategy.CheckName(name); err != nil {
-			errs = append(errs, fmt.Errorf("strategies.deny: %w", err))
-		}
+	if err := strategy.CheckNames(c.Strategies.Deny...); err != nil {
+		errs = append(errs, fmt.Errorf("strategies.deny: %w", err))
 	}
 	return errors.Join(errs...)
 }

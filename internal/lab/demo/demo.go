@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/nearest"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -163,9 +163,11 @@ func (d *demo) showAll(ctx context.Context, c shop.Client, replicas int) error {
 	rows, all := d.rows(known, replicas)
 	chosen := make([]service.Description, len(rows))
 	for i, row := range rows {
-		if chosen[i], err = Pick(known, row.Strategy); err != nil {
-			return err
-		}
+		one, wrong := Pick(known, row.Strategy)
+		chosen[i], err = one, errors.Join(err, wrong)
+	}
+	if err != nil {
+		return err
 	}
 	if !d.begun {
 		d.plan.Progress.Begin(all)
@@ -200,7 +202,7 @@ func (d *demo) rows(known []service.Description, replicas int) (rows []Row, all 
 	return rows, len(rows) * len(d.plan.Replicas)
 }
 
-// Pick finds a strategy by its name; the error lists the known ones.
+// Pick finds a strategy by its name.
 func Pick(known []service.Description, name string) (service.Description, error) {
 	names := make([]string, len(known))
 	for i, s := range known {
@@ -209,7 +211,7 @@ func Pick(known []service.Description, name string) (service.Description, error)
 		}
 		names[i] = s.Name
 	}
-	return service.Description{}, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
+	return service.Description{}, nearest.Check("a strategy", names, name)
 }
 
 // Guarantees is what a strategy claims, grouped or not.

@@ -63,7 +63,7 @@ func TestThePageHasARowARun(t *testing.T) {
 	err := demo.Page(&page, &verdict.Report{On: "database: MariaDB 10.11 (local)", Processors: 2, Runs: []verdict.Run{
 		{
 			Strategy: "naive", Replicas: 1, Stock: 1000, Clients: 50, Requests: 5000, Sold: 5000, Left: 833, Oversold: 4000, Lost: 4833,
-			PerSecond: 1587.4, P50: 28, P99: 78.66, Verdict: verdict.Expected,
+			SalesPerSecond: 1587.4, P50: 28, P99: 78.66, Verdict: verdict.Expected,
 		},
 		{Strategy: "sql-conditional", Replicas: 3, Group: true, Stock: 1000, Sold: 1001, Clean: true, Verdict: verdict.Unexpected, Reason: "1 oversold"},
 		{Strategy: "zk-herd", Replicas: 1, Verdict: verdict.NotRun, Reason: "there is no ZooKeeper"},

@@ -19,7 +19,7 @@ var page string
 func Page(w io.Writer, r *verdict.Report) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"n": humanize.Comma, "count": func(n int) string { return humanize.Comma(int64(n)) },
-		"rate":   func(run verdict.Run) string { return humanize.Comma(int64(run.PerSecond)) },
+		"rate":   func(run verdict.Run) string { return humanize.Comma(int64(run.SalesPerSecond)) },
 		"errors": func(run verdict.Run) int { return run.Errors + run.Unknown },
 		"ran":    func(run verdict.Run) bool { return run.Verdict != verdict.NotRun },
 	}).Parse(page)

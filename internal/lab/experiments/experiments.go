@@ -4,13 +4,12 @@
 package experiments
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/nearest"
 )
 
 // Experiment is one failure that the sources describe, and its remedies.
@@ -152,20 +151,19 @@ func All() []Experiment {
 // each once; "all" are all of them. The error names what is allowed.
 func Pick(names []string) ([]Experiment, error) {
 	all := All()
-	picked := make(map[int]bool)
-	for _, name := range names {
-		if name == "all" {
-			return all, nil
+	names = slices.Clone(names)
+	for i, name := range names {
+		if at := slices.IndexFunc(all, func(e Experiment) bool { return strconv.Itoa(e.Number) == name }); at >= 0 {
+			names[i] = all[at].Name
 		}
-		i := slices.IndexFunc(all, func(e Experiment) bool {
-			return e.Name == name || strconv.Itoa(e.Number) == name
-		})
-		if i < 0 {
-			return nil, fmt.Errorf("%q is not an experiment; there are all, %s, or their numbers", name, strings.Join(namesOf(all), ", "))
-		}
-		picked[all[i].Number] = true
 	}
-	return slices.DeleteFunc(all, func(e Experiment) bool { return !picked[e.Number] }), nil
+	if err := nearest.Check("an experiment", append([]string{"all"}, namesOf(all)...), names...); err != nil {
+		return nil, err
+	}
+	if slices.Contains(names, "all") {
+		return all, nil
+	}
+	return slices.DeleteFunc(all, func(e Experiment) bool { return !slices.Contains(names, e.Name) }), nil
 }
 
 func namesOf(all []Experiment) []string {

@@ -265,7 +265,7 @@ func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer
 	}
 	result, err := load.Run(ctx, plan)
 	if result != nil {
-		result.Elapsed = 0 // it is beside the time of the sale
+		result.Elapsed, result.Selling = 0, 0 // it is beside the time of the sale
 	}
 	r.add(result, err)
 	return got, err

@@ -243,6 +243,7 @@ func (r *run) add(l *load.Result, err error) {
 	sum.Duplicates += l.Duplicates
 	sum.Received += l.Received
 	sum.Elapsed += l.Elapsed
+	sum.Selling += l.Selling
 	for problem, n := range l.Errors {
 		sum.Errors[problem] += n
 	}

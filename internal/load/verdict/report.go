@@ -42,7 +42,7 @@ func (r *Report) machine() string {
 // Table writes the report for people; color is for terminals.
 func (r *Report) Table(w io.Writer, color bool) error {
 	t := NewTable("", 11,
-		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", r.counted(), "p50\nms", "p99\nms", "verdict")
+		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", "sales\n/s", "p50\nms", "p99\nms", "verdict")
 	for i, run := range r.Runs {
 		if i > 0 && run.Name() != r.Runs[i-1].Name() {
 			t.AppendSeparator()
@@ -125,7 +125,7 @@ func (r *Run) row(color bool) table.Row {
 	return append(row,
 		comma(r.Sold), comma(r.Left), comma(r.Oversold), comma(r.Lost),
 		comma(int64(r.Rejected)), comma(int64(r.Errors+r.Unknown)),
-		comma(int64(r.PerSecond)), fmt.Sprintf("%.1f", r.P50), fmt.Sprintf("%.1f", r.P99),
+		comma(int64(r.SalesPerSecond)), fmt.Sprintf("%.1f", r.P50), fmt.Sprintf("%.1f", r.P99),
 		paint(color, r.Verdict, r.cell()))
 }
 
@@ -144,6 +144,11 @@ func (r *Report) notes() (lines []string) {
 		remark := run.Remark()
 		if line := run.Name() + ": " + remark; remark != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
+		}
+	}
+	for _, run := range r.Runs {
+		if kinds := run.errorKinds(); kinds != "" {
+			lines = append(lines, fmt.Sprintf("errors of %s on %s: %s", run.Name(), run.replicas(), kinds))
 		}
 	}
 	return lines

@@ -121,7 +121,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 		Servers:    map[string]servers.Info{"database": {Name: "MariaDB", Version: "10.11", Started: servers.Local}},
 		Processors: 30, Runs: []verdict.Run{{
 			Strategy: "s", Replicas: 1, Group: true, Fence: true, Clients: 2, Requests: 3, Stock: 4, Sold: 5, Left: 6, Oversold: 7, Lost: 8, Undersold: 9,
-			Rejected: 10, Errors: 11, Unknown: 12, Clean: true, ExpectedClean: true, Verdict: verdict.Expected, Reason: "r", PerSecond: 13, Min: 14, P50: 15,
+			Rejected: 10, Errors: 11, Unknown: 12, Clean: true, ExpectedClean: true, Verdict: verdict.Expected, Reason: "r", PerSecond: 13, SalesPerSecond: 13.5, Min: 14, P50: 15,
 			P90: 16, P95: 17, P99: 18, Max: 19, ErrorPercent: 20, KilobytesPerSecond: 21, Orders: 22, Answered: 23, Duplicates: 24,
 			ErrorTypes: map[string]int{"busy": 25}, Tries: 26, Seconds: 27, SalesOnly: true, Restocked: 28, LedgerAfter: 29, Shorter: true, Note: "n",
 		}},
@@ -129,7 +129,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 	const want = `{"servers":{"database":{"name":"MariaDB","version":"10.11","started":"local"}},` +
 		`"processors":30,"runs":[{"strategy":"s","replicas":1,"group":true,"fence":true,"clients":2,"requests":3,"stock":4,"sold":5,` +
 		`"left":6,"oversold":7,"lost":8,"undersold":9,"refused":10,"errors":11,"unknown":12,"clean":true,"expected_clean":true,"verdict":"as claimed",` +
-		`"reason":"r","per_second":13,"min_ms":14,"p50_ms":15,"p90_ms":16,"p95_ms":17,"p99_ms":18,"max_ms":19,"error_percent":20,"kb_per_second":21,` +
+		`"reason":"r","per_second":13,"sales_per_second":13.5,"min_ms":14,"p50_ms":15,"p90_ms":16,"p95_ms":17,"p99_ms":18,"max_ms":19,"error_percent":20,"kb_per_second":21,` +
 		`"orders":22,"answered":23,"duplicates":24,"error_types":{"busy":25},"tries":26,"seconds":27,"sales_only":true,"restocked":28,` +
 		`"ledger_after_seconds":29,"shorter":true,"note":"n"}]}`
 	if err != nil || string(content) != want {
@@ -144,6 +144,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 func TestTheTableOfARun(t *testing.T) {
 	good := sale(10, 1110, 0, func(l *load.Result, _ *stock.Audit) { l.Errors["busy"], l.Unknown = 1, 2 })
 	good.Strategy, good.ExpectedClean, good.SalesOnly, good.Tries, good.Verdict, good.PerSecond = "a", true, true, 1, verdict.Expected, 1234.5
+	good.SalesPerSecond = 2345.6
 	good.Min, good.P90, good.P95, good.P99, good.Max, good.ErrorPercent, good.KilobytesPerSecond = 0.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5
 	again := good
 	again.Note, again.Shorter, again.Stock = "slow here", true, 10
@@ -163,11 +164,12 @@ func TestTheTableOfARun(t *testing.T) {
 		row   string
 		times int
 	}{
-		{"│ a                  │        1 │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent         │\n", 2},
-		{"│ b, grouped, fenced │        ? │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent (try 2) │\n", 1},
+		{"│ a                  │        1 │   10 │    0 │     0 │       0 │    1,110 │      3 │ 2,345 │ 1.5 │ 4.5 │ consistent         │\n", 2},
+		{"│ b, grouped, fenced │        ? │   10 │    0 │     0 │       0 │    1,110 │      3 │ 2,345 │ 1.5 │ 4.5 │ consistent (try 2) │\n", 1},
 		{"│ c                  │        1 │    – │    – │     – │       – │        – │      – │     – │   – │   – │ not run, see below │\n", 1},
 		{"│ a                  │        1 │    1.5 │  2.5 │  3.5 │  4.5 │ 0.5 │ 5.5 │    6.5 │ 1,234 │ 7.5 │\n", 2},
 		{"│ c                  │        1 │    1.5 ", 0},
+		{"\nerrors of a on 1: 1 busy, 2 unknown\nerrors of a on 1: 1 busy, 2 unknown\nerrors of b, grouped, fenced on ?: 1 busy, 2 unknown\n", 1},
 		{"\na: slow here\nb, grouped, fenced: slow here\nc: not run: no Redis\nd: slow here\n", 1},
 		{"\na to d: shorter runs, of 2,000 units each, because a lock takes several round trips a sale\nSQLite, 2 processors\n", 1},
 	} {
@@ -181,7 +183,7 @@ func TestTheTableOfARun(t *testing.T) {
 		report     verdict.Report
 		has, lacks string
 	}{
-		{verdict.Report{Runs: []verdict.Run{good, all}}, "requests", "sales"},
+		{verdict.Report{Runs: []verdict.Run{good, all}}, "requests", "processors"},
 		{verdict.Report{Runs: []verdict.Run{all}, Processors: 2}, "slow here", "processors"},
 		{verdict.Report{Runs: []verdict.Run{all}, On: "SQLite"}, "SQLite\n", "processors"},
 		{verdict.Report{Runs: []verdict.Run{all, all}}, "slow here", "shorter"},
@@ -220,7 +222,7 @@ func TestARunHasTheFiguresOfItsLoad(t *testing.T) {
 	}
 	l := load.Result{
 		Sent: 20, Sold: 8, Rejected: 5, Unknown: 3, Errors: map[string]int{"busy": 3, "internal": 1},
-		Elapsed: 2 * time.Second, Latency: times(1500), SaleLatency: times(500),
+		Elapsed: 2 * time.Second, Selling: 500 * time.Millisecond, Latency: times(1500), SaleLatency: times(500),
 	}
 	audit := stock.NewAudit(1, 2, 10, 8, 7)
 	for _, c := range []struct {
@@ -239,7 +241,7 @@ func TestARunHasTheFiguresOfItsLoad(t *testing.T) {
 		if r.Requests != 20 || r.Stock != 10 || r.Sold != 8 || r.Left != 2 || r.Orders != 7 || r.Rejected != 5 || r.Unknown != 3 || r.Answered != 8 || r.Errors != 4 {
 			t.Errorf("the figures are %+v", r)
 		}
-		if r.PerSecond != c.perSecond || r.P50 != c.p50 || r.Max != c.p50 || r.Seconds != 2 || r.Undersold != c.undersold || r.Clean != (c.undersold == 0) {
+		if r.SalesPerSecond != 16 || r.PerSecond != c.perSecond || r.P50 != c.p50 || r.Max != c.p50 || r.Seconds != 2 || r.Undersold != c.undersold || r.Clean != (c.undersold == 0) {
 			t.Errorf("%v/s, %v ms, %d undersold, consistent %v; want %v, %v, %d", r.PerSecond, r.P50, r.Undersold, r.Clean, c.perSecond, c.p50, c.undersold)
 		}
 	}

@@ -55,6 +55,9 @@ type Run struct {
 	Verdict       Verdict `json:"verdict"`
 	Reason        string  `json:"reason"`
 	PerSecond     float64 `json:"per_second"`
+	// SalesPerSecond is how fast units were sold while there were any: the rejections that follow the last sale
+	// have no part in it.
+	SalesPerSecond float64 `json:"sales_per_second"`
 	// The latency, in milliseconds.
 	Min float64 `json:"min_ms"`
 	P50 float64 `json:"p50_ms"`
@@ -124,6 +127,10 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 		count, latency = l.Sold, l.SaleLatency
 	}
 	r.PerSecond = float64(count) / r.Seconds
+	r.SalesPerSecond = 0
+	if l.Selling > 0 {
+		r.SalesPerSecond = float64(l.Sold) / l.Selling.Seconds()
+	}
 	r.Min, r.P50, r.P90 = quantile(latency, 0), quantile(latency, 50), quantile(latency, 90)
 	r.P95, r.P99, r.Max = quantile(latency, 95), quantile(latency, 99), quantile(latency, 100)
 	r.ErrorPercent, r.KilobytesPerSecond = 100*float64(l.Failed())/float64(max(1, l.Sent)), l.KilobytesPerSecond()
@@ -220,12 +227,23 @@ func (r *Run) state() string {
 }
 
 // unexpectedErrors lists errors other than busy, which is a correct answer under load.
-func (r *Run) unexpectedErrors() string {
-	var list []string
-	for _, problem := range slices.SortedFunc(maps.Keys(r.ErrorTypes), cmp.Compare) {
-		if problem != "busy" {
-			list = append(list, fmt.Sprintf("%d %s", r.ErrorTypes[problem], problem))
-		}
+func (r *Run) unexpectedErrors() string { return strings.Join(kinds(r.ErrorTypes, "busy"), ", ") }
+
+// errorKinds lists all errors by their kinds.
+func (r *Run) errorKinds() string {
+	list := kinds(r.ErrorTypes, "")
+	if r.Unknown > 0 {
+		list = append(list, comma(int64(r.Unknown))+" unknown")
 	}
 	return strings.Join(list, ", ")
+}
+
+// kinds lists errors by their kinds, but for one.
+func kinds(counts map[string]int, but string) (list []string) {
+	for _, problem := range slices.SortedFunc(maps.Keys(counts), cmp.Compare) {
+		if problem != but && counts[problem] > 0 {
+			list = append(list, fmt.Sprintf("%s %s", comma(int64(counts[problem])), problem))
+		}
+	}
+	return list
 }

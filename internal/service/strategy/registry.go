@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/nearest"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -32,16 +32,13 @@ func Registry() []Entry {
 	return list
 }
 
-// CheckName returns an error that lists the strategies where name is none of them.
-func CheckName(name string) error {
-	var names []string
+// CheckNames returns an error for the names that are not strategies.
+func CheckNames(names ...string) error {
+	var known []string
 	for _, entry := range Registry() {
-		if entry.Name == name {
-			return nil
-		}
-		names = append(names, entry.Name)
+		known = append(known, entry.Name)
 	}
-	return fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
+	return nearest.Check("a strategy", known, names...)
 }
 
 // lockless are the strategies that need no lock outside of their replica.
