@@ -8,7 +8,7 @@ GREMLINS = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GOVULNDB ?= https://vuln.go.dev
 FUZZ ?= .
 FUZZTIME ?= 2m
-MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken internal/handler internal/service internal/service/strategy \
+MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken internal/handler internal/queue internal/rate internal/service internal/service/strategy \
 	internal/service/background internal/lock internal/lock/process internal/pause internal/telemetry internal/telemetry/metrics \
 	internal/lab/history internal/lab/checker internal/lab/bench internal/lab/failpoint internal/load internal/load/verdict pkg/client
 
