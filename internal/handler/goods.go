@@ -62,16 +62,15 @@ type concealedItem struct {
 
 // read serves GET /goods/:id.
 func (g goods) read(c *gin.Context, id int64) (any, error) {
-	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
+	found, err := g.options.Inventory.Item(c.Request.Context(), id)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := g.options.Inventory.Changes(c.Request.Context(), row)
-	read := item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}
-	for _, of := range changes {
+	read := item{Goods: found.Goods, Choice: g.options.Catalogue.Choice(id), Available: found.Stock > 0}
+	for _, of := range found.Changes {
 		read.Changes = append(read.Changes, shownChange(of))
 	}
-	return read, err
+	return read, nil
 }
 
 // readConcealed serves GET /goods/:id where the stock is not revealed.

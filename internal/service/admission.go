@@ -22,6 +22,12 @@ func (s *Seller) sellsFromRedis() bool {
 	return ok
 }
 
+// looksFirst reports that purchases are rejected by a look at the item before the strategy is asked. That is for those
+// that exclude each other: the race of the others is what they are there to show. redis-stock sells without the database.
+func (s *Seller) looksFirst() bool {
+	return s.entry.Guarantees.ExclusiveInProcess && !s.sellsFromRedis()
+}
+
 // lockWait is the longest wait for the lock of an item that one purchase can ask for; 0 where it waits for none, or
 // together with others.
 func (s *Seller) lockWait() time.Duration {

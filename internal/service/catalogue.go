@@ -39,6 +39,7 @@ type Catalogue struct {
 	// unwritten are the items that have units in the allocation of redis-stock.
 	unwritten *queue.Shared[int64, bool]
 	items     *items
+	looks     *looks
 	pings     pings
 	timeout   time.Duration // of a deduction
 	batch     int           // the most that is written together
@@ -89,6 +90,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	}
 	c.unwritten = queue.Share(allocated, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find units in Redis", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
+	c.looks = newLooks(deps.Store, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
 	deps.Changes = c.changes
 	versions := c.versions(ctx, entries)

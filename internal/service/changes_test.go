@@ -20,10 +20,7 @@ func TestALimitInTheBackgroundIsShown(t *testing.T) {
 	s, other := open(t, d, 1), open(t, d, 1)
 	s.create(t, 1, 10)
 	state := func(of shop) string {
-		goods, err := of.inventory.Goods(t.Context(), 1)
-		must.Do(t, err)
-		changes, err := of.inventory.Changes(t.Context(), goods)
-		must.Do(t, err)
+		changes := must.Get(of.inventory.Item(t.Context(), 1))(t).Changes
 		if len(changes) == 0 {
 			return ""
 		}

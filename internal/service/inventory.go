@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -20,12 +21,17 @@ type Inventory struct {
 	store     *repo.Store
 	catalogue *Catalogue
 	jobs      *background.Jobs
+	reads     *queue.Queue[int64, bool, Item]
 }
 
 // NewInventory looks after the items of a store. The strategies of the catalogue are
 // notified of every restock. It must be closed before the catalogue.
 func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
-	return &Inventory{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log)}
+	i := &Inventory{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log)}
+	i.reads = queue.New(queue.Options[int64, bool, Item]{
+		Doing: "read an item", Plain: true, Write: i.read, Most: mostLooks, Within: catalogue.timeout, Log: catalogue.log,
+	})
+	return i
 }
 
 // Close waits a moment for the changes that go on after their requests, and then cuts
@@ -35,14 +41,39 @@ func (i *Inventory) Close() error { return i.jobs.Close(backgroundGrace) }
 // backgroundGrace is how long work may still take when the replica stops.
 const backgroundGrace = 500 * time.Millisecond
 
-// Goods is what is in stock of an item. stock.ErrUnknownGoods: there is none.
-func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
-	return i.store.InStock(ctx, goodsID)
+// Item is what is in stock of an item, and its changes in the background that are in progress or failed.
+type Item struct {
+	stock.Goods
+
+	Changes []stock.Change
 }
 
-// Changes are the changes of an item in the background that are in progress or failed: those of this replica, and
-// those of others that have a mark in the database. A limit that failed here and was set elsewhere is none.
-func (i *Inventory) Changes(ctx context.Context, goods stock.Goods) ([]stock.Change, error) {
+// Goods is what is in stock of an item. stock.ErrUnknownGoods: there is none. One read, which begins after the call, serves
+// all callers that wait for one.
+func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	item, err := i.reads.Do(ctx, goodsID, false)
+	return item.Goods, err
+}
+
+// Item is Goods with the changes of this replica, and with those of others that have a mark in the database.
+func (i *Inventory) Item(ctx context.Context, goodsID int64) (Item, error) {
+	return i.reads.Do(ctx, goodsID, true)
+}
+
+// read reads an item for all that wait; a call asks for its changes, too, or not.
+func (i *Inventory) read(ctx context.Context, goodsID int64, calls []*queue.Call[bool, Item]) {
+	goods, err := i.store.InStock(ctx, goodsID)
+	item := Item{Goods: goods}
+	if err == nil && slices.ContainsFunc(calls, func(c *queue.Call[bool, Item]) bool { return c.Ask }) {
+		item.Changes, err = i.changesOf(ctx, goods)
+	}
+	for _, c := range calls {
+		c.Answer(item, err)
+	}
+}
+
+// changesOf are the changes of an item. A limit that failed here and was set elsewhere is none.
+func (i *Inventory) changesOf(ctx context.Context, goods stock.Goods) ([]stock.Change, error) {
 	changes := i.catalogue.changes.Of(goods.ID)
 	limited, recalled, err := i.store.Unfinished(ctx, goods.ID)
 	if !limited {

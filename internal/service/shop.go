@@ -56,6 +56,9 @@ type Request struct {
 	Asked stock.Choice
 	// counted reports that the rate of its buyer has counted another line of its basket.
 	counted bool
+	// soldOut reports that a look has found no units for it. unseen is why there was no look that was due.
+	soldOut bool
+	unseen  error
 }
 
 // Buy sells, or returns why it does not. Catalogue.Within bounds it.
@@ -67,15 +70,20 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	if r.TTL > 0 { // a reservation can be confirmed once it is answered
 		r.Number, r.Durable = cmp.Or(r.Number, NewKey()), stock.InSQL
 	}
+	by, asked, wrong := s.choose(r)
+	if wrong == nil && by.looksFirst() { // before the key is searched for: a copy that took the last unit is found then
+		r.soldOut, r.unseen = s.looks.soldOut(ctx, r.GoodsID, r.Purchase)
+	}
 	first, err := s.first(ctx, r, stock.InSQL, true) // a key that was sold before has its answer
 	if err != nil || first.Replayed {
 		return first, err
 	}
-	by, taken, rejected := s.admit(r)
+	taken, rejected := s.admit(r, asked, wrong)
 	if rejected == nil {
 		defer taken.release()
-		// A copy may be pending that redis-stock has accepted, which finds it by itself.
-		if !by.sellsFromRedis() {
+		// A copy may be pending that redis-stock has accepted, which finds it by itself. Its units are allocated: an item
+		// that is sold out has none.
+		if !by.sellsFromRedis() && !r.soldOut {
 			pending, failed := s.mayBePending(ctx, r)
 			if failed != nil {
 				return stock.Outcome{}, failed
@@ -110,21 +118,20 @@ func limitsBuyer(err error) bool {
 	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
 }
 
-// admit chooses who sells, and takes a slot, after the whole request was read, so that slow clients occupy none. A
-// purchase that finds none does not count for the rate of its buyer, so that its retry is not throttled.
-func (s *Shop) admit(r Request) (by *Seller, taken slot, err error) {
-	by, asked, err := s.choose(r)
-	if err != nil {
-		return nil, slot{}, err
+// admit takes a slot, after the whole request was read, so that slow clients occupy none; wrong is why no strategy
+// sells. A purchase that finds no slot does not count for the rate of its buyer, so that its retry is not throttled.
+func (s *Shop) admit(r Request, asked Mode, wrong error) (taken slot, err error) {
+	if wrong != nil {
+		return slot{}, wrong
 	}
 	if taken, err = s.slots.take(r.GoodsID, asked); err != nil || r.counted {
-		return by, taken, err
+		return taken, err
 	}
 	if wait := s.buyers.Take(r.UserID, time.Now()); wait > 0 {
 		taken.release()
-		return nil, slot{}, &rate.Error{Wait: wait}
+		return slot{}, &rate.Error{Wait: wait}
 	}
-	return by, taken, nil
+	return taken, nil
 }
 
 // sell has a strategy take the units, and waits for the ledger where the purchase wants that. It passes no purchase
@@ -148,9 +155,18 @@ func (s *Shop) sell(ctx context.Context, by *Seller, r Request) (outcome stock.O
 		}
 		defer end() // when the ledger has what it holds
 	}
+	switch {
+	case r.unseen != nil:
+		return stock.Outcome{}, r.unseen
+	case r.soldOut:
+		return stock.Outcome{Rejected: stock.ErrInsufficientStock}, nil
+	}
 	outcome, err = s.sellOnce(ctx, by, r)
-	if errors.Is(err, stock.ErrUnknownGoods) {
+	switch {
+	case errors.Is(err, stock.ErrUnknownGoods):
 		s.items.forget(r.GoodsID)
+	case err == nil && errors.Is(outcome.Rejected, stock.ErrInsufficientStock) && by.looksFirst():
+		s.looks.note(r.GoodsID)
 	}
 	if err == nil && outcome.Durable == stock.InRedis && r.Durable == stock.InSQL {
 		return s.awaitLedger(ctx, r, outcome)
