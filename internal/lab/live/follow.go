@@ -76,6 +76,13 @@ func (f *follower) add(path string) {
 	f.records = append(f.records, record{path: path})
 }
 
+// overlaps counts the leases that were granted while another holder had the same lock.
+func (f *follower) overlaps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lanes.Overlaps
+}
+
 // full tells that the records have become large.
 func (f *follower) full() bool {
 	f.mu.Lock()

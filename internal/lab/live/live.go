@@ -229,7 +229,11 @@ func (s *Session) lead(r *run, m Mode) {
 	r.leg(m, func() { s.jobs.Go(func() { s.finish(r) }) })
 	s.sale.Phase, s.sale.Modes = Selling, append([]Mode(nil), r.modes...)
 	s.hub.publish(s.sale)
-	s.hub.publish(Mark{At: millis(time.Now()), What: "sell", Detail: m.String()})
+	mark := Mark{At: millis(time.Now()), What: "sell", Detail: m.String()}
+	if len(r.modes) > 1 {
+		mark.Phantom = s.sampler.phantom(r.item)
+	}
+	s.hub.publish(mark)
 }
 
 // Pause lets no further request in.
@@ -311,6 +315,10 @@ func (s *Session) finish(r *run) {
 	s.mu.Unlock()
 	r.legs.Wait()
 	v, err := r.judge(r.ctx, s.ground, s.known())
+	if v != nil {
+		_ = s.follow.step(time.Now().Add(settle)) // what it cannot read now is no evidence
+		v.excuse(s.follow.overlaps(), r.losesLock(s.known()))
+	}
 	s.end(r, v, err)
 }
 

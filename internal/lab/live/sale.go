@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,6 +137,8 @@ type Verdict struct {
 	// Faults tells that something was done to a replica or a server meanwhile: requests
 	// that failed are then no evidence against the strategy.
 	Faults bool `json:"faults"`
+	// Known tells that the lock failed as it is known to when its holder pauses.
+	Known bool `json:"known,omitempty"`
 	// Next is what to try now.
 	Next Advice `json:"next"`
 }
@@ -143,10 +146,8 @@ type Verdict struct {
 // Advice is what to try after a sale: why, as a name that the page has words for, and the
 // settings for it.
 type Advice struct {
-	Why      string `json:"why"`
-	Strategy string `json:"strategy"`
-	Fence    bool   `json:"fence"`
-	Replicas int    `json:"replicas"`
+	Why string `json:"why"`
+	Settings
 }
 
 const (
@@ -290,6 +291,25 @@ func (r *run) judge(ctx context.Context, s ground, known []service.Description) 
 	return v, nil
 }
 
+// losesLock reports whether a mode sells under a lock that may be lost, and whose token is not checked.
+func (r *run) losesLock(known []service.Description) bool {
+	return slices.ContainsFunc(r.modes, func(m Mode) bool {
+		d, err := demo.Pick(known, m.Strategy)
+		return err == nil && d.Guarantees.Fenceable && !m.Fence
+	})
+}
+
+// excuse has a sale be no surprise where something was done to its machines by hand, two holders were recorded, and
+// no token was checked. What its ledger contradicts stays a surprise.
+func (v *Verdict) excuse(overlaps int, losesLock bool) {
+	ledger := v.Sold == v.Orders && v.Duplicates == 0 && v.Orders >= int64(v.Answered) && v.Orders <= int64(v.Answered+v.Unknown)
+	if !v.Faults || overlaps == 0 || !losesLock || !ledger || v.Clean || v.Run.Verdict != verdict.Unexpected {
+		return
+	}
+	v.Known = true
+	v.Words, v.Remark = strings.Replace(v.Words, "not expected", "failed as this lock is known to when its holder pauses", 1), ""
+}
+
 // names are those of the modes, in their order.
 func names(modes []Mode) string {
 	if len(modes) == 1 {
@@ -306,18 +326,23 @@ func names(modes []Mode) string {
 func (r *run) advice(v *Verdict, known []service.Description) Advice {
 	last := r.modes[len(r.modes)-1]
 	d, _ := demo.Pick(known, last.Strategy) // it has sold
-	a := Advice{Strategy: last.Strategy, Fence: last.Fence, Replicas: r.settings.Replicas}
+	a := Advice{Settings: r.settings}
+	a.Mode = last
 	switch {
 	case len(r.modes) > 1:
 		a.Why = "alone"
 	case !v.Clean:
 		a.afterDamage(d)
 	case !v.ExpectedClean:
-		a.Why = "luck"
+		a.Why, a.Clients, a.WorkMillis = "luck", min(200, 2*a.Clients), max(5, a.WorkMillis)
 	case !d.Guarantees.ExclusiveAcrossReplicas:
 		a.Why, a.Replicas = "replicas", 3
 	case d.Guarantees.Fenceable && !last.Fence:
-		a.Why = "pause"
+		// The sale must last until the pause has hit: a batch has at most one unit of each client.
+		a.Why, a.TTLSeconds, a.WorkMillis, a.Stock = "pause", 1, 10, 2000
+		if a.Group {
+			a.Stock *= int64(max(1, a.Clients))
+		}
 	default:
 		a.Why, a.Strategy, a.Fence = "naive", "naive", false
 	}

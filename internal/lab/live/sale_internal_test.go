@@ -214,31 +214,60 @@ func TestASaleIsJudgedByItsModesAndItsAudit(t *testing.T) {
 	}
 }
 
-// What is advised is another sale than the one that was made, and one that can be made.
+// What is advised is another sale than the one that was made, and one that can be made; it has every setting.
 func TestTheAdviceLeadsOn(t *testing.T) {
 	for _, c := range []struct {
 		mode     Mode
 		replicas int
 		clean    bool
-		want     Advice
+		why      string
+		want     func(*Settings)
 	}{
-		{Mode{Strategy: "naive"}, 3, false, Advice{"mutex", "mutex", false, 1}},
-		{Mode{Strategy: "naive"}, 1, true, Advice{"luck", "naive", false, 1}},
-		{Mode{Strategy: "mutex"}, 1, true, Advice{"replicas", "mutex", false, 3}},
-		{Mode{Strategy: "mutex"}, 3, false, Advice{"shared", "sql-conditional", false, 3}},
-		{Mode{Strategy: "redis-lua"}, 3, true, Advice{"pause", "redis-lua", false, 3}},
-		{Mode{Strategy: "redis-setnx-ttl"}, 3, false, Advice{"fence", "redis-setnx-ttl", true, 3}},
-		{Mode{Strategy: "sql-conditional"}, 3, true, Advice{"naive", "naive", false, 3}},
+		{Mode{Strategy: "naive"}, 3, false, "mutex", func(s *Settings) { s.Strategy, s.Replicas = "mutex", 1 }},
+		{Mode{Strategy: "naive"}, 1, true, "luck", func(s *Settings) { s.Clients, s.WorkMillis = 100, 5 }},
+		{Mode{Strategy: "mutex"}, 1, true, "replicas", func(s *Settings) { s.Replicas = 3 }},
+		{Mode{Strategy: "mutex"}, 3, false, "shared", func(s *Settings) { s.Strategy = "sql-conditional" }},
+		{Mode{Strategy: "redis-lua"}, 3, true, "pause", func(s *Settings) { s.TTLSeconds, s.WorkMillis, s.Stock = 1, 10, 2000 }},
+		{Mode{Strategy: "redis-lua", Group: true}, 3, true, "pause", func(s *Settings) { s.TTLSeconds, s.WorkMillis, s.Stock = 1, 10, 100_000 }},
+		{Mode{Strategy: "redis-setnx-ttl"}, 3, false, "fence", func(s *Settings) { s.Fence = true }},
+		{Mode{Strategy: "sql-conditional"}, 3, true, "naive", func(s *Settings) { s.Strategy = "naive" }},
 	} {
-		r := &run{modes: []Mode{c.mode}, settings: Settings{Replicas: c.replicas}}
+		made := defaults()
+		made.Mode, made.Replicas = c.mode, c.replicas
+		r := &run{modes: []Mode{c.mode}, settings: made}
 		v := &Verdict{Run: verdict.Run{Clean: c.clean}}
 		for _, d := range described() {
 			if d.Name == c.mode.Strategy {
 				v.ExpectedClean = d.Guarantees.Exclusive(c.replicas)
 			}
 		}
-		if got := r.advice(v, described()); got != c.want {
-			t.Errorf("after %s on %d, clean %v: %+v, want %+v", c.mode, c.replicas, c.clean, got, c.want)
+		want := Advice{Why: c.why, Settings: made}
+		c.want(&want.Settings)
+		if got := r.advice(v, described()); got != want || want.Settings.check(described()) != nil {
+			t.Errorf("after %s on %d, clean %v: %+v, want %+v", c.mode, c.replicas, c.clean, got, want)
+		}
+	}
+}
+
+// Only two holders after a fault, of a lock whose token is not checked, are what such a lock is known for.
+func TestALockFailsAsItIsKnownTo(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults, loses bool
+		overlaps      int
+		orders        int64
+		want          bool
+	}{
+		"two holders":                   {true, true, 1, 11, true},
+		"two holders, and no fault":     {false, true, 1, 11, false},
+		"one holder":                    {true, true, 0, 11, false},
+		"its token is checked":          {true, false, 1, 11, false},
+		"its ledger contradicts buyers": {true, true, 1, 12, false},
+	} {
+		v := &Verdict{Faults: c.faults}
+		v.Run = verdict.Run{ExpectedClean: true, Oversold: 1, Sold: c.orders, Orders: c.orders, Answered: 11}
+		v.Judge()
+		if v.excuse(c.overlaps, c.loses); v.Known != c.want {
+			t.Errorf("%s: known is %t", name, v.Known)
 		}
 	}
 }

@@ -93,6 +93,8 @@ type Mark struct {
 	What string `json:"what"`
 	// Detail is a name or a number that belongs to it.
 	Detail string `json:"detail,omitempty"`
+	// Phantom is how many units the row shows that do not exist, where a sale was switched.
+	Phantom int64 `json:"phantom,omitempty"`
 }
 
 func (Mark) kind() string { return "mark" }
@@ -250,6 +252,16 @@ func (s *sampler) fill(p *Point, item int64) {
 	}
 	p.Seen, p.Stock, p.Sold, p.Oversold, p.Lost = millis(s.seen), s.last.Stock, s.last.Sold, s.last.Oversold, s.last.Lost
 	s.seen = time.Time{}
+}
+
+// phantom is how many units the row of an item shows that do not exist, as it was seen last.
+func (s *sampler) phantom(item int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.GoodsID != item {
+		return 0
+	}
+	return max(0, s.last.Lost)
 }
 
 func (s *sampler) lookOnce(ctx context.Context) {

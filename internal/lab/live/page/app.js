@@ -116,8 +116,9 @@ function drawChoice() {
   fenced.disabled = !claims.fenceable;
   if (fenced.disabled && field('against').value === 'fence') field('against').value = '';
   $('summary').textContent = summary(s) + (s.note ? ` (${s.note})` : '');
-  const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
-  $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
+  const phantom = exclusive && ['selling', 'paused'].includes(state.sale.phase) && state.points.findLast((p) => p.seen > 0)?.lost > 0 && state.points.findLast((p) => p.seen > 0).lost;
+  const loses = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked, warn = loses || phantom;
+  $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t(loses ? 'whileHeld' : 'exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + (phantom ? ` ${t('phantom', phantom)}` : '');
   $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
   if (state.sale.phase !== 'playing') showStrategy(s); // else that of the part
   drawButtons();
@@ -172,7 +173,7 @@ function drawSale() {
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
-  $('verdict-words').className = `verdict ${v.clean ? 'good' : 'bad'}`;
+  $('verdict-words').className = `verdict ${v.clean ? 'good' : v.known ? 'warn' : 'bad'}`;
   $('verdict-remark').textContent = [remarkWords(v), v.faults ? t('faults') : ''].filter(Boolean).join(' ');
   const figures = [
     [t('replicasWord'), v.replicas], [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
@@ -184,14 +185,14 @@ function drawSale() {
     return div;
   }));
   $('beside').hidden = !compare.ready || inPlay();
-  $('next').textContent = t(`next.${v.next.why}`);
+  $('next').textContent = t(`next.${v.next.why}`, v.next);
   $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change
 }
 
 // markWords say what a mark is of. An experiment has marks of its own, whose Chinese words are its story's.
 function markWords(m) {
   const known = t(`mark.${m.what}`), own = known.startsWith('mark.');
-  if (m.what === 'sell') return `${known} ${m.detail}`;
+  if (m.what === 'sell') return `${known} ${m.detail}${m.phantom ? `. ${t('phantom', m.phantom)}` : ''}`;
   if (own && language() === 'zh') return say({ what: 'mark', who: m.who, mark: m.what }, shownRecording?.narration ?? story.lines);
   return [m.who, own ? m.what : known, m.detail].filter(Boolean).join(' ');
 }
@@ -472,8 +473,9 @@ form.addEventListener('input', drawChoice);
 $('switch').addEventListener('click', () => post('sale/switch', chosen()));
 for (const command of ['pause', 'continue', 'stop']) $(command).addEventListener('click', () => post(`sale/${command}`));
 $('take').addEventListener('click', () => {
-  const { strategy, fence, replicas } = state.sale.verdict.next;
-  fill({ strategy, fence, replicas });
+  const { why, ...all } = state.sale.verdict.next;
+  if (state.guest) all.work_ms = 0; // these replicas have no failpoint
+  fill(all);
   $('start').focus();
 });
 $('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); if (!$('player').hidden) player.go(player.after); });

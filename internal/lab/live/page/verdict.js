@@ -6,6 +6,7 @@ import { language, number } from './words.js';
 export function verdictWords(v) {
   if (language() !== 'zh') return v.words;
   const what = stateWords(v);
+  if (v.known) return `${what} — 持有者停顿时，这种锁的已知失效`;
   if (v.verdict !== 'as claimed') return `${what} — 不符合预期`;
   return v.clean ? what : `${what} — 符合预期`;
 }
@@ -26,6 +27,7 @@ const caveats = { // what SQLite does to a strategy
 // remarkWords says why a verdict is not the expected one, or what the database does to the strategy.
 export function remarkWords(v) {
   if (language() !== 'zh' || !v.remark) return v.remark;
+  if (v.known) return '';
   if (v.verdict === 'as claimed') return caveats[v.strategy] ?? v.remark;
   const failed = Object.entries(v.error_types || {}).filter(([problem]) => problem !== 'busy' && !v.faults);
   if (v.orders < v.answered || v.orders > v.answered + v.unknown) return `不符合预期：账本有 ${number(v.orders)} 笔，客户端收到 ${number(v.answered)} 笔成功响应，另有 ${number(v.unknown)} 笔结果未知。`;
