@@ -237,7 +237,7 @@ func settledAudit(ctx context.Context, c client.Client, goodsID int64) (stock.Au
 	for {
 		a, err := c.Audit(ctx, goodsID)
 		if err != nil || a.Pending != nil && *a.Pending == 0 || time.Now().After(end) {
-			return stock.AuditOf(a.GoodsID, a.Stock, stock.Sums{Restocked: a.Initial, Sold: a.Sold, Orders: a.Orders, Held: a.Held, Returned: a.Returned}), err
+			return stock.AuditOf(a.GoodsID, a.Stock, stock.Sums{Restocked: a.Initial, Corrected: a.Corrected, Sold: a.Sold, Orders: a.Orders, Held: a.Held, Returned: a.Returned}), err
 		}
 		time.Sleep(pendingEvery)
 	}

@@ -64,6 +64,18 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			}
 		}
 	})
+	t.Run("its stock is corrected once under a key", func(t *testing.T) {
+		for range 2 {
+			status, out, errOut := stockd(append(owner, "stock", "correct", "--counted=5", "--reason=inventory", "--key=november")...)
+			if want := "item 1 was corrected by -2, and has 5 units to sell\n"; status != cli.OK || out != want {
+				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, want)
+			}
+		}
+		status, _, errOut := stockd(append(owner, "stock", "correct", "--by=-6", "--reason=fire")...)
+		if status != cli.Failure || !strings.Contains(errOut, "Fewer units can be sold") {
+			t.Errorf("exit status %d, %q", status, errOut)
+		}
+	})
 	t.Run("why an item is not put on sale is said", func(t *testing.T) {
 		status, _, errOut := stockd(append(owner, "stock", "--goods", "4", "--strategy", "hope")...)
 		if status != cli.Failure || !strings.Contains(errOut, "hope") || strings.Contains(errOut, "Unknown item") {

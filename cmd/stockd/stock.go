@@ -21,7 +21,7 @@ func stockCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "stock",
-		Short: "Put an item on sale where it is not on sale yet",
+		Short: "Put an item on sale where it is not on sale yet, or correct its stock",
 		Long: "Put an item on sale, through the admin API, where it is not on sale yet. Where it is, it keeps the\n" +
 			"stock, the limit and the strategy that it has, so that this may be run at every start.",
 		Example: "  stockd stock --goods 1 --units 5000 --token-file admin.token\n" +
@@ -29,7 +29,7 @@ func stockCommand() *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
-	admin.AddFlags(flags, "http://127.0.0.1:8081")
+	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
 	flags.Int64Var(&item.ID, "goods", 1, "item to put on sale")
 	flags.Int64Var(&item.Stock, "units", 5000, "units that there are to sell")
 	flags.Int64Var(&item.PerUser, "per-user", 0, "most units that one user_id may buy; 0 sets no limit (default: deduct.per_user)")
@@ -59,6 +59,50 @@ func stockCommand() *cobra.Command {
 			return err
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+		return err
+	}
+	cmd.AddCommand(correctCommand(&admin))
+	return cmd
+}
+
+func correctCommand(admin *cli.Admin) *cobra.Command {
+	var (
+		goods, counted int64
+		to             client.Correction
+	)
+	cmd := &cobra.Command{
+		Use:   "correct",
+		Short: "Correct the stock of an item: to what was counted, or by a difference",
+		Long: "Correct the stock of an item, through the admin API: to what was counted, or by a difference. Count what is\n" +
+			"for sale and what reservations hold, and leave out what is sold, also where it is not shipped yet.",
+		Example: "  stockd stock correct --goods 1 --counted 4812 --reason inventory --token-file admin.token\n" +
+			"  stockd stock correct --goods 1 --by=-5 --reason damage --key damage-17 --token-file admin.token",
+		Args: cli.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&goods, "goods", 1, "item to correct")
+	flags.Int64Var(&counted, "counted", 0, "units that there are, for sale and held")
+	flags.Int64Var(&to.By, "by", 0, "units that there are more; negative where there are fewer")
+	flags.StringVar(&to.Reason, "reason", "", fmt.Sprintf("why, in up to %d characters; the feed has it", stock.MaxReason))
+	flags.StringVar(&to.RequestID, "key", "", "correct under this key once, however often it is sent")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case flags.Changed("counted") == flags.Changed("by"):
+			return cli.UsageError{Err: errors.New("one of --counted and --by must be given")}
+		case to.Reason == "":
+			return cli.UsageError{Err: errors.New("--reason must be given")}
+		case flags.Changed("counted"):
+			to.Counted = &counted
+		}
+		c, err := admin.Client()
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		done, err := c.Correct(cmd.Context(), goods, to)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "item %d was corrected by %d, and has %d units to sell\n", goods, done.By, done.Stock)
 		return err
 	}
 	return cmd

@@ -3,6 +3,7 @@ package handler
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -175,6 +176,36 @@ func (g goods) restock(c *gin.Context, id int64) (any, error) {
 		return nil, err
 	}
 	return g.item(g.options.Inventory.Restock(c.Request.Context(), id, units, key))
+}
+
+// correctedItem is an item after a correction.
+type correctedItem struct {
+	item
+
+	Corrected int64 `json:"corrected"`
+}
+
+// correct serves POST /goods/:id/correct.
+func (g goods) correct(c *gin.Context, id int64) (any, error) {
+	f, err := readAdminForm(c, "counted", "by", "reason")
+	if err != nil {
+		return nil, err
+	}
+	var to stock.Correction
+	if f.given("counted") {
+		f.without("by", "counted is given")
+		to.Counted = new(f.whole("counted", 0, stock.MaxStock))
+	} else if to.By = f.whole("by", -stock.MaxStock, stock.MaxStock); to.By == 0 && f.err() == nil {
+		f.failf("by", "must not be 0")
+	}
+	f.require("reason", fmt.Sprintf("1 to %d printable characters", stock.MaxReason))
+	to.Reason = f.text("reason", stock.MaxReason)
+	key := f.idempotencyKey(c.Request)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	row, by, err := g.options.Inventory.Correct(c.Request.Context(), id, to, key)
+	return correctedItem{item{Goods: row, Choice: g.options.Catalogue.Choice(id), Available: row.Stock > 0}, by}, err
 }
 
 // recall serves POST /goods/:id/recall.

@@ -212,6 +212,35 @@ func TestTheAdminCreatesAndRestocks(t *testing.T) {
 	}
 }
 
+func TestTheAdminCorrectsTheStock(t *testing.T) {
+	a := serveSQLite(t) // item 1 has 10
+	a.buy(t, "goods_id=1&quantity=2")
+	if got := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"by": -5, "reason": "water damage"}`, http.StatusOK); got.body["stock"] != 3.0 || got.body["corrected"] != -5.0 {
+		t.Errorf("corrected to %s, want 3 by -5", got.text)
+	}
+	if got := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"counted": 4, "reason": "inventory"}`, http.StatusOK); got.body["stock"] != 4.0 || got.body["corrected"] != 1.0 {
+		t.Errorf("corrected to %s, want 4 by 1", got.text)
+	}
+	below := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"by": -5, "reason": "x"}`, http.StatusConflict)
+	below.is(t, "below-zero")
+	if below.body["stock"] != 4.0 || below.body["held"] != 0.0 || below.body["sold"] != 2.0 {
+		t.Errorf("too many are answered with %s, want 4, 0 and 2", below.text)
+	}
+	for body, field := range map[string]string{
+		`{"reason": "x"}`: "by", `{"by": 0, "reason": "x"}`: "by", `{"by": 1}`: "reason", `{"by": 1, "reason": ""}`: "reason",
+		`{"by": 1, "counted": 1, "reason": "x"}`: "by", `{"counted": -1, "reason": "x"}`: "counted", `{"by": -1000000000001, "reason": "x"}`: "by",
+	} {
+		a.asAdmin(t, http.MethodPost, "/goods/1/correct", body, http.StatusBadRequest).names(t, field)
+	}
+	steps := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1&steps=true", "", http.StatusOK)
+	if !strings.Contains(steps.text, `"kind":"correct"`) || !strings.Contains(steps.text, `"reason":"inventory","counted":4`) || strings.Count(steps.text, `"counted"`) != 1 {
+		t.Errorf("the steps are %s, want both corrections with their reasons", steps.text)
+	}
+	if audit := a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK); audit.body["corrected"] != -4.0 || audit.body["clean"] != true {
+		t.Errorf("the audit is %s", audit.text)
+	}
+}
+
 func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {
 	for _, reveal := range []bool{true, false} {
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })

@@ -121,6 +121,7 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	e.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
 	e.POST("/goods", within(o.Timeout, o.serve(http.StatusCreated, g.create)))
 	e.POST("/goods/:id/restock", o.ok(ofItem(g.restock)))
+	e.POST("/goods/:id/correct", o.ok(ofItem(g.correct)))
 	e.POST("/goods/:id/recall", o.ok(ofItem(g.recall)))
 	e.GET("/goods/:id", o.ok(ofItem(g.read)))
 	e.PATCH("/goods/:id", o.ok(ofItem(g.change)))

@@ -142,6 +142,8 @@ func requests() map[string]string {
 		"/goods goods-exist":                               "/goods?goods_id=1&stock=1",
 		"/goods key-reused":                                "/goods?goods_id=3003&stock=1",
 		"/goods/{id}/restock stock-limit":                  "/goods/1/restock?quantity=1000000000000",
+		"/goods/{id}/correct stock-limit":                  "/goods/1/correct?by=1000000000000&reason=x",
+		"/goods/{id}/correct below-zero":                   "/goods/1/correct?by=-1000000000000&reason=x",
 		"/debug/pprof/{profile} not-found":                 "/debug/pprof/hope",
 	}
 }

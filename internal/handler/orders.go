@@ -33,6 +33,9 @@ type orderBody struct {
 	Remaining *int64           `json:"remaining,omitempty"`
 	Durable   stock.Durability `json:"durable"`
 	CreatedAt string           `json:"created_at"`
+	// Reason and Counted are those of a correction.
+	Reason  string `json:"reason,omitempty"`
+	Counted *int64 `json:"counted,omitempty"`
 }
 
 func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
@@ -42,6 +45,9 @@ func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	}
 	if o.options.Reveal {
 		body.Replica, body.Token, body.Remaining = order.Replica, &order.Token, &order.Remaining
+	}
+	if c := order.Correction; c != nil {
+		body.Reason, body.Counted = c.Reason, c.Counted
 	}
 	if o.private {
 		body.UserID = order.UserID

@@ -49,6 +49,10 @@ type problem struct {
 	PerUser int64  `json:"per_user,omitempty"`
 	MaxHeld int64  `json:"max_held,omitempty"`
 	Has     *int64 `json:"has,omitempty"`
+	// Stock, Held and Sold are the units of an item that cannot be corrected so far.
+	Stock *int64 `json:"stock,omitempty"`
+	Held  *int64 `json:"held,omitempty"`
+	Sold  *int64 `json:"sold,omitempty"`
 	// GoodsID is the item of a basket that is the cause.
 	GoodsID int64 `json:"goods_id,omitempty"`
 	// Strategies are the known ones.
@@ -95,6 +99,7 @@ func problems() []struct {
 		{stock.ErrReturned, http.StatusConflict, "order-returned", "Fewer units of the order are left"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The item exists already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "The stock would exceed its limit"},
+		{stock.ErrBelowZero, http.StatusConflict, "below-zero", "Fewer units can be sold"},
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for another request"},
 		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "Unknown strategy"},
 		{service.ErrStrategyRejected, http.StatusForbidden, "strategy-refused", "The strategy is not available here"},
@@ -134,6 +139,9 @@ func problemOf(err error) problem {
 		}
 		if limit, ok := errors.AsType[*stock.HoldLimitError](err); ok {
 			p.MaxHeld, p.Has = limit.MaxHeld, &limit.Has
+		}
+		if below, ok := errors.AsType[*stock.BelowZeroError](err); ok {
+			p.Stock, p.Held, p.Sold = &below.Stock, &below.Held, &below.Sold
 		}
 		return p
 	}

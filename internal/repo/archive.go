@@ -22,7 +22,7 @@ import (
 // look-up. So the row is in the archive already when it is looked up, or still under the unique key
 // when it is written.
 //
-// A restock, a return and an order that Redis has accepted long ago are looked up in the transaction
+// A restock, a correction, a return and an order that Redis has accepted long ago are looked up in the transaction
 // that writes them. The steps of a reservation are taken under the lock of its row, which stays until
 // the reservation has ended: none follows then.
 
@@ -58,7 +58,7 @@ func firstOfBoth(where, column string) string {
 const (
 	// selectFirst has the columns of selectOrders.
 	selectFirst = `SELECT id, goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, order_no,
-		created_at, remaining FROM (`
+		created_at, reason, counted, remaining FROM (`
 
 	selectRequests = `SELECT request_id FROM `
 	whereRequests  = ` WHERE request_id IN (`
@@ -80,7 +80,7 @@ const (
 
 	toMove = ` WHERE id > ? AND id <= ?`
 
-	archivedColumns = `id, ` + ledgerColumns + `, order_no`
+	archivedColumns = `id, ` + ledgerColumns + `, order_no, ` + correctionColumns
 
 	copyRows   = `INSERT INTO tb_ledger_archive (` + archivedColumns + `) SELECT ` + archivedColumns + ` FROM tb_stock_ledger` + toMove
 	deleteRows = `DELETE FROM tb_stock_ledger` + toMove

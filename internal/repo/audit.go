@@ -57,6 +57,7 @@ func (s *Store) audit(ctx context.Context, db *gorm.DB, statement string, goodsI
 const (
 	// sums are the columns of stock.Sums.
 	sumOfRows = `COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
+		COALESCE(SUM(CASE WHEN l.kind = 'correct' THEN l.quantity ELSE 0 END), 0) AS corrected,
 		COALESCE(SUM(CASE WHEN l.` + sells + ` THEN l.quantity ELSE 0 END), 0) AS sold,
 		COALESCE(SUM(CASE WHEN l.` + sells + ` THEN 1 ELSE 0 END), 0) AS orders,
 		COALESCE(SUM(CASE WHEN l.kind = 'hold' THEN l.quantity
@@ -66,8 +67,8 @@ const (
 	sumRows = `SELECT ` + sumOfRows
 
 	// Each table is summed by its own key.
-	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders, n.held, n.returned
-		FROM (SELECT SUM(b.restocked) AS restocked, SUM(b.sold) AS sold, SUM(b.orders) AS orders, SUM(b.held) AS held,
+	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.corrected, n.sold, n.orders, n.held, n.returned
+		FROM (SELECT SUM(b.restocked) AS restocked, SUM(b.corrected) AS corrected, SUM(b.sold) AS sold, SUM(b.orders) AS orders, SUM(b.held) AS held,
 				SUM(b.returned) AS returned
 			FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?
 				UNION ALL ` + sumRows + ` FROM tb_ledger_archive AS l WHERE l.goods_id = ?) AS b) AS n, tb_goods_stock AS g
@@ -77,6 +78,7 @@ const (
 	// know its value early enough to begin behind it.
 	auditByTotals = `SELECT ` + inStock + ` AS stock, TRUE AS found,
 		n.restocked + COALESCE(t.restocked, 0) AS restocked,
+		n.corrected + COALESCE(t.corrected, 0) AS corrected,
 		n.sold + COALESCE(t.sold, 0) AS sold,
 		n.orders + COALESCE(t.orders, 0) AS orders,
 		n.held + COALESCE(t.held, 0) AS held,
@@ -103,7 +105,8 @@ const auditAll = `SELECT COUNT(*) AS goods,
 	COALESCE(SUM(CASE WHEN a.stock > a.should THEN a.stock - a.should ELSE 0 END), 0) AS lost,
 	COALESCE(SUM(CASE WHEN a.stock < a.should THEN a.should - a.stock ELSE 0 END), 0) AS vanished
 	FROM (SELECT ` + inStock + ` AS stock,
-			COALESCE(n.restocked + n.returned - n.sold - n.held, 0) + COALESCE(t.restocked + t.returned - t.sold - t.held, 0) AS should
+			COALESCE(n.restocked + n.corrected + n.returned - n.sold - n.held, 0)
+				+ COALESCE(t.restocked + t.corrected + t.returned - t.sold - t.held, 0) AS should
 		FROM tb_goods_stock AS g
 		LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
 		LEFT JOIN (SELECT l.goods_id, ` + sumOfRows + `
@@ -153,8 +156,8 @@ const (
 
 	unsettled = `SELECT COALESCE((SELECT MAX(id) FROM tb_stock_ledger), 0) - upto FROM tb_ledger_settled WHERE id = 1`
 
-	addTotals    = `INSERT INTO tb_ledger_total (goods_id, restocked, sold, orders, held, returned) VALUES `
-	addTotalsRow = `(?, ?, ?, ?, ?, ?)`
+	addTotals    = `INSERT INTO tb_ledger_total (goods_id, restocked, corrected, sold, orders, held, returned) VALUES `
+	addTotalsRow = `(?, ?, ?, ?, ?, ?, ?)`
 )
 
 // Settle adds rows of the ledger that are old enough to the running totals, up to a bound, and
@@ -208,9 +211,9 @@ func (t *Tx) settle(ctx context.Context, after, upto int64) error {
 	const most = 1000 // in one statement
 	for len(totals) > 0 {
 		n := min(len(totals), most)
-		args := make([]any, 0, 6*n)
+		args := make([]any, 0, 7*n)
 		for _, one := range totals[:n] {
-			args = append(args, one.GoodsID, one.Restocked, one.Sold, one.Orders, one.Held, one.Returned)
+			args = append(args, one.GoodsID, one.Restocked, one.Corrected, one.Sold, one.Orders, one.Held, one.Returned)
 		}
 		_, err := t.write(ctx, "add to totals", addTotals+addTotalsRow+strings.Repeat(`, `+addTotalsRow, n-1)+d.onTotal, args...)
 		if err != nil {

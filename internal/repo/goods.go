@@ -57,6 +57,9 @@ const (
 
 	inStock = `g.stock + ` + allocated
 
+	// sumAhead leaves out the allocations that the ledger is written with.
+	sumAhead = `SELECT COALESCE(SUM(units), 0) FROM tb_stock_place WHERE goods_id = ? AND NOT (` + inBuckets + `) AND NOT (` + inUnitRows + `)`
+
 	readInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 )
 
@@ -114,6 +117,61 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 		return tx.requireRoom(ctx, goodsID)
 	})
 	return left, err
+}
+
+// Correct sets right what can be sold of an item, and returns how much was added, or taken off where it is negative. What
+// was counted is compared with what the item has in its row and in allocations, and with what is held, as of one moment.
+// ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest, ErrBelowZero: nothing was changed. An *stock.AllocatedError, which
+// may join the last one: it may succeed once allocations were recalled.
+func (s *Store) Correct(ctx context.Context, goodsID int64, c stock.Correction, requestID string) (by int64, err error) {
+	err = s.InItem(ctx, goodsID, func(tx *Tx) error {
+		goods, err := tx.lockGoods(ctx, goodsID)
+		if err != nil {
+			return err
+		}
+		if err := tx.requireNew(ctx, requestID); err != nil {
+			return err
+		}
+		if by, err = tx.corrects(ctx, goods, c); err != nil {
+			return err
+		}
+		if err := tx.appendCorrection(ctx, goods, c, by, requestID); err != nil || by == 0 {
+			return err
+		}
+		if _, err := tx.write(ctx, "correct stock", addStock, by, goodsID); err != nil {
+			return err
+		}
+		return tx.requireRoom(ctx, goodsID)
+	})
+	return by, err
+}
+
+// corrects is what a correction adds to the row of an item, which is locked: no units are moved out of it meanwhile.
+func (t *Tx) corrects(ctx context.Context, goods stock.Goods, c stock.Correction) (by int64, err error) {
+	if by = c.By; c.Counted != nil {
+		var ahead int64 // some of them may be sold, and not in the ledger yet
+		if err := t.conn().QueryRowContext(ctx, sumAhead, goods.ID).Scan(&ahead); err != nil {
+			return 0, t.store.fault(ctx, "read allocations", err)
+		}
+		if ahead > 0 {
+			return 0, &stock.AllocatedError{Units: ahead, Version: goods.Version}
+		}
+	}
+	has, err := t.store.audit(ctx, t.db, auditByTotals, goods.ID)
+	if err != nil {
+		return 0, err
+	}
+	if c.Counted != nil {
+		by = *c.Counted - has.Stock - has.Held
+	}
+	if by >= 0 || goods.Stock+by >= 0 {
+		return by, nil
+	}
+	err = &stock.BelowZeroError{Stock: has.Stock, Held: has.Held, Sold: has.Sold, By: by}
+	if has.Stock+by >= 0 {
+		err = errors.Join(err, &stock.AllocatedError{Units: has.Stock - goods.Stock, Version: goods.Version})
+	}
+	return 0, err
 }
 
 // requireRoom rejects what was added to the row of an item, which is locked, where the item has too many units with it:

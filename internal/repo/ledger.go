@@ -72,6 +72,9 @@ const (
 	insertLedger    = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `) VALUES `
 	insertLedgerRow = `(` + ledgerValues + `)`
 
+	correctionColumns = `reason, counted`
+	insertCorrection  = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, ` + correctionColumns + `) VALUES (` + ledgerValues + `, ?, ?)`
+
 	insertNumbered    = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
 	insertNumberedRow = `(` + ledgerValues + `, ?)`
 )
@@ -184,6 +187,15 @@ func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requ
 	}}, true)
 }
 
+// appendCorrection appends the row of a correction, whose request id is new. What remains is all that can be sold of the item.
+func (t *Tx) appendCorrection(ctx context.Context, goods stock.Goods, c stock.Correction, by int64, requestID string) error {
+	args := appendValues(nil, stock.Order{
+		Kind: stock.Correct, RequestID: requestID, GoodsID: goods.ID, Quantity: by, Replica: t.store.replica, CreatedAt: acceptedNow(),
+	}, goods.Stock+goods.Allocated+by)
+	_, err := t.write(ctx, "append to ledger", insertCorrection, append(args, c.Reason, c.Counted)...)
+	return err
+}
+
 // Orders finds rows of the ledger by their request ids, also archived ones. Ids that are not
 // in the ledger are not in the answer. A row without a remaining
 // stock gets the current one.
@@ -220,7 +232,7 @@ func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.
 const (
 	// selectOrders is followed by a table of rows, and rowsOfOrders follows it.
 	selectOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
-		l.created_at, COALESCE(l.remaining, ` + inStock + `) AS remaining FROM `
+		l.created_at, l.reason, l.counted, COALESCE(l.remaining, ` + inStock + `) AS remaining FROM `
 	rowsOfOrders = ` AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id `
 
 	byRequests = `WHERE l.request_id IN (`
@@ -263,16 +275,23 @@ func (s *Store) readRows(ctx context.Context, doing, statement string, args ...a
 }
 
 func scanOrder(scan scanRow) (row ledgerRow, err error) {
-	var user, number sql.NullString
+	var user, number, reason sql.NullString
+	var counted sql.Null[int64]
 	var remaining sql.NullInt64 // an item that was deleted has none
 	var created moment
 	err = scan(&row.id, &row.GoodsID, &row.Kind, &row.Quantity, &row.RequestID, &user, &row.Strategy, &row.Replica,
-		&row.Token, &number, &created, &remaining)
+		&row.Token, &number, &created, &reason, &counted, &remaining)
 	row.ID = strconv.FormatInt(row.id, 10)
 	if number.Valid { // the number that the client got before the row existed
 		row.ID = number.String
 	}
 	row.UserID, row.Remaining, row.CreatedAt = user.String, remaining.Int64, created.Time
+	if row.Kind == stock.Correct {
+		row.Correction = &stock.Correction{Reason: reason.String}
+		if row.Correction.By = row.Quantity; counted.Valid {
+			row.Correction.By, row.Correction.Counted = 0, &counted.V
+		}
+	}
 	return row, err
 }
 

@@ -58,7 +58,7 @@ func mysqlDialect() dialect {
 		// yet stands in no other.
 		byID:     `FORCE INDEX (PRIMARY)`,
 		lockRead: ` LOCK IN SHARE MODE`,
-		onTotal: ` ON DUPLICATE KEY UPDATE restocked = restocked + VALUES(restocked),
+		onTotal: ` ON DUPLICATE KEY UPDATE restocked = restocked + VALUES(restocked), corrected = corrected + VALUES(corrected),
 			sold = sold + VALUES(sold), orders = orders + VALUES(orders),
 			held = held + VALUES(held), returned = returned + VALUES(returned)`,
 		// A server that is no node of a cluster lacks the variables, or has them at another value.

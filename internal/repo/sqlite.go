@@ -38,7 +38,7 @@ func sqliteDialect() dialect {
 		columnTime: "2006-01-02 15:04:05.000", // compared with the next two as text
 		now:        `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 		until:      `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`,
-		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
+		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked, corrected = corrected + excluded.corrected,
 			sold = sold + excluded.sold, orders = orders + excluded.orders,
 			held = held + excluded.held, returned = returned + excluded.returned`,
 		change:   changeReturning,

@@ -108,7 +108,7 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
-	err := i.once(ctx, goodsID, units, key, stock.CreationKey, stock.RestockKey, func(id string) error {
+	err := i.once(ctx, key, stock.CreationKey, sameUnits(goodsID, units), func(id string) error {
 		if err := i.wrongChoice(choice); err != nil {
 			return err
 		}
@@ -136,18 +136,63 @@ func (i *Inventory) wrongChoice(choice stock.Choice) error {
 // strategy that keeps a copy of the stock could not be notified in time: sending the
 // same key again notifies it.
 func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
-	err := i.once(ctx, goodsID, units, key, stock.RestockKey, stock.CreationKey, func(id string) error {
+	err := i.once(ctx, key, stock.RestockKey, sameUnits(goodsID, units), func(id string) error {
 		_, err := i.store.Restock(ctx, goodsID, units, id)
 		return err
 	})
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	// A copy that is not notified keeps selling the old stock.
-	err = i.jobs.Do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
+	return i.changed(ctx, goodsID, "the units were added", i.notify(ctx, goodsID, units))
+}
+
+// notify notifies the strategies of units that were added: a copy that is not notified keeps selling the old stock.
+func (i *Inventory) notify(ctx context.Context, goodsID, units int64) error {
+	return i.jobs.Do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
 		return i.catalogue.Restocked(ctx, goodsID, units)
 	})
-	return i.changed(ctx, goodsID, "the units were added", err)
+}
+
+// Correct sets right what can be sold of an item, and returns how much was added, or taken off where it is negative. A key
+// that corrected it before changes nothing. stock.ErrBelowZero: more would be taken off than can be sold.
+// stock.ErrUnknownOutcome is as with Restock. stock.ErrBusy: purchases moved the units to be taken off again and again, or
+// what was counted cannot be compared while redis-stock sells.
+func (i *Inventory) Correct(ctx context.Context, goodsID int64, c stock.Correction, key string) (goods stock.Goods, by int64, err error) {
+	same := func(o stock.Order) bool {
+		by = o.Quantity
+		return o.GoodsID == goodsID && o.Correction != nil && o.Correction.Is(c)
+	}
+	err = i.once(ctx, key, stock.CorrectionKey, same, func(id string) (err error) {
+		by, err = i.correct(ctx, goodsID, c, id)
+		return err
+	})
+	if err != nil {
+		return stock.Goods{}, 0, err
+	}
+	if by > 0 {
+		err = i.notify(ctx, goodsID, by)
+	}
+	goods, err = i.changed(ctx, goodsID, "the stock was corrected", err)
+	return goods, by, err
+}
+
+// correct recalls what a correction is short of in the row, as for a purchase.
+func (i *Inventory) correct(ctx context.Context, goodsID int64, c stock.Correction, id string) (by int64, err error) {
+	var vain vainRecalls
+	for try := range tries {
+		by, err = i.store.Correct(ctx, goodsID, c, id)
+		short, ok := errors.AsType[*stock.AllocatedError](err)
+		if !ok {
+			return by, err
+		}
+		if below, ok := errors.AsType[*stock.BelowZeroError](err); ok && vain.prove(short) {
+			return 0, below
+		}
+		if err := i.catalogue.recalls.recallFor(ctx, goodsID, "", short, &vain, try); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("%w: the units of item %d were moved %d times, or orders of them are not in the ledger yet", stock.ErrBusy, goodsID, tries)
 }
 
 // Recall moves the units of an item from the allocations of strategies back into its row,
@@ -258,14 +303,14 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 	return goods, nil
 }
 
-// once adds units with the id that a key is stored under, unless the same was done with the key before, or is
-// meanwhile. way and other are as those of hasAdded.
-func (i *Inventory) once(ctx context.Context, goodsID, units int64, key string, way, other func(string) string, add func(id string) error) error {
-	done := func() (bool, error) { return i.hasAdded(ctx, goodsID, units, key, way, other) }
+// once changes the stock with the id that a key is stored under, unless the same was done with the key before, or is
+// meanwhile. way and same are as those of hasDone.
+func (i *Inventory) once(ctx context.Context, key string, way func(string) string, same func(stock.Order) bool, do func(id string) error) error {
+	done := func() (bool, error) { return i.hasDone(ctx, key, way, same) }
 	if again, err := done(); again || err != nil {
 		return err
 	}
-	err := add(way(cmp.Or(key, NewKey())))
+	err := do(way(cmp.Or(key, NewKey())))
 	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		if again, failed := done(); again || failed != nil {
 			return failed
@@ -274,20 +319,25 @@ func (i *Inventory) once(ctx context.Context, goodsID, units int64, key string, 
 	return err
 }
 
-// hasAdded reports whether the ledger has the same units under the same key, added in the same way:
-// by a restock or by a creation. stock.ErrKeyReused: the key stands for something else.
-func (i *Inventory) hasAdded(ctx context.Context, goodsID, units int64, key string, way, other func(string) string) (bool, error) {
+// hasDone reports whether the ledger has the same under the same key, done in the same way: by a creation, a restock or a
+// correction. stock.ErrKeyReused: the key stands for something else.
+func (i *Inventory) hasDone(ctx context.Context, key string, way func(string) string, same func(stock.Order) bool) (bool, error) {
 	if key == "" {
 		return false, nil
 	}
-	orders, err := i.store.Orders(ctx, way(key), other(key))
+	orders, err := i.store.Orders(ctx, stock.CreationKey(key), stock.RestockKey(key), stock.CorrectionKey(key))
 	if err != nil || len(orders) == 0 {
 		return false, err
 	}
-	if o, ok := orders[way(key)]; ok && o.GoodsID == goodsID && o.Quantity == units {
+	if o, ok := orders[way(key)]; ok && same(o) {
 		return true, nil
 	}
 	return false, stock.ErrKeyReused
+}
+
+// sameUnits tells whether as many units of an item were added.
+func sameUnits(goodsID, units int64) func(stock.Order) bool {
+	return func(o stock.Order) bool { return o.GoodsID == goodsID && o.Quantity == units }
 }
 
 // Audit is an audit with what the ledger does not have yet.

@@ -202,7 +202,7 @@ func (s shop) settles(t *testing.T, goods, sold int64) {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		audit := must.Get(s.inventory.AuditInFull(t.Context(), goods))(t)
 		if done := audit.Pending != nil && *audit.Pending == 0; done || time.Now().After(end) {
-			if !done || audit.Sold != sold || !audit.Clean || audit.Stock != audit.Initial-sold {
+			if !done || audit.Sold != sold || !audit.Clean || audit.Stock != audit.Initial+audit.Corrected-sold {
 				t.Errorf("the audit is %+v, want %d sold and consistent", audit, sold)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -95,6 +96,25 @@ func (r *recaller) one(ctx context.Context, goodsID int64, name string) (stock.R
 		}
 	}
 	return stock.Recalled{}, &stock.BackendError{Backend: name, Err: errors.New("this replica does not know the allocation")}
+}
+
+// recallFor recalls the units that a purchase or a correction is short of, for another try: after a pause where nothing
+// came back.
+func (r *recaller) recallFor(ctx context.Context, goodsID int64, but string, short *stock.AllocatedError, vain *vainRecalls, try int) error {
+	recalled, err := r.recall(ctx, goodsID, but)
+	switch {
+	case errors.Is(err, stock.ErrUnknownOutcome): // of the recall: nothing of what it is for was sent
+		return nil
+	case err != nil && recalled.Returned == 0: // otherwise another backend had what may suffice
+		return err
+	}
+	if vain.add(short, recalled); recalled.Returned > 0 {
+		return nil
+	}
+	if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
+		return fmt.Errorf("recall the units of item %d: %w", goodsID, err)
+	}
+	return nil
 }
 
 // vainRecalls are recalls in a row that returned nothing, while nothing was moved between

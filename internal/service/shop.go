@@ -11,7 +11,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -226,20 +225,8 @@ func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainR
 		outcome.Rejected = stock.ErrInsufficientStock
 		return false, nil
 	}
-	recalled, err := s.recalls.recall(ctx, r.GoodsID, by.Strategy)
-	switch {
-	case errors.Is(err, stock.ErrUnknownOutcome): // of the recall: nothing of the purchase was sent
-		return true, nil
-	case err != nil && recalled.Returned == 0: // otherwise another backend had what may suffice
-		return false, err
-	}
-	if vain.add(short, recalled); recalled.Returned > 0 {
-		return true, nil
-	}
-	if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
-		return false, fmt.Errorf("recall the units of item %d: %w", r.GoodsID, err)
-	}
-	return true, nil
+	err = s.recalls.recallFor(ctx, r.GoodsID, by.Strategy, short, vain, try)
+	return err == nil, err
 }
 
 // first is the answer that a purchase has got earlier under its key: from the ledger, or from what redis-stock has

@@ -8,6 +8,8 @@ type Audit struct {
 	Stock int64 `json:"stock"`
 	// Initial is the sum of all restocks, the first included.
 	Initial int64 `json:"initial"`
+	// Corrected is the sum of all corrections, and may be negative.
+	Corrected int64 `json:"corrected,omitempty"`
 	// Sold is the sum of all deductions and confirmed reservations, Orders their number.
 	Sold   int64 `json:"sold"`
 	Orders int64 `json:"orders"`
@@ -45,11 +47,11 @@ func (a Audit) With(b Buyers) Audit {
 
 // Sums are those of the ledger of an item.
 type Sums struct {
-	Restocked, Sold, Orders, Held, Returned int64
+	Restocked, Corrected, Sold, Orders, Held, Returned int64
 }
 
 // left is what the row should have.
-func (s Sums) left() int64 { return s.Restocked + s.Returned - s.Sold - s.Held }
+func (s Sums) left() int64 { return s.Restocked + s.Corrected + s.Returned - s.Sold - s.Held }
 
 // NewAudit compares the row with the ledger of an item that was never reserved.
 func NewAudit(goodsID, stock, restocked, sold, orders int64) Audit {
@@ -57,18 +59,19 @@ func NewAudit(goodsID, stock, restocked, sold, orders int64) Audit {
 }
 
 // AuditOf compares the row with the sums of the ledger:
-// restocked + returned = in stock + sold + held.
+// restocked + corrected + returned = in stock + sold + held.
 func AuditOf(goodsID, stock int64, ledger Sums) Audit {
 	a := Audit{
-		GoodsID:  goodsID,
-		Stock:    stock,
-		Initial:  ledger.Restocked,
-		Sold:     ledger.Sold,
-		Orders:   ledger.Orders,
-		Held:     ledger.Held,
-		Returned: ledger.Returned,
-		Oversold: max(0, -ledger.left()),
-		Lost:     stock - ledger.left(),
+		GoodsID:   goodsID,
+		Stock:     stock,
+		Initial:   ledger.Restocked,
+		Corrected: ledger.Corrected,
+		Sold:      ledger.Sold,
+		Orders:    ledger.Orders,
+		Held:      ledger.Held,
+		Returned:  ledger.Returned,
+		Oversold:  max(0, -ledger.left()),
+		Lost:      stock - ledger.left(),
 	}
 	a.Clean = a.Oversold == 0 && a.Lost == 0 && a.Stock >= 0 && a.Held >= 0
 	return a
@@ -78,7 +81,7 @@ func AuditOf(goodsID, stock int64, ledger Sums) Audit {
 // stock or held then counts as initial stock.
 func (a Audit) Since(earlier Audit) Audit {
 	return AuditOf(a.GoodsID, a.Stock, Sums{
-		Restocked: earlier.Stock + earlier.Held + a.Initial - earlier.Initial, Sold: a.Sold - earlier.Sold, Orders: a.Orders - earlier.Orders,
+		Restocked: earlier.Stock + earlier.Held + a.Initial - earlier.Initial, Corrected: a.Corrected - earlier.Corrected, Sold: a.Sold - earlier.Sold, Orders: a.Orders - earlier.Orders,
 		Held: a.Held, Returned: a.Returned - earlier.Returned,
 	})
 }
@@ -87,7 +90,7 @@ func (a Audit) Since(earlier Audit) Audit {
 // that were left in the end. Only a run that should have sold out may be asked
 // for it; rejected counts the units of its rejected purchases.
 func (a Audit) Undersold(rejected int64) int64 {
-	return min(rejected, max(0, a.Initial+a.Returned-a.Sold-a.Held))
+	return min(rejected, max(0, a.Initial+a.Corrected+a.Returned-a.Sold-a.Held))
 }
 
 // Audits sums the audits of all items, each kind of failure by itself: a surplus of one item never

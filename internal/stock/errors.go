@@ -43,6 +43,8 @@ var (
 	// ErrStockLimit rejects a restock and a return beyond MaxStock, and a purchase through a strategy that
 	// cannot hold as much stock.
 	ErrStockLimit = errors.New("stock limit exceeded")
+	// ErrBelowZero rejects a correction that takes off more units than can be sold.
+	ErrBelowZero = errors.New("fewer units can be sold")
 	// ErrKeyReused rejects a request id that was used for other content.
 	ErrKeyReused = errors.New("request id was used with other content")
 	// ErrDuplicateRequest: a request id of the batch is in the
@@ -142,6 +144,17 @@ func (e *HoldLimitError) Error() string {
 
 // Unwrap makes the kind visible to errors.Is.
 func (e *HoldLimitError) Unwrap() error { return ErrHoldLimit }
+
+// BelowZeroError is an ErrBelowZero with the units that can be sold, are held and are sold, and what was to be added.
+type BelowZeroError struct{ Stock, Held, Sold, By int64 }
+
+// Error names the figures.
+func (e *BelowZeroError) Error() string {
+	return fmt.Sprintf("%v: %d, beside %d that are held and %d that are sold; the correction is by %d", ErrBelowZero, e.Stock, e.Held, e.Sold, e.By)
+}
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *BelowZeroError) Unwrap() error { return ErrBelowZero }
 
 // AllocatedError is an ErrAllocated.
 type AllocatedError struct {

@@ -14,6 +14,7 @@ import (
 //	key uXXX…           a purchase of a buyer, by 22 characters of a hash of its id
 //	key restock         a restock
 //	key create          the creation of an item
+//	key correct         a correction of the stock
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
 //	number line         the hold of a line of a basket, but for the first, which has the key of the basket
@@ -22,6 +23,7 @@ const (
 	tagSeparator = " "
 	restockTag   = "restock"
 	createTag    = "create"
+	correctTag   = "correct"
 	returnTag    = "return"
 	finalTag     = "final"
 	lineTag      = "line"
@@ -41,6 +43,9 @@ func RestockKey(key string) string { return key + tagSeparator + restockTag }
 
 // CreationKey is the stored request id of the key of a creation.
 func CreationKey(key string) string { return key + tagSeparator + createTag }
+
+// CorrectionKey is the stored request id of the key of a correction.
+func CorrectionKey(key string) string { return key + tagSeparator + correctTag }
 
 // ReturnKey is the stored request id of the key of a return.
 func ReturnKey(key string) string { return key + tagSeparator + returnTag }

@@ -21,6 +21,8 @@ const (
 	Expiry       Kind = "expire"
 	// Return gives units of an order back.
 	Return Kind = "return"
+	// Correct sets the stock right. Its quantity is what it has added, and may be negative.
+	Correct Kind = "correct"
 )
 
 // Limits of one purchase and of one item. They keep every sum that stockd
@@ -34,6 +36,8 @@ const (
 	MaxRequestID = 128
 	// MaxUserID is the longest user id, in characters.
 	MaxUserID = 64
+	// MaxReason is the longest reason of a correction, in characters.
+	MaxReason = 200
 	// MaxPerUser is the highest limit per buyer.
 	MaxPerUser = 1_000_000_000
 )
@@ -79,7 +83,7 @@ const (
 	InSQL Durability = "sql"
 )
 
-// Order is one row of the ledger: an accepted purchase, what became of it, or a restock.
+// Order is one row of the ledger: an accepted purchase, what became of it, a restock, or a correction.
 type Order struct {
 	ID        string
 	Kind      Kind
@@ -99,6 +103,26 @@ type Order struct {
 	// CreatedAt is when the order was accepted, by the clock of its replica: UTC, in
 	// microseconds.
 	CreatedAt time.Time
+	// Correction is set where Kind is Correct.
+	Correction *Correction
+}
+
+// Correction sets right what is in stock of an item.
+type Correction struct {
+	// Counted is how many units there are, for sale and held: what is on the shelf once the sold units are off it. It
+	// is nil where By says how many more there are; it is negative where there are fewer.
+	Counted *int64
+	By      int64
+	// Reason is why, up to MaxReason characters.
+	Reason string
+}
+
+// Is reports whether both ask for the same.
+func (c Correction) Is(other Correction) bool {
+	if c.Counted == nil || other.Counted == nil {
+		return c == other
+	}
+	return *c.Counted == *other.Counted && c.Reason == other.Reason
 }
 
 // Sells reports that units are sold with the row.

@@ -77,11 +77,12 @@ CREATE TABLE IF NOT EXISTS tb_strategy_off (
     PRIMARY KEY (strategy)
 ) ENGINE = InnoDB;
 
--- One row a restock, a purchase and a step of a reservation; it only grows. request_id is the client's key
+-- One row a restock, a correction, a purchase and a step of a reservation; it only grows. request_id is the client's key
 -- and, after a space, whose key it is: that of a buyer, or of a restock. It is compared byte by byte: a key
 -- is never taken for one that differs in case. remaining is null where it was not known when the row was
 -- written. order_no is the number that a buyer was given before the ledger had the order; null where the
 -- order is named by its row.
+-- reason and counted are those of a correction, whose quantity is negative where it takes units off.
 CREATE TABLE IF NOT EXISTS tb_stock_ledger (
     id         BIGINT          NOT NULL AUTO_INCREMENT,
     goods_id   BIGINT          NOT NULL,
@@ -95,6 +96,8 @@ CREATE TABLE IF NOT EXISTS tb_stock_ledger (
     remaining  BIGINT          NULL,
     created_at DATETIME(6)     NOT NULL,
     order_no   VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
+    reason     VARCHAR(200)    CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
+    counted    BIGINT          NULL,
     PRIMARY KEY (id),
     UNIQUE KEY uk_request (request_id),
     KEY k_goods (goods_id, id, kind, quantity),
@@ -117,6 +120,8 @@ CREATE TABLE IF NOT EXISTS tb_ledger_archive (
     remaining  BIGINT          NULL,
     created_at DATETIME(6)     NOT NULL,
     order_no   VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
+    reason     VARCHAR(200)    CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
+    counted    BIGINT          NULL,
     PRIMARY KEY (id),
     KEY k_request (request_id),
     KEY k_goods (goods_id, id, kind, quantity),
@@ -128,6 +133,7 @@ CREATE TABLE IF NOT EXISTS tb_ledger_archive (
 CREATE TABLE IF NOT EXISTS tb_ledger_total (
     goods_id  BIGINT NOT NULL,
     restocked BIGINT NOT NULL DEFAULT 0,
+    corrected BIGINT NOT NULL DEFAULT 0,
     sold      BIGINT NOT NULL DEFAULT 0,
     orders    BIGINT NOT NULL DEFAULT 0,
     held      BIGINT NOT NULL DEFAULT 0,

@@ -70,10 +70,11 @@ CREATE TABLE tb_strategy_off (
     reason   TEXT NOT NULL
 );
 
--- One row a restock, a purchase and a step of a reservation; it only grows. request_id is the client's key
+-- One row a restock, a correction, a purchase and a step of a reservation; it only grows. request_id is the client's key
 -- and, after a space, whose key it is: that of a buyer, or of a restock. remaining is null where it was not
 -- known when the row was written. order_no is the number that a buyer was given before the ledger had the
 -- order; null where the order is named by its row.
+-- reason and counted are those of a correction, whose quantity is negative where it takes units off.
 CREATE TABLE tb_stock_ledger (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     goods_id   INTEGER NOT NULL,
@@ -86,7 +87,9 @@ CREATE TABLE tb_stock_ledger (
     fence      INTEGER NOT NULL DEFAULT 0,
     remaining  INTEGER NULL,
     created_at TEXT    NOT NULL,
-    order_no   TEXT    NULL
+    order_no   TEXT    NULL,
+    reason     TEXT    NULL,
+    counted    INTEGER NULL
 );
 CREATE INDEX k_goods ON tb_stock_ledger (goods_id, id, kind, quantity);
 CREATE INDEX k_order_no ON tb_stock_ledger (order_no);
@@ -105,7 +108,9 @@ CREATE TABLE tb_ledger_archive (
     fence      INTEGER NOT NULL DEFAULT 0,
     remaining  INTEGER NULL,
     created_at TEXT    NOT NULL,
-    order_no   TEXT    NULL
+    order_no   TEXT    NULL,
+    reason     TEXT    NULL,
+    counted    INTEGER NULL
 );
 CREATE INDEX k_archive_request ON tb_ledger_archive (request_id);
 CREATE INDEX k_archive_goods ON tb_ledger_archive (goods_id, id, kind, quantity);
@@ -116,6 +121,7 @@ CREATE INDEX k_archive_order_no ON tb_ledger_archive (order_no);
 CREATE TABLE tb_ledger_total (
     goods_id  INTEGER PRIMARY KEY,
     restocked INTEGER NOT NULL DEFAULT 0,
+    corrected INTEGER NOT NULL DEFAULT 0,
     sold      INTEGER NOT NULL DEFAULT 0,
     orders    INTEGER NOT NULL DEFAULT 0,
     held      INTEGER NOT NULL DEFAULT 0,

@@ -77,6 +77,34 @@ func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID str
 	return answer[Goods](ctx, c, k)
 }
 
+// Correction sets the stock of an item right, on the admin API: to what was counted, or by a difference.
+type Correction struct {
+	// Counted is how many units there are, for sale and held: what is on the shelf once the sold units are off it. Where it
+	// is nil, By says how many more there are; it is negative where there are fewer.
+	Counted *int64 `json:"counted,omitempty"`
+	By      int64  `json:"by,omitempty"`
+	// Reason is 1 to 200 characters, which the feed shows.
+	Reason string `json:"reason"`
+
+	// RequestID makes it happen once; if it is empty, one is generated.
+	RequestID string `json:"-"`
+}
+
+// Corrected is an item after a correction, and how many units that has added.
+type Corrected struct {
+	Goods
+
+	By int64 `json:"corrected"`
+}
+
+// Correct corrects the stock of an item, on the admin API. ErrUnknownGoods, ErrStockLimit, ErrInvalid: nothing was changed.
+// So with ErrBelowZero, whose *Problem has the units that can be sold, are held and are sold.
+func (c Client) Correct(ctx context.Context, goodsID int64, to Correction) (Corrected, error) {
+	k := c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/correct")
+	k.requestID, k.body = cmp.Or(to.RequestID, rand.Text()), to
+	return answer[Corrected](ctx, c, k)
+}
+
 // AuditInFull is Audit over every row of the ledger, which takes longer, on the admin API.
 func (c Client) AuditInFull(ctx context.Context, goodsID int64) (Audit, error) {
 	return answer[Audit](ctx, c, c.asAdmin(http.MethodGet, goodsPath(goodsID)+"/audit?full=true"))

@@ -92,11 +92,12 @@ func (c Client) Goods(ctx context.Context, id int64) (Goods, error) {
 // Audit compares the stock of an item with the ledger of its sales.
 type Audit struct {
 	GoodsID int64 `json:"goods_id"`
-	// Stock is what is left, Initial the sum of all restocks, Sold that of all orders.
-	Stock   int64 `json:"stock"`
-	Initial int64 `json:"initial"`
-	Sold    int64 `json:"sold"`
-	Orders  int64 `json:"orders"`
+	// Stock is what is left, Initial the sum of all restocks, Corrected that of all corrections, Sold that of all orders.
+	Stock     int64 `json:"stock"`
+	Initial   int64 `json:"initial"`
+	Corrected int64 `json:"corrected"`
+	Sold      int64 `json:"sold"`
+	Orders    int64 `json:"orders"`
 	// Held is what open reservations have taken, and Returned what has come back of Sold.
 	Held     int64 `json:"held"`
 	Returned int64 `json:"returned"`

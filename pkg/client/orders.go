@@ -33,6 +33,9 @@ type Order struct {
 	Durable string `json:"durable"`
 	// CreatedAt is when it was accepted, by the clock of the replica.
 	CreatedAt time.Time `json:"created_at"`
+	// Reason and Counted are those of a correction; Counted is nil where it was by a difference.
+	Reason  string `json:"reason"`
+	Counted *int64 `json:"counted"`
 }
 
 func (o *Order) id() string { return o.OrderID }
@@ -46,6 +49,8 @@ const (
 	StepReleased  = "release"
 	StepExpired   = "expire"
 	StepReturned  = "return"
+	// StepCorrected is a correction of the stock, of no order: its Quantity is negative where units were taken off.
+	StepCorrected = "correct"
 )
 
 // Order finds an order by its number, on the admin API. It never buys. It may
@@ -94,7 +99,7 @@ func (c Client) Return(ctx context.Context, orderID string, units int64, request
 type Pages struct {
 	// GoodsID is the item; 0 is all.
 	GoodsID int64
-	// Steps lists every step of reservations and every return, too. Without it there are
+	// Steps lists every step of reservations, every return and every correction of the stock, too. Without it there are
 	// orders alone: purchases, and reservations when they are confirmed.
 	Steps bool
 	// Reader is a name under which the replicas' metrics say how far this reader is behind, or

@@ -37,6 +37,7 @@ var (
 	ErrOrderReturned   = errors.New("order returned already") // fewer units of it are left
 	ErrGoodsExist      = errors.New("item exists already")
 	ErrStockLimit      = errors.New("stock limit")      // the stock would exceed that of an item or of the strategy
+	ErrBelowZero       = errors.New("below zero")       // a correction would take off more than can be sold
 	ErrRefused         = errors.New("strategy refused") // it is not available
 	ErrChoiceRefused   = errors.New("choice refused")   // a strategy, group or fence other than the item's
 	ErrDefaultStrategy = errors.New("default strategy") // it cannot be switched off
@@ -68,6 +69,7 @@ func kindOf(code string) error {
 		"unknown-order":         ErrUnknownOrder,
 		"goods-exist":           ErrGoodsExist,
 		"stock-limit":           ErrStockLimit,
+		"below-zero":            ErrBelowZero,
 		"key-reused":            ErrKeyReused,
 		"unknown-strategy":      ErrUnknownStrategy,
 		"strategy-refused":      ErrRefused,
@@ -103,6 +105,10 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	PerUser int64 `json:"per_user"`
 	MaxHeld int64 `json:"max_held"`
 	Has     int64 `json:"has"`
+	// Stock, Held and Sold are the units that can be sold, are held and are sold, where a correction is the problem.
+	Stock int64 `json:"stock"`
+	Held  int64 `json:"held"`
+	Sold  int64 `json:"sold"`
 	// GoodsID is the item of a Basket that is the cause.
 	GoodsID int64 `json:"goods_id"`
 	// Instance is the request id in the log of stockd.

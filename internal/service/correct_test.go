@@ -1,0 +1,86 @@
+package service_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Units that a strategy has allocated are recalled for a correction, by whatever strategy the item is sold.
+func TestACorrectionReachesUnitsInEveryAllocation(t *testing.T) {
+	s := openAll(t, lab.Database(t, servers.MariaDB))
+	for i, name := range []string{"sql-conditional", "sql-bucket", "sql-unit", "redis-stock", "redis-decr"} {
+		t.Run(name, func(t *testing.T) {
+			goods := int64(i + 1)
+			s.create(t, goods, 20)
+			s.sells(t, name, goods, 1, 1)
+			s.settles(t, goods, 2)
+			for _, c := range []struct {
+				to   stock.Correction
+				by   int64
+				left int64
+			}{
+				{stock.Correction{By: -15, Reason: "fire"}, -15, 3},
+				{stock.Correction{By: 4, Reason: "found"}, 4, 7},
+				{stock.Correction{Counted: new(int64(5)), Reason: "counted"}, -2, 5},
+				{stock.Correction{Counted: new(int64(6)), Reason: "counted again"}, 1, 6},
+			} {
+				for range 2 { // under one key once
+					row, by, err := s.inventory.Correct(t.Context(), goods, c.to, name+c.to.Reason)
+					if err != nil || by != c.by || row.Stock != c.left {
+						t.Fatalf("%+v: by %d to %d (%v), want by %d to %d", c.to, by, row.Stock, err, c.by, c.left)
+					}
+				}
+				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "other"}, name+c.to.Reason); !errors.Is(err, stock.ErrKeyReused) {
+					t.Errorf("the key with another correction: %v", err)
+				}
+				s.sells(t, name, goods, 1) // and the strategy allocates again
+				soon(t, "the orders in the ledger", func() bool {
+					audit, err := s.inventory.Audit(t.Context(), goods)
+					return err == nil && audit.Pending != nil && *audit.Pending == 0
+				})
+				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: -c.left, Reason: "too much"}, ""); !errors.Is(err, stock.ErrBelowZero) {
+					t.Errorf("one unit more than there are: %v", err)
+				}
+				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "back"}, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.settles(t, goods, 6)
+		})
+	}
+}
+
+// Corrections beside sales of the same units lose and double none.
+func TestCorrectionsBesideASale(t *testing.T) {
+	s := openAll(t, lab.Database(t, servers.MariaDB))
+	for i, name := range []string{"sql-conditional", "sql-bucket", "sql-unit", "redis-stock"} {
+		t.Run(name, func(t *testing.T) {
+			goods := int64(i + 1)
+			s.create(t, goods, 60)
+			var all sync.WaitGroup
+			var sold int64
+			all.Go(func() { sold = s.buysOut(t, 0, name, goods) })
+			var by int64
+			for range 20 {
+				_, off, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: -1, Reason: "damage"}, "")
+				if err != nil && !errors.Is(err, stock.ErrBelowZero) && !errors.Is(err, stock.ErrBusy) {
+					t.Error(err)
+				}
+				by += off
+			}
+			all.Wait()
+			sold += s.buysOut(t, 0, name, goods)
+			if sold-by != 60 {
+				t.Errorf("%d sold and corrected by %d, of 60", sold, by)
+			}
+			s.settles(t, goods, sold)
+			if a, err := s.inventory.AuditInFull(t.Context(), goods); err != nil || !a.Clean || a.Corrected != by {
+				t.Errorf("the audit is %+v, %v; want %d corrected", a, err, by)
+			}
+		})
+	}
+}
