@@ -157,7 +157,7 @@ func Pick(names []string) ([]Experiment, error) {
 			names[i] = all[at].Name
 		}
 	}
-	if err := nearest.Check("an experiment", append([]string{"all"}, namesOf(all)...), names...); err != nil {
+	if err := nearest.Check("an experiment", slices.Concat([]string{"all"}, namesOf(all), []string{"or their numbers"}), names...); err != nil {
 		return nil, err
 	}
 	if slices.Contains(names, "all") {
