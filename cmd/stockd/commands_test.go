@@ -30,9 +30,7 @@ import (
 // started, checked and stocked by.
 func TestCommandsForARunningReplica(t *testing.T) {
 	r := startReplicaWith(t, nil)
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
-	owner := []string{"--admin-url", r.AdminURL, "--token-file", token}
+	owner := r.owner(t)
 
 	t.Run("a ready replica is healthy, and one that is not there is not", func(t *testing.T) {
 		_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
@@ -40,7 +38,7 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d, want 0: %s", status, errOut)
 		}
 		admin := strings.TrimPrefix(r.AdminURL, "http://") // a crowd may have all of the public API
-		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1", "--admin-listen", admin, "--admin-token-file", token); status != cli.OK {
+		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1", "--admin-listen", admin, "--admin-token-file", owner[3]); status != cli.OK {
 			t.Errorf("by the admin API the exit status is %d, want 0: %s", status, errOut)
 		}
 		// What it started with may have broken since, and is not for this command.
@@ -62,18 +60,6 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			if status != cli.OK || out != c.want {
 				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, c.want)
 			}
-		}
-	})
-	t.Run("its stock is corrected once under a key", func(t *testing.T) {
-		for range 2 {
-			status, out, errOut := stockd(append(owner, "stock", "correct", "--counted=5", "--reason=inventory", "--key=november")...)
-			if want := "item 1 was corrected by -2, and has 5 units to sell\n"; status != cli.OK || out != want {
-				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, want)
-			}
-		}
-		status, _, errOut := stockd(append(owner, "stock", "correct", "--by=-6", "--reason=fire")...)
-		if status != cli.Failure || !strings.Contains(errOut, "Fewer units can be sold") {
-			t.Errorf("exit status %d, %q", status, errOut)
 		}
 	})
 	t.Run("why an item is not put on sale is said", func(t *testing.T) {
@@ -107,12 +93,37 @@ func TestCommandsForARunningReplica(t *testing.T) {
 	})
 }
 
+// owner are the flags of who administers the replica.
+func (r process) owner(t *testing.T) []string {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
+	return []string{"--admin-url", r.AdminURL, "--token-file", token}
+}
+
+func TestTheStockOfAnItemIsCorrectedOnceUnderAKey(t *testing.T) {
+	r := startReplicaWith(t, nil)
+	correct := func(args ...string) (status int, out, errOut string) {
+		return stockd(append(append(r.owner(t), "stock", "correct"), args...)...)
+	}
+	if status, _, errOut := stockd(append(r.owner(t), "stock", "--units=7")...); status != cli.OK {
+		t.Fatal(errOut)
+	}
+	for range 2 {
+		status, out, errOut := correct("--counted=5", "--reason=inventory", "--key=november")
+		if want := "item 1 was corrected by -2, and has 5 units to sell\n"; status != cli.OK || out != want {
+			t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, want)
+		}
+	}
+	if status, _, errOut := correct("--by=-6", "--reason=fire"); status != cli.Failure || !strings.Contains(errOut, "Fewer units can be sold") {
+		t.Errorf("exit status %d, %q", status, errOut)
+	}
+}
+
 // An item has the limit of the configuration where none is given, and none where 0 is.
 func TestStockTakesTheLimitOfTheConfiguration(t *testing.T) {
 	r := startReplicaWith(t, nil, "--deduct-per-user=4")
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
-	owner := []string{"--admin-url", r.AdminURL, "--token-file", token}
+	owner := r.owner(t)
 	for want, args := range map[int64][]string{4: {"--goods", "5"}, 0: {"--goods", "6", "--per-user", "0"}} {
 		status, _, errOut := stockd(append(append(owner, "stock"), args...)...)
 		goods := must.Get(strconv.ParseInt(args[1], 10, 64))(t)
@@ -125,8 +136,7 @@ func TestStockTakesTheLimitOfTheConfiguration(t *testing.T) {
 // A reservation from its hold to its return, by commands alone.
 func TestCommandsForOrdersAndReservations(t *testing.T) {
 	r := startReplicaWith(t, nil)
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token+"\n"), 0o600))
+	owner := r.owner(t)
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
 	must.Get(c.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 10}))(t)
 	ids := make([]string, 2)
@@ -136,7 +146,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	}
 	says := func(status int, want string, args ...string) (out string) {
 		t.Helper()
-		got, out, errOut := stockd(append(args, "--admin-url", r.AdminURL, "--token-file", token)...)
+		got, out, errOut := stockd(append(args, owner...)...)
 		if got != status || !strings.Contains(out+errOut, want) {
 			t.Errorf("%v: exit status %d, %q (%s); want %d with %q", args, got, out, errOut, status, want)
 		}

@@ -80,12 +80,8 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 		audited("at first")
 		must.Do(t, s.SettleAll(t.Context()), s.Age(t.Context()), s.SettleAll(t.Context()))
 		audited("by totals")
-		var kinds []stock.Kind
-		for _, o := range allPages(t, s, 1, 10, true) {
-			kinds = append(kinds, o.Kind)
-		}
-		if len(kinds) != 6 || kinds[2] != stock.Correct || kinds[5] != stock.Correct {
-			t.Errorf("the steps are %v", kinds)
+		if steps := allPages(t, s, 1, 10, true); len(steps) != 6 || steps[2].Kind != stock.Correct || steps[5].Kind != stock.Correct {
+			t.Errorf("the steps are %+v", steps)
 		}
 		if orders := allPages(t, s, 1, 10, false); len(orders) != 1 {
 			t.Errorf("the orders are %+v, want the sale alone", orders)

@@ -80,19 +80,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	taken, rejected := s.admit(r, asked, wrong)
 	if rejected == nil {
 		defer taken.release()
-		// A copy may be pending that redis-stock has accepted, which finds it by itself. Its units are allocated: an item
-		// that is sold out has none.
-		if !by.sellsFromRedis() && !r.soldOut {
-			pending, failed := s.mayBePending(ctx, r)
-			if failed != nil {
-				return stock.Outcome{}, failed
-			}
-			first, err = s.first(ctx, r, stock.InRedis, pending)
-		}
-		// Where Redis does not answer, the purchase is sold: what is pending there is then dead-lettered, so that
-		// the ledger has one order under a key.
-		_, down := errors.AsType[*stock.BackendError](err)
-		if first.Replayed || err != nil && (!down || ctx.Err() != nil) {
+		if first, err = s.pendingCopy(ctx, by, r); err != nil || first.Replayed {
 			return first, err
 		}
 		outcome, err := s.sell(ctx, by, r)
@@ -108,6 +96,24 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	first, err = s.first(ctx, r, stock.InRedis, s.switches.hasUnitsInRedis(r.GoodsID))
 	if err == nil && !first.Replayed {
 		err = rejected
+	}
+	return first, err
+}
+
+// pendingCopy is the answer to a copy that redis-stock has accepted and the ledger does not have yet. redis-stock finds it by
+// itself; units of an item that is sold out are not allocated to it. Where Redis does not answer, the purchase is sold:
+// what is pending there is then dead-lettered, so that the ledger has one order under a key.
+func (s *Shop) pendingCopy(ctx context.Context, by *Seller, r Request) (first stock.Outcome, err error) {
+	if by.sellsFromRedis() || r.soldOut {
+		return stock.Outcome{}, nil
+	}
+	pending, err := s.mayBePending(ctx, r)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	first, err = s.first(ctx, r, stock.InRedis, pending)
+	if _, down := errors.AsType[*stock.BackendError](err); down && ctx.Err() == nil {
+		return stock.Outcome{}, nil
 	}
 	return first, err
 }

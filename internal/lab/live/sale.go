@@ -303,7 +303,7 @@ func (r *run) losesLock(known []service.Description) bool {
 // no token was checked. What its ledger contradicts stays a surprise.
 func (v *Verdict) excuse(overlaps int, losesLock bool) {
 	ledger := v.Sold == v.Orders && v.Duplicates == 0 && v.Orders >= int64(v.Answered) && v.Orders <= int64(v.Answered+v.Unknown)
-	if !v.Faults || overlaps == 0 || !losesLock || !ledger || v.Clean || v.Run.Verdict != verdict.Unexpected {
+	if !v.Faults || overlaps == 0 || !losesLock || !ledger || v.Clean || v.Verdict != verdict.Unexpected {
 		return
 	}
 	v.Known = true

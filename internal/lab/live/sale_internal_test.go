@@ -243,7 +243,7 @@ func TestTheAdviceLeadsOn(t *testing.T) {
 		}
 		want := Advice{Why: c.why, Settings: made}
 		c.want(&want.Settings)
-		if got := r.advice(v, described()); got != want || want.Settings.check(described()) != nil {
+		if got := r.advice(v, described()); got != want || want.check(described()) != nil {
 			t.Errorf("after %s on %d, clean %v: %+v, want %+v", c.mode, c.replicas, c.clean, got, want)
 		}
 	}

@@ -34,9 +34,10 @@ func Registry() []Entry {
 
 // CheckNames returns an error for the names that are not strategies.
 func CheckNames(names ...string) error {
-	var known []string
-	for _, entry := range Registry() {
-		known = append(known, entry.Name)
+	entries := Registry()
+	known := make([]string, len(entries))
+	for i, entry := range entries {
+		known[i] = entry.Name
 	}
 	return nearest.Check("a strategy", known, names...)
 }
