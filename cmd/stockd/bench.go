@@ -215,10 +215,13 @@ func sells(known []client.Strategy, name string) error {
 // pick finds strategies by their names; an empty name is none.
 func pick(known []client.Strategy, names ...string) (list []client.Strategy, err error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
-	all := make([]string, 0, len(known))
-	for _, s := range known {
-		if all = append(all, s.Name); slices.Contains(names, s.Name) {
-			list = append(list, s)
+	all := make([]string, len(known))
+	for i, s := range known {
+		all[i] = s.Name
+	}
+	for _, name := range names {
+		if i := slices.Index(all, name); i >= 0 {
+			list = append(list, known[i])
 		}
 	}
 	return list, nearest.Check("a strategy", all, names...)

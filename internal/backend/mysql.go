@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -40,7 +41,7 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read DSN: %w", err)
 	}
-	session := sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), own: map[string]string{
+	session := sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), heard: new(atomic.Int64), own: map[string]string{
 		"innodb_lock_wait_timeout": strconv.Itoa(wholeSeconds(o.LockWait)),
 	}}
 	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
@@ -49,7 +50,7 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 	waiting := session
 	waiting.limit = longestChange
 	return &SQL{
-		DB: o.openDB(session), Dialect: string(MySQL),
+		DB: o.openDB(session), Dialect: string(MySQL), heard: session.heard,
 		lockSchema: func(ctx context.Context) (unlock func() error, err error) {
 			return lockSchemaBy(ctx, sql.OpenDB(waiting))
 		},
@@ -120,6 +121,7 @@ type sessionConnector struct {
 	timeout time.Duration
 	limit   time.Duration     // of a statement whose context has no deadline
 	own     map[string]string // values of settings that are the caller's
+	heard   *atomic.Int64     // as that of a boundedConn
 }
 
 // Connect opens a connection and sets it up within the timeout, also where
@@ -155,7 +157,7 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if !node {
 		inner = &preparingConn{mysqlConn: inner}
 	}
-	return &boundedConn{mysqlConn: inner, limit: c.limit}, nil
+	return &boundedConn{mysqlConn: inner, limit: c.limit, heard: c.heard}, nil
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,8 +52,17 @@ type SQL struct {
 	// TxTimeout is that of the options.
 	TxTimeout time.Duration
 
+	heard      *atomic.Int64 // when the server has answered last, in ns since 1970; nil where it is a file
 	lockSchema func(context.Context) (unlock func() error, err error)
 	settings   func(context.Context) ([]SettingState, error)
+}
+
+// longestSilence is how long a server may answer nothing before it is thought to hang.
+const longestSilence = time.Second
+
+// Silent reports that the server has answered nothing for a second: where all connections are in use, it hangs.
+func (s *SQL) Silent() bool {
+	return s.heard != nil && time.Since(time.Unix(0, s.heard.Load())) > longestSilence
 }
 
 // LockSchema waits until this process alone may change the schema, up to a minute, on a

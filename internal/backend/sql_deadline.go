@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -49,6 +50,7 @@ type mysqlConn interface {
 type boundedConn struct {
 	mysqlConn
 	limit time.Duration
+	heard *atomic.Int64      // when a server of the pool has answered last, in ns since 1970; nil: nobody wants to know
 	until time.Time          // the deadline of the open transaction; zero: there is none
 	free  context.CancelFunc // frees the context of the last statement; nil: it had none of its own
 }
@@ -101,10 +103,14 @@ type leftError struct{ error }
 // Unwrap returns both.
 func (e leftError) Unwrap() []error { return []error{e.error, driver.ErrBadConn} }
 
-// unanswered makes what was not answered before the end of its context ErrUnanswered, so that it is not taken for one
-// that had no connection by then.
-func unanswered(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+// answered notes that the server has answered. What it has not answered before the end of a context is ErrUnanswered, so
+// that it is not taken for one that had no connection by then.
+func (c *boundedConn) answered(ctx context.Context, err error) error {
+	_, rejected := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case c.heard != nil && (err == nil || rejected):
+		c.heard.Store(time.Now().UnixNano())
+	case err != nil && ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
 	}
 	return err
@@ -115,7 +121,7 @@ func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driv
 	defer c.unreadable(&err)
 	bounded := c.bound(ctx)
 	result, err := c.mysqlConn.ExecContext(bounded, query, args)
-	return result, c.left(unanswered(bounded, err))
+	return result, c.left(c.answered(bounded, err))
 }
 
 // QueryContext is ExecContext for a statement that returns rows. The deadline includes their reading.
@@ -123,8 +129,8 @@ func (c *boundedConn) QueryContext(ctx context.Context, query string, args []dri
 	defer c.unreadable(&err)
 	bounded := c.bound(ctx)
 	rows, err := c.mysqlConn.QueryContext(bounded, query, args)
-	if err != nil {
-		return nil, c.left(unanswered(bounded, err))
+	if err = c.answered(bounded, err); err != nil {
+		return nil, c.left(err)
 	}
 	return boundedRows{rows, c}, nil
 }
@@ -209,8 +215,9 @@ func (c *boundedConn) Close() error {
 func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (_ driver.Tx, err error) {
 	defer c.unreadable(&err)
 	bounded := c.bound(ctx)
-	if _, err := c.mysqlConn.BeginTx(bounded, opts); err != nil {
-		return nil, unanswered(bounded, err)
+	_, err = c.mysqlConn.BeginTx(bounded, opts)
+	if err = c.answered(bounded, err); err != nil {
+		return nil, err
 	}
 	c.until, _ = bounded.Deadline()
 	return &boundedTx{conn: c, ctx: ctx, until: c.until}, nil

@@ -52,12 +52,13 @@ type Item struct {
 // all callers that wait for one.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	item, err := i.reads.Do(ctx, goodsID, false)
-	return item.Goods, err
+	return item.Goods, i.store.Waited(ctx, "read an item", err)
 }
 
 // Item is Goods with the changes of this replica, and with those of others that have a mark in the database.
 func (i *Inventory) Item(ctx context.Context, goodsID int64) (Item, error) {
-	return i.reads.Do(ctx, goodsID, true)
+	item, err := i.reads.Do(ctx, goodsID, true)
+	return item, i.store.Waited(ctx, "read an item", err)
 }
 
 // read reads an item for all that wait; a call asks for its changes, too, or not.

@@ -49,7 +49,7 @@ func (l *looks) soldOut(ctx context.Context, goodsID int64, p stock.Purchase) (b
 	if errors.Is(err, stock.ErrUnknownGoods) {
 		return false, nil
 	}
-	return soldOut, err
+	return soldOut, l.store.Waited(ctx, "look for units", err)
 }
 
 func (l *looks) read(ctx context.Context, goodsID int64, calls []*queue.Call[stock.Purchase, bool]) {
