@@ -50,7 +50,7 @@ type mysqlConn interface {
 type boundedConn struct {
 	mysqlConn
 	limit time.Duration
-	heard *atomic.Int64      // when a server of the pool has answered last, in ns since 1970; nil: nobody wants to know
+	heard *atomic.Int64      // when a server of the pool has answered last, in ns since 1970; nil: it is not noted
 	until time.Time          // the deadline of the open transaction; zero: there is none
 	free  context.CancelFunc // frees the context of the last statement; nil: it had none of its own
 }

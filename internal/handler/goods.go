@@ -48,9 +48,11 @@ func shownChange(of stock.Change) change {
 	return shown
 }
 
-func (g goods) item(row stock.Goods, err error) (any, error) {
-	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}, err
+func (g goods) shown(row stock.Goods) item {
+	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}
 }
+
+func (g goods) item(row stock.Goods, err error) (any, error) { return g.shown(row), err }
 
 // concealedItem is an item as the public API shows it where the stock is not revealed.
 type concealedItem struct {
@@ -67,7 +69,7 @@ func (g goods) read(c *gin.Context, id int64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := item{Goods: found.Goods, Choice: g.options.Catalogue.Choice(id), Available: found.Stock > 0}
+	read := g.shown(found.Goods)
 	for _, of := range found.Changes {
 		read.Changes = append(read.Changes, shownChange(of))
 	}
@@ -205,7 +207,7 @@ func (g goods) correct(c *gin.Context, id int64) (any, error) {
 		return nil, err
 	}
 	row, by, err := g.options.Inventory.Correct(c.Request.Context(), id, to, key)
-	return correctedItem{item{Goods: row, Choice: g.options.Catalogue.Choice(id), Available: row.Stock > 0}, by}, err
+	return correctedItem{g.shown(row), by}, err
 }
 
 // recall serves POST /goods/:id/recall.

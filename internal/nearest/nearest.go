@@ -23,6 +23,14 @@ func Of(word string, known []string) string {
 	return best
 }
 
+// Hint asks for the known name that is nearest to a word, in brackets; empty where none is near.
+func Hint(word string, known []string) string {
+	if meant := Of(word, known); meant != "" {
+		return " (did you mean " + meant + "?)"
+	}
+	return ""
+}
+
 // Check returns an error that names every word that is not known, with the name that was probably meant. Where
 // there is none for a word, it lists what is known.
 func Check(what string, known []string, words ...string) error {
@@ -32,12 +40,9 @@ func Check(what string, known []string, words ...string) error {
 		if slices.Contains(known, word) {
 			continue
 		}
-		says, meant := fmt.Sprintf("%q is not %s", word, what), Of(word, known)
-		if meant != "" {
-			says += " (did you mean " + meant + "?)"
-		}
-		list = list || meant == ""
-		wrong = append(wrong, says)
+		hint := Hint(word, known)
+		list = list || hint == ""
+		wrong = append(wrong, fmt.Sprintf("%q is not %s%s", word, what, hint))
 	}
 	if len(wrong) == 0 {
 		return nil

@@ -422,7 +422,7 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 }
 
 // late is a deadline before anything was sent: no connection, or turn, became free in time. This is overload, and a failure
-// of the database only where it answers nobody.
+// of the database only where it has answered nothing for a while.
 func (s *Store) late(doing string, cause error) error {
 	if s.pool.Silent() {
 		return s.failure(doing, fmt.Errorf("it answers no one: %w", cause))

@@ -85,10 +85,7 @@ func meantCommand(cmd *cobra.Command, word string) string {
 			known = append(known, c.Name())
 		}
 	}
-	if meant := nearest.Of(word, known); meant != "" {
-		return " (did you mean " + meant + "?)"
-	}
-	return ""
+	return nearest.Hint(word, known)
 }
 
 // Configured makes a command that reads the configuration first.
@@ -96,7 +93,7 @@ func Configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loade
 	return configured(cmd, config.Load, do)
 }
 
-// Located is Configured for a command beside a running replica, which needs none of its secrets, or reads them itself.
+// Located is Configured for a command beside a running replica, which needs no secret of it, or reads its secrets by itself.
 func Located(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
 	return configured(cmd, config.Read, do)
 }

@@ -3,7 +3,6 @@ package background
 import (
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -78,13 +77,12 @@ func (c *Changes) find(goodsID int64, kind string) *ongoing {
 	return nil
 }
 
-// Of lists the changes of an item by their kinds.
+// Of lists the changes of an item, in any order.
 func (c *Changes) Of(goodsID int64) (list []stock.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.items[goodsID] {
 		list = append(list, o.Change)
 	}
-	slices.SortFunc(list, func(a, b stock.Change) int { return strings.Compare(a.Kind, b.Kind) })
 	return list
 }
