@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"slices"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -17,7 +17,7 @@ import (
 
 // keyFile has the keys of a JWKS file, which is read again when it has changed. Where it
 // cannot be read, the keys that were read last stay in force.
-type keyFile struct{ *reload.Files[[]verifier] }
+type keyFile struct{ *reload.Files[[]*verifier] }
 
 // verifier is one key, for one algorithm.
 type verifier struct {
@@ -31,7 +31,7 @@ type verifier struct {
 // empty must be in every token. The file is read again when it changes, until ctx ends;
 // the log gets a line then, also where it cannot be read.
 func NewKeys(ctx context.Context, path, audience string, log *slog.Logger) (*Token, error) {
-	files, err := reload.Open(func() ([]verifier, error) { return readKeyFile(path) }, path)
+	files, err := reload.Open(func() ([]*verifier, error) { return readKeyFile(path) }, path)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func NewKeys(ctx context.Context, path, audience string, log *slog.Logger) (*Tok
 		}
 		log.InfoContext(ctx, "keys of buyers read", "file", path, "keys", len(files.Get()))
 	})
-	return &Token{keys: keyFile{files}, audience: audience, now: time.Now}, nil
+	return newToken(keyFile{files}, audience)
 }
 
 func (keyFile) algorithms() []jose.SignatureAlgorithm {
@@ -51,17 +51,19 @@ func (keyFile) algorithms() []jose.SignatureAlgorithm {
 
 // find requires a kid if there are several keys. A key is for its own algorithm alone: the
 // public key of one is not the secret of another.
-func (f keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool) {
+func (f keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (*verifier, bool) {
 	list := f.Get()
 	for _, v := range list {
 		if v.algorithm == algorithm && (v.kid == kid || kid == "" && len(list) == 1) {
-			return v.key, true
+			return v, true
 		}
 	}
 	return nil, false
 }
 
-func readKeyFile(path string) ([]verifier, error) {
+func (f keyFile) holds(key *verifier) bool { return slices.Contains(f.Get(), key) }
+
+func readKeyFile(path string) ([]*verifier, error) {
 	content, err := reload.ReadText(path)
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
@@ -70,14 +72,14 @@ func readKeyFile(path string) ([]verifier, error) {
 }
 
 // readKeys reads a JWKS. Its errors never quote it: it may hold secrets.
-func readKeys(content []byte) ([]verifier, error) {
+func readKeys(content []byte) ([]*verifier, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(content, &set); err != nil {
 		return nil, errors.New("read keys: the file is no JWKS")
 	}
-	var list []verifier
+	var list []*verifier
 	seen := make(map[verifierName]bool)
 	for i, text := range set.Keys {
 		v, ok, err := readKey(text)
@@ -89,7 +91,7 @@ func readKeys(content []byte) ([]verifier, error) {
 			return nil, fmt.Errorf("read keys: key %d: another key has the kid %q", i+1, v.kid)
 		default:
 			seen[name] = true
-			list = append(list, v)
+			list = append(list, &v)
 		}
 	}
 	if len(list) == 0 {

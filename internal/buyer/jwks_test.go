@@ -94,29 +94,32 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	a, b := newIssuer(t, "a"), newIssuer(t, "b")
 	f := newFile(t, a.JSONWebKey)
 	synctest.Test(t, func(t *testing.T) {
+		ofA, ofB := a.token(t), b.token(t) // each is sent again and again, as a client does
 		s := f.open(t)
 		time.Sleep(500 * time.Millisecond) // each change is between two looks at the file
-		must.Get(from(s, a.token(t)))(t)
+		must.Get(from(s, ofA))(t)
 		f.write(t, a.JSONWebKey, b.JSONWebKey)
-		if !accepted(s, b.token(t)) || !accepted(s, a.token(t)) {
+		if !accepted(s, ofB) || !accepted(s, ofA) {
 			t.Error("a token of two keys is rejected")
 		}
 		f.write(t, b.JSONWebKey)
-		if accepted(s, a.token(t)) {
+		if accepted(s, ofA) {
 			t.Error("a token of a key that was taken back is accepted")
 		}
 		f.replace(t, `{"keys": [`)
-		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 1 {
+		if !accepted(s, ofB) || f.logged("keys of buyers not read") != 1 {
 			t.Errorf("while the file is broken its key is rejected, or it is not said: %s", &f.text)
 		}
 		must.Do(t, os.Remove(f.path))
-		if !accepted(s, b.token(t)) || f.logged("keys of buyers not read") != 2 {
+		if !accepted(s, ofB) || f.logged("keys of buyers not read") != 2 {
 			t.Errorf("without the file its key is rejected, or it is not said: %s", &f.text)
 		}
 		f.write(t, a.JSONWebKey)
-		if !accepted(s, a.token(t)) || f.logged("keys of buyers not read") != 2 || f.logged("keys=1") != 2 || f.logged("keys=2") != 1 {
+		if !accepted(s, ofA) || f.logged("keys of buyers not read") != 2 || f.logged("keys=1") != 2 || f.logged("keys=2") != 1 {
 			t.Errorf("a new file is not read, or it is not said: %s", &f.text)
 		}
+		time.Sleep(time.Minute)
+		rejected(t, s, "a token that was accepted until its time was over", "has expired", ofA)
 	})
 }
 

@@ -1,6 +1,7 @@
 package buyer
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 const (
@@ -19,6 +21,8 @@ const (
 	leeway = 5 * time.Second
 	// LeastSecret is the least length of a shared secret, in bytes.
 	LeastSecret = 32
+	// maxKnown bounds the tokens that are known, which take about 4 MiB then.
+	maxKnown = 16_384
 )
 
 // Token is the source that verifies a signed JWT in Authorization.
@@ -26,22 +30,42 @@ type Token struct {
 	keys     keys
 	audience string
 	now      func() time.Time
+	// known are the claims of tokens by their hash: to verify a signature takes longer than to sell. Only what
+	// was verified is known, and its times are checked each time.
+	known *lru.Cache[[sha256.Size]byte, verified]
+}
+
+// verified are claims, with the key that has signed them.
+type verified struct {
+	claims
+	by *verifier
 }
 
 // keys are the verification keys.
 type keys interface {
 	// find returns the key of a kid for an algorithm; not ok: there is none.
-	find(kid string, algorithm jose.SignatureAlgorithm) (key any, ok bool)
+	find(kid string, algorithm jose.SignatureAlgorithm) (key *verifier, ok bool)
+	// holds reports whether a key that was found is one still. Keys that were read again are others.
+	holds(key *verifier) bool
 	algorithms() []jose.SignatureAlgorithm
 }
 
 // sharedSecret is one key of HS256. The kid does not matter.
-type sharedSecret []byte
+type sharedSecret verifier
 
-func (s sharedSecret) find(string, jose.SignatureAlgorithm) (any, bool) { return []byte(s), true }
+func (s *sharedSecret) find(string, jose.SignatureAlgorithm) (*verifier, bool) {
+	return (*verifier)(s), true
+}
 
-func (sharedSecret) algorithms() []jose.SignatureAlgorithm {
+func (*sharedSecret) holds(*verifier) bool { return true }
+
+func (*sharedSecret) algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.HS256}
+}
+
+func newToken(k keys, audience string) (*Token, error) {
+	known, err := lru.New[[sha256.Size]byte, verified](maxKnown)
+	return &Token{keys: k, audience: audience, now: time.Now, known: known}, err
 }
 
 // NewSecret verifies tokens by a secret of at least LeastSecret bytes. An audience that is
@@ -50,7 +74,7 @@ func NewSecret(secret []byte, audience string) (*Token, error) {
 	if len(secret) < LeastSecret {
 		return nil, fmt.Errorf("secret has %d bytes; at least %d are needed", len(secret), LeastSecret)
 	}
-	return &Token{keys: sharedSecret(secret), audience: audience, now: time.Now}, nil
+	return newToken(&sharedSecret{key: secret}, audience)
 }
 
 // claims are what is read of a token.
@@ -94,31 +118,37 @@ func (t *Token) From(r *http.Request) (Buyer, error) {
 	case len(text) > largestToken:
 		return Buyer{}, &TokenError{fmt.Sprintf("is longer than %d bytes", largestToken)}
 	}
-	c, err := t.verify(text)
-	if err != nil {
-		return Buyer{}, err
+	name := sha256.Sum256([]byte(text))
+	v, ok := t.known.Get(name)
+	if !ok || !t.keys.holds(v.by) {
+		var err error
+		if v, err = t.verify(text); err != nil {
+			return Buyer{}, err
+		}
+		t.known.Add(name, v)
 	}
-	return t.accept(c)
+	return t.accept(v.claims)
 }
 
 // verify checks the signature.
-func (t *Token) verify(text string) (c claims, err error) {
+func (t *Token) verify(text string) (v verified, err error) {
 	token, err := jwt.ParseSigned(text, t.keys.algorithms())
 	if err != nil || len(token.Headers) != 1 {
-		return claims{}, &TokenError{"is no JWT signed by " + t.names()}
+		return v, &TokenError{"is no JWT signed by " + t.names()}
 	}
 	header := token.Headers[0]
-	key, ok := t.keys.find(header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
+	by, ok := t.keys.find(header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
 	if !ok {
-		return claims{}, &TokenError{"is signed by an unknown key"}
+		return v, &TokenError{"is signed by an unknown key"}
 	}
-	switch err := token.Claims(key, &c); {
+	v.by = by
+	switch err := token.Claims(by.key, &v.claims); {
 	case errors.Is(err, jose.ErrCryptoFailure):
-		return claims{}, &TokenError{"has a wrong signature"}
+		return v, &TokenError{"has a wrong signature"}
 	case err != nil:
-		return claims{}, &TokenError{"has a header or claims that cannot be read"}
+		return v, &TokenError{"has a header or claims that cannot be read"}
 	}
-	return c, nil
+	return v, nil
 }
 
 func (t *Token) names() string {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"gorm.io/gorm"
+
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -94,8 +96,17 @@ const (
 // requireNew returns stock.ErrDuplicateRequest where the ledger or its archive has one of the request
 // ids. The unique key finds those that are written from now on.
 func (t *Tx) requireNew(ctx context.Context, requestIDs ...string) error {
+	known, err := t.store.findRequests(ctx, t.conn(), requestIDs)
+	if err == nil && len(known) > 0 {
+		err = fmt.Errorf("%s: %w", findRequests, stock.ErrDuplicateRequest)
+	}
+	return err
+}
+
+// findRequests returns those request ids that the ledger or its archive has. It reads their index alone: most are new.
+func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs []string) (known []any, err error) {
 	if len(requestIDs) == 0 {
-		return nil
+		return nil, nil
 	}
 	ids := make([]any, 0, 2*len(requestIDs))
 	for range 2 { // for each table
@@ -103,18 +114,16 @@ func (t *Tx) requireNew(ctx context.Context, requestIDs ...string) error {
 			ids = append(ids, id)
 		}
 	}
-	const doing = "find requests in ledger and archive"
-	known := false
-	err := t.store.each(ctx, t.conn(), doing, func(scan scanRow) error {
-		known = true
+	err = s.each(ctx, conn, findRequests, func(scan scanRow) error {
 		var id string
-		return scan(&id)
+		err := scan(&id)
+		known = append(known, id)
+		return err
 	}, inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
-	if err == nil && known {
-		err = fmt.Errorf("%s: %w", doing, stock.ErrDuplicateRequest)
-	}
-	return err
+	return known, err
 }
+
+const findRequests = "find requests in ledger and archive"
 
 // lateAfter is from when on a pending order may be in the archive already: half of LeastAge, so that
 // the clocks of Redis, the replicas and the database may differ by as much.

@@ -200,14 +200,11 @@ func (t *Tx) appendCorrection(ctx context.Context, goods stock.Goods, c stock.Co
 // in the ledger are not in the answer. A row without a remaining
 // stock gets the current one.
 func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
-	if len(requestIDs) == 0 {
-		return nil, nil
+	known, err := s.findRequests(ctx, s.pool, requestIDs)
+	if err != nil || len(known) == 0 {
+		return nil, err
 	}
-	ids := make([]any, len(requestIDs))
-	for i, id := range requestIDs {
-		ids[i] = id
-	}
-	found, err := s.readOrders(ctx, "find requests in ledger", byRequests+listOf(len(ids), `?`)+`)`, ids...)
+	found, err := s.readOrders(ctx, "read requests of ledger", byRequests+listOf(len(known), `?`)+`)`, known...)
 	if err != nil {
 		return nil, err
 	}
