@@ -215,9 +215,12 @@ func hostOf(address string) (host string, err error) {
 }
 
 func openBrowser(url string) error {
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
+	switch runtime.GOOS {
+	case "windows":
+		return exec.Command("rundll32", "url.dll,FileProtocolHandler", url).Start()
+	case "darwin":
+		return exec.Command("open", url).Start()
+	default:
+		return exec.Command("xdg-open", url).Start()
 	}
-	return exec.Command(program, url).Start()
 }

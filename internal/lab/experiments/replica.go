@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -29,6 +29,7 @@ func (x *Try) willWork(replica int, d time.Duration) {
 
 // willPause has a replica stop itself (SIGSTOP), until wake.
 func (x *Try) willPause(replica int) {
+	x.Must(servers.CanPause())
 	x.setFault(replica, failpoint.Fault{Do: failpoint.Pause, IgnoreCancel: true})
 }
 
@@ -97,5 +98,5 @@ func (x *Try) awaitStopped(replica int) {
 func (x *Try) wake(replica int) {
 	r := x.Cluster.Replicas[replica-1]
 	x.Mark(r.Name, "is woken")
-	x.Must(r.Signal(x, syscall.SIGCONT))
+	x.Must(r.Resume(x))
 }

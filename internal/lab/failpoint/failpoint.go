@@ -9,10 +9,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
@@ -182,6 +182,8 @@ func (l *Registry) write(line history.Line) {
 
 // kill ends this process. It does not return: nothing may happen behind it.
 func kill() {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) // SIGKILL cannot be blocked
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Kill() // it cannot be blocked
+	}
 	select {}
 }

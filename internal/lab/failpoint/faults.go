@@ -89,8 +89,12 @@ func (l *Registry) Routes() []handler.Route {
 }
 
 func (l *Registry) serveSet(f handler.Form) func() any {
+	does := []string{Hold, Pause, Crash}
+	if !canStop {
+		does = []string{Hold, Crash}
+	}
 	fault := Fault{
-		Do:           f.OneOf("do", Hold, Pause, Crash),
+		Do:           f.OneOf("do", does...),
 		GoodsID:      f.Whole("goods_id", 0, 0, math.MaxInt64),
 		Strategy:     f.Strategy("strategy"),
 		IgnoreCancel: f.Flag("deaf"),

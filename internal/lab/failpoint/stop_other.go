@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build unix && !linux
 
 package failpoint
 
@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"time"
 )
+
+const canStop = true
 
 // stopsWithin is how long another thread may take to receive the signal.
 const stopsWithin = 50 * time.Millisecond

@@ -101,6 +101,21 @@ func TestOnlyAPurchaseWithAFailpointIsOfferedToBePaused(t *testing.T) {
 	}
 }
 
+func TestWhereNoProcessCanBePausedThePageSaysWhyAndOffersTheRest(t *testing.T) {
+	b, h, server := openPage(t, 1300)
+	h.session.hub.look(func(state *State) {
+		state.CannotPause = true
+		state.Machines = []Machine{{Name: "replica-1", Kind: "replica", Status: running}}
+		began{Sale{Phase: Selling, Settings: defaults(), Item: 1, Modes: []Mode{{Strategy: "mutex"}}}}.apply(state)
+	})
+	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
+	b.Until(t, patience, isLive)
+	got := browser.Evaluate[string](t, b, "[...document.querySelectorAll('#machines button:disabled[aria-describedby=why-pause]')].map((e) => e.dataset.action).join() + ' ' + !document.getElementById('why-pause').hidden + ' ' + document.querySelector('[data-action=kill]').disabled")
+	if got != "pause,trap true false" {
+		t.Errorf("greyed out: %s", got)
+	}
+}
+
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub

@@ -169,7 +169,7 @@ func (s *stage) show(state *State) {
 	defer s.mu.Unlock()
 	state.Servers, state.Missing = s.shop.Servers.Infos(), s.shop.Servers.Missing
 	state.Servers["balancer"] = s.cluster.Balancer
-	state.WithoutFailpoint = withoutFailpoint()
+	state.WithoutFailpoint, state.CannotPause = withoutFailpoint(), servers.CanPause() != nil
 }
 
 // quit ends the replicas.

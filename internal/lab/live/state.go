@@ -36,6 +36,8 @@ type State struct {
 	Guest bool `json:"guest,omitempty"`
 	// WithoutFailpoint are the strategies whose purchases cannot be paused between read and write.
 	WithoutFailpoint []string `json:"without_failpoint,omitempty"`
+	// CannotPause tells that this system cannot pause a process.
+	CannotPause bool `json:"cannot_pause,omitempty"`
 	// Class is the address at which phones buy, where there is one.
 	Class string `json:"class,omitempty"`
 	// Apart tells that stock and answers are points of their own.

@@ -13,9 +13,7 @@ func unwrittenPages(*os.File) (uint64, error) {
 }
 
 // ownGroup gives a child a process group, so that all of it can be ended.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+func ownGroup() *syscall.SysProcAttr { return detached() }
 
 // reap waits for a child. What it started and left behind is not found here.
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -65,6 +66,9 @@ func (*MissingError) Unwrap() error { return ErrNotFound }
 // Find looks for a program on PATH and in the folders where systems put what
 // is not for everyone.
 func Find(names ...string) (string, error) {
+	if runtime.GOOS == "windows" { // their scripts, signals and sockets are those of Unix
+		return "", fmt.Errorf("%s: %w: on Windows no server is started, in WSL it is", strings.Join(names, " or "), ErrNotFound)
+	}
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil

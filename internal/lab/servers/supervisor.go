@@ -98,7 +98,7 @@ func StartSupervisor() (_ *Supervisor, err error) {
 		return nil, err
 	}
 	cmd := exec.Command(self, supervisorArgument)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C in a terminal must not reach it
+	cmd.SysProcAttr = detached() // ^C in a terminal must not reach it
 	requests, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -280,10 +280,20 @@ func (p *Process) stop(ctx context.Context, signal syscall.Signal) error {
 	}
 }
 
+// CanPause says what is missing where this system cannot pause a process.
+func CanPause() error {
+	_, _, err := pausing()
+	return err
+}
+
 // Pause stops a process with SIGSTOP, and returns when all its threads have stopped:
 // its connections stay, and get no answer.
 func (p *Process) Pause(ctx context.Context) error {
-	if err := p.Signal(ctx, syscall.SIGSTOP); err != nil {
+	stop, _, err := pausing()
+	if err == nil {
+		err = p.Signal(ctx, stop)
+	}
+	if err != nil {
 		return fmt.Errorf("pause %s: %w", p.name, err)
 	}
 	// A thread that another processor runs goes on for a moment.
@@ -297,7 +307,13 @@ func (p *Process) Pause(ctx context.Context) error {
 }
 
 // Resume continues a paused process.
-func (p *Process) Resume(ctx context.Context) error { return p.Signal(ctx, syscall.SIGCONT) }
+func (p *Process) Resume(ctx context.Context) error {
+	_, resume, err := pausing()
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", p.name, err)
+	}
+	return p.Signal(ctx, resume)
+}
 
 // stopped reports whether every thread of a process has stopped, as far as this
 // system shows it.

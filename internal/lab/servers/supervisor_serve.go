@@ -75,7 +75,7 @@ func (s *supervisorProcess) handle(r request) {
 	case r.Stop:
 		go c.stop(r.Signal)
 	default:
-		if err := c.cmd.Process.Signal(r.Signal); err != nil {
+		if err := send(c.cmd.Process, r.Signal); err != nil {
 			answer.Error = err.Error()
 		}
 	}
@@ -114,8 +114,10 @@ func (s *supervisorProcess) wait(id int, c *child) {
 // stop asks a child to end by a signal, that of its command where it is 0, and kills
 // it after its grace.
 func (c *child) stop(signal syscall.Signal) {
-	_ = c.cmd.Process.Signal(cmp.Or(signal, c.command.Stop, syscall.SIGTERM))
-	_ = c.cmd.Process.Signal(syscall.SIGCONT) // a paused child receives no other
+	_ = send(c.cmd.Process, cmp.Or(signal, c.command.Stop, syscall.SIGTERM))
+	if _, resume, err := pausing(); err == nil {
+		_ = send(c.cmd.Process, resume) // a paused child receives no other
+	}
 	select {
 	case <-c.ended:
 		return
@@ -124,10 +126,6 @@ func (c *child) stop(signal syscall.Signal) {
 	killGroup(c.cmd)
 	<-c.ended
 }
-
-// killGroup kills a child that has not been waited for, with everything that
-// it started.
-func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func (s *supervisorProcess) send(e event) {
 	s.mu.Lock()

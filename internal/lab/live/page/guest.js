@@ -11,7 +11,8 @@ const groups = {
 
 // greyOut greys out what needs processes of our own where others run the replicas. A recording has
 // controls of its own.
-export function greyOut({ guest }, recorded) {
+export function greyOut({ guest, cannot_pause: unable }, recorded) {
+  $('why-pause').hidden = !unable || Boolean(recorded);
   const theirs = Boolean(guest) && !recorded;
   for (const id of [...Object.keys(groups), 'why-faults']) $(id).hidden = !theirs;
   $('lanes-panel').classList.toggle('off', theirs);

@@ -59,8 +59,9 @@ export class Machines {
   button(name, what) {
     const { t } = this, button = element('button', t(`do.${what}`));
     button.type = 'button';
-    button.disabled = !this.steers || Boolean(this.state.guest);
-    if (this.state.guest) button.setAttribute('aria-describedby', 'why-faults');
+    const { guest, cannot_pause: unable } = this.state, why = guest ? 'why-faults' : unable && ['pause', 'trap'].includes(what) ? 'why-pause' : '';
+    button.disabled = !this.steers || why !== '';
+    if (why) button.setAttribute('aria-describedby', why);
     button.dataset.machine = name;
     button.dataset.action = what;
     if (what !== 'add') button.setAttribute('aria-label', `${t(`do.${what}`)} ${name}`);
