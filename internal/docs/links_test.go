@@ -37,6 +37,21 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// A Chinese page that links to an English one says so in the same line.
+func TestChinesePagesMarkWhatIsEnglish(t *testing.T) {
+	chinese := func(page string) bool { return strings.Contains(page, "zh-CN") || strings.Contains(page, "lab/zh/") }
+	for _, from := range files(t, ".md") {
+		for line := range strings.SplitSeq(read(t, from), "\n") {
+			for _, found := range link.FindAllStringSubmatch(line, -1) {
+				to, _, _ := strings.Cut(path.Join(path.Dir(from), found[1]), "#")
+				if chinese(from) && strings.HasSuffix(to, ".md") && to != from && !chinese(to) && !strings.Contains(line, "英文") && !strings.Contains(line, "English") {
+					t.Errorf("%s links to %s and does not say that it is English", from, found[1])
+				}
+			}
+		}
+	}
+}
+
 // follow goes where a link leads that stands in a document.
 func follow(t *testing.T, from string, target *url.URL) {
 	t.Helper()
