@@ -127,28 +127,28 @@ func words() map[string]struct{ english, chinese template } {
 		"outcome-unknown": {"{1} of {2|request} came to unknown", "{2} 个请求中有 {1} 个结果未知"},
 
 		// the books
-		"never-audited":   {"the stock was never audited", "库存从未核对"},
-		"nothing-decided": {"no purchase was sold or rejected: there is nothing to audit", "没有购买卖出或被拒绝：无可核对"},
+		"never-audited":   {"the stock was never audited", "从未对账"},
+		"nothing-decided": {"no purchase was sold or rejected: there is nothing to audit", "没有一次购买成功或被拒绝：无账可对"},
 		"consistent": {
 			"consistent: the row agrees with {1} orders in the ledger, {2|purchase} answered as sold and {3} unknown",
-			"一致：库存行与账本的 {1} 个订单相符，{2} 次购买得到“卖出”的响应，{3} 次未知",
+			"一致：库存行与账本的 {1} 个订单相符，{2} 次购买返回成功，{3} 次结果未知",
 		},
 		"inconsistent":       {"the books are inconsistent", "账目不一致"},
-		"item-never-audited": {"item {1} was never audited", "商品 {1} 从未核对"},
+		"item-never-audited": {"item {1} was never audited", "商品 {1} 从未对账"},
 		"units-oversold":     {"{1|unit} oversold", "超卖 {1} 件"},
-		"updates-lost":       {"updates of {1|unit} lost", "丢失了 {1} 件的更新"},
+		"updates-lost":       {"updates of {1|unit} lost", "丢失更新 {1} 件"},
 		"units-gone":         {"{1|unit} gone without a sale", "{1} 件没有售卖却不见了"},
 		"below-zero":         {"{1} in stock", "库存为 {1}"},
-		"orders-twice":       {"{1|order} assigned twice", "{1} 个订单给了两次"},
-		"orders-differ":      {"{1|order} in the ledger for {2} answered as sold and {3} unknown", "账本里有 {1} 个订单，“卖出”的响应 {2} 个，未知 {3} 个"},
-		"units-differ":       {"{1|unit} in the ledger for {2} answered as sold and {3} unknown", "账本里有 {1} 件，“卖出”的响应 {2} 件，未知 {3} 件"},
+		"orders-twice":       {"{1|order} assigned twice", "{1} 个订单分配了两次"},
+		"orders-differ":      {"{1|order} in the ledger for {2} answered as sold and {3} unknown", "账本里有 {1} 个订单，返回成功的 {2} 个，结果未知的 {3} 个"},
+		"units-differ":       {"{1|unit} in the ledger for {2} answered as sold and {3} unknown", "账本里有 {1} 件，返回成功的 {2} 件，结果未知的 {3} 件"},
 		"not-held":           {"{1|unit} given back that were not held", "归还了 {1} 件并未占用的库存"},
 		"buyers-wrong":       {"the counts of buyers are wrong: {1}", "买家的计数不对：{1}"},
-		"audited-early":      {"audited {1} before the last answer", "核对比最后一个响应早 {1}"},
-		"oversold":           {"of {1|unit}, {2} were sold: {3} more than there were", "共 {1} 件，卖出 {2} 件：比存在的多 {3} 件"},
+		"audited-early":      {"audited {1} before the last answer", "对账比最后一个响应早 {1}"},
+		"oversold":           {"of {1|unit}, {2} were sold: {3} more than there were", "共 {1} 件，卖出 {2} 件：超卖 {3} 件"},
 		"lost-updates": {
 			"of {1|unit}, {2} were sold and the row shows {3}: updates of {4|unit} were lost",
-			"共 {1} 件，卖出 {2} 件，库存行显示 {3}：丢失了 {4} 件的更新",
+			"共 {1} 件，卖出 {2} 件，库存行还显示 {3} 件：丢失更新 {4} 件",
 		},
 		"sold-out": {
 			"of {1|unit}, {2} were sold and {3} are left, where all of {4} were to be sold",
@@ -157,17 +157,17 @@ func words() map[string]struct{ english, chinese template } {
 		"undersold": {"{1|unit} rejected while they were in stock", "有 {1} 件仍在库存却被拒绝"},
 		"duplicates": {
 			"{1|purchase} meant, {2} of them sent more than once, came to {3|order} in the ledger, where {4} to {5} are right",
-			"想做的购买 {1} 次，其中 {2} 次发送多遍，账本里有 {3} 个订单；正确的是 {4} 到 {5} 个",
+			"要买 {1} 次，其中 {2} 次重发过，账本里有 {3} 个订单；正确的是 {4} 到 {5} 个",
 		},
 
 		// an order of the purchases
 		"linearizable": {
 			"an order of {1|purchase} explains all answers, in {2|window} of which the largest has {3}",
-			"{1} 次购买存在一个能解释所有响应的次序，分 {2} 个窗口，最大的有 {3} 次",
+			"{1} 次购买可线性化：有一个次序能解释所有响应，分 {2} 个窗口，最大的有 {3} 次",
 		},
 		"not-linearizable": {
 			"no order of the purchases explains the answers up to that to client {1}, number {2} of a window that began with {3|unit}",
-			"没有次序能解释到客户端 {1} 为止的响应，它是开始时有 {3} 件的窗口里的第 {2} 个",
+			"不可线性化：没有次序能解释截至客户端 {1} 的响应，它是开始时有 {3} 件的窗口里的第 {2} 个",
 		},
 		"answer-sold":     {"the answer is sold {1}, {2} left", "该响应是卖出 {1} 件，剩余 {2} 件"},
 		"answer-rejected": {"the answer is {1} rejected", "该响应是拒绝 {1} 件"},
@@ -181,11 +181,11 @@ func words() map[string]struct{ english, chinese template } {
 
 		// holders
 		"overlaps":       {"{1|overlap} of {2|lease}: {3} and {4} both held {5}, for {6}", "{2} 次持锁中有 {1} 次重叠：{3} 与 {4} 同时持有 {5}，长 {6}"},
-		"too-few-leases": {"{1|lease} granted, and none that could overlap with another", "授予 {1} 次，没有可能重叠的"},
-		"no-overlap":     {"no two of {1|lease} were held at once", "{1} 次持锁中没有两次同时"},
+		"too-few-leases": {"{1|lease} granted, and none that could overlap with another", "只授予了 {1} 次，不可能重叠"},
+		"no-overlap":     {"no two of {1|lease} were held at once", "{1} 次持锁没有重叠"},
 		"taken-early": {
 			"{1} of {2|lease} began while another was held that was good for {3} and had begun less than that before",
-			"{2} 次持锁中有 {1} 次开始时，另一次有效期 {3} 的持锁还在手而且没有过期",
+			"{2} 次持锁中有 {1} 次，开始时别人有效期 {3} 的锁还没有过期",
 		},
 		"gave-up": {
 			"{1|contender} gave up while another had the lock, {2} of them later than {3}",
@@ -194,14 +194,14 @@ func words() map[string]struct{ english, chinese template } {
 		"longest-took":    {"the longest took {1}", "最长的用了 {1}"},
 		"granted":         {"of {1|lease} that were asked for, {2} were granted", "请求的 {1} 次持锁中，授予 {2} 次"},
 		"granted-to":      {"of {1|lease} that {2} asked for, {3} were granted", "{2} 请求的 {1} 次持锁中，授予 {3} 次"},
-		"reentered":       {"of {1|lease} that a holder asked for once more, {2} were granted", "持有者再次请求的 {1} 次中，授予 {2} 次"},
-		"together":        {"{1} and {2} held the name at the same time", "{1} 与 {2} 同时持有"},
-		"apart":           {"{1} and {2} held the name one after the other", "{1} 与 {2} 先后持有"},
+		"reentered":       {"of {1|lease} that a holder asked for once more, {2} were granted", "持有者重入 {1} 次，成功 {2} 次"},
+		"together":        {"{1} and {2} held the name at the same time", "{1} 与 {2} 同时持有锁"},
+		"apart":           {"{1} and {2} held the name one after the other", "{1} 与 {2} 先后持有锁"},
 		"not-both":        {"{1} of {2} and {3} held the name", "{2} 与 {3} 中有 {1} 个持有过"},
-		"shared":          {"{1} times one of {2|shared lease} was held while another was", "{2} 次共享持锁中有 {1} 次与另一次同时"},
+		"shared":          {"{1} times one of {2|shared lease} was held while another was", "{2} 次共享持锁中有 {1} 次与别的重叠"},
 		"half-made-pages": {"{1} of {2|page} showed a purchase that was half made", "{2} 个页面中有 {1} 个显示了做了一半的购买"},
-		"loss-noticed":    {"{1} knew of the loss after {2}", "{1} 在 {2} 之后得知失去"},
-		"no-loss-noticed": {"{1} was not notified of a loss", "{1} 没有得到失去的通知"},
+		"loss-noticed":    {"{1} knew of the loss after {2}", "{1} 在 {2} 之后得知锁已丢失"},
+		"no-loss-noticed": {"{1} was not notified of a loss", "{1} 没有得到锁已丢失的通知"},
 
 		// tokens
 		"same-token":    {"{1} and {2} both got token {3} of {4}", "{1} 与 {2} 得到 {4} 的同一个令牌 {3}"},
@@ -212,11 +212,11 @@ func words() map[string]struct{ english, chinese template } {
 			"接受了 {1} 次过时的写入，例如令牌 {2} 的写入留下 {3} 件，而令牌 {4} 读到的是 {5} 件",
 		},
 		"none-stale": {"none of {1|sale} with a token is stale", "{1} 次带令牌的售卖没有一次是过时的"},
-		"fenced-off": {"{1|request} fenced off and {2} notified that the lease was lost", "{1} 个请求被围栏拒绝，{2} 个得到租约已失去的通知"},
+		"fenced-off": {"{1|request} fenced off and {2} notified that the lease was lost", "{1} 个请求被围栏拒绝，{2} 个得知租约已丢失"},
 
 		// waits
 		"no-lease-asked": {"no lease was asked for", "没有请求过锁"},
-		"overtaken":      {"no wait was overtaken by more than {1} that began later", "没有等待被超过 {1} 个后来者超过"},
+		"overtaken":      {"no wait was overtaken by more than {1} that began later", "每个等待者最多被 {1} 个后来者超过"},
 		"no-wait":        {"no request waited", "没有请求等待"},
 		"waits":          {"the longest of {1|wait} took {2}, {3} times the median of {4}", "{1} 次等待中最长 {2}，是中位数 {4} 的 {3} 倍"},
 		"no-grant":       {"no lease was granted", "没有授予过锁"},
@@ -228,10 +228,10 @@ func words() map[string]struct{ english, chinese template } {
 			"no contender was granted {1} for {2} after {3} took it, while one waited for {4} of it",
 			"{3} 取得 {1} 之后 {2} 内没有竞争者得到它，其间有一个等了 {4}",
 		},
-		"no-death": {"no holder died with a lease", "没有持有者带着租约死去"},
+		"no-death": {"no holder died with a lease", "没有持有者在持锁时死去"},
 		"freed": {
 			"{1|holder} died with a lease, and {2} of these names were granted anew after {3} to {4}, as was expected",
-			"{1} 个持有者带着租约死去，其中 {2} 个名字如预期在 {3} 到 {4} 之后重新授予",
+			"{1} 个持有者在持锁时死去，其中 {2} 把锁如预期在 {3} 到 {4} 之后重新授予",
 		},
 
 		// what InnoDB locks
