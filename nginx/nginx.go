@@ -56,6 +56,7 @@ func Local(folder, listen string, replicas []string, limits Limits) string {
 		"STOCKD_REPLICAS": strings.TrimSpace(servers.String()),
 		"STOCKD_FOLDER":   folder,
 		"STOCKD_FAILURES": folder + "/failures.log",
+		"STOCKD_CACHE":    folder + "/goods",
 		"STOCKD_USER":     user,
 
 		"STOCKD_ADDRESS_RATE":        strconv.Itoa(cmp.Or(limits.Rate, plenty)),

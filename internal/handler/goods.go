@@ -23,8 +23,9 @@ type item struct {
 	stock.Goods
 	stock.Choice
 
-	Available bool     `json:"available"`
-	Changes   []change `json:"changes,omitempty"`
+	Available    bool     `json:"available"`
+	Availability string   `json:"availability"`
+	Changes      []change `json:"changes,omitempty"`
 }
 
 // change is a change of an item in the background that is in progress or failed.
@@ -49,7 +50,7 @@ func shownChange(of stock.Change) change {
 }
 
 func (g goods) shown(row stock.Goods) item {
-	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0}
+	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0, Availability: row.Availability()}
 }
 
 func (g goods) item(row stock.Goods, err error) (any, error) { return g.shown(row), err }
@@ -60,26 +61,25 @@ type concealedItem struct {
 	PerUser int64 `json:"per_user"`
 	stock.Choice
 
-	Available bool `json:"available"`
+	Available    bool   `json:"available"`
+	Availability string `json:"availability"`
 }
 
-// read serves GET /goods/:id.
+// read serves GET /goods/:id of the admin API.
 func (g goods) read(c *gin.Context, id int64) (any, error) {
 	found, err := g.options.Inventory.Item(c.Request.Context(), id)
-	if err != nil {
-		return nil, err
+	return g.shownRead(found), err
+}
+
+func (g goods) shownRead(found service.Item) any {
+	if !g.options.Reveal {
+		return concealedItem{found.ID, found.PerUser, g.options.Catalogue.Choice(found.ID), found.Stock > 0, found.Availability()}
 	}
 	read := g.shown(found.Goods)
 	for _, of := range found.Changes {
 		read.Changes = append(read.Changes, shownChange(of))
 	}
-	return read, nil
-}
-
-// readConcealed serves GET /goods/:id where the stock is not revealed.
-func (g goods) readConcealed(c *gin.Context, id int64) (any, error) {
-	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
-	return concealedItem{row.ID, row.PerUser, g.options.Catalogue.Choice(id), row.Stock > 0}, err
+	return read
 }
 
 // audit serves GET /goods/:id/audit of the public API.
@@ -221,7 +221,7 @@ func (g goods) recall(c *gin.Context, id int64) (any, error) {
 // readyz serves GET /readyz. A replica is ready while the database takes its writes and it is not about
 // to stop. Other backends are listed only: the strategies that need none of them go on.
 func (g goods) readyz(c *gin.Context) (any, error) {
-	if g.options.Stopping != nil && g.options.Stopping() {
+	if g.options.stopping() {
 		return nil, newProblem(http.StatusServiceUnavailable, "stopping", "This replica is about to stop").
 			detail("send no more requests to this replica")
 	}

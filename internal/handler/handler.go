@@ -77,6 +77,8 @@ type Options struct {
 	Pprof bool
 }
 
+func (o Options) stopping() bool { return o.Stopping != nil && o.Stopping() }
+
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
 	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User, Held: o.MaxHeld})}
@@ -97,11 +99,9 @@ func Public(o Options) http.Handler {
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
 		buyers.GET("/orders/:id", o.ok(placed.read))
-		limited.GET("/goods/:id", o.ok(ofItem(g.read)))
 		limited.GET("/goods/:id/audit", o.ok(ofItem(g.audit)))
-	} else {
-		limited.GET("/goods/:id", o.ok(ofItem(g.readConcealed)))
 	}
+	limited.GET("/goods/:id", o.serve(http.StatusOK, ofItem(g.watch)))
 	limited.GET("/openapi.yaml", description)
 	e.GET("/healthz", healthz)
 	e.GET("/readyz", neverStored, o.ok(g.readyz))
@@ -170,7 +170,7 @@ func newEngine(o Options, listener string) *gin.Engine {
 	if listener == admin {
 		e.Use(auditWrites(o.Log), neverStored)
 	}
-	e.Use(recovery(o.Log, o.observer()), closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(recovery(o.Log, o.observer()), closing(o.stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
 			detail("there is no %s here", path(c)))

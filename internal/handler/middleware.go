@@ -108,7 +108,7 @@ func recovery(log *slog.Logger, observer Observer) gin.HandlerFunc {
 // connection that is closed while idle may already carry the next request.
 func closing(stopping func() bool) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if stopping != nil && stopping() {
+		if stopping() {
 			c.Header("Connection", "close")
 		}
 	}

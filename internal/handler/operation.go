@@ -15,7 +15,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// operation is a route: it returns the body of its answer, or an error that becomes a problem.
+// operation is a route: it returns the body of its answer, or an error that becomes a problem, or neither where it has
+// answered.
 type operation func(c *gin.Context) (any, error)
 
 // serve answers with the result of an operation.
@@ -26,6 +27,9 @@ func (o Options) serve(status int, op operation) gin.HandlerFunc {
 			p := problemOf(err)
 			logFailure(c, o.Log, p, err)
 			answer(c, p)
+			return
+		}
+		if body == nil {
 			return
 		}
 		noteAfter(c, body)

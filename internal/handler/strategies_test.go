@@ -153,7 +153,7 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false }).withAdmin(t, func(*handler.Options) {})
 	for path, want := range map[string]string{
 		"/deduct?goods_id=1&strategy=mutex": `"order_id" "goods_id" "quantity" "strategy" "durable" "created_at"`,
-		"/goods/1":                          `"goods_id" "per_user" "available"`,
+		"/goods/1":                          `"goods_id" "per_user" "available" "availability"`,
 	} {
 		method := http.MethodGet
 		if strings.HasPrefix(path, "/deduct") {

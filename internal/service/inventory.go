@@ -21,7 +21,8 @@ type Inventory struct {
 	store     *repo.Store
 	catalogue *Catalogue
 	jobs      *background.Jobs
-	reads     *queue.Queue[int64, bool, Item]
+	// Both read an item for all that wait: at once, and with the next look for a change of it.
+	reads, looks *queue.Queue[int64, bool, Item]
 }
 
 // NewInventory looks after the items of a store. The strategies of the catalogue are
@@ -31,8 +32,14 @@ func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
 	i.reads = queue.New(queue.Options[int64, bool, Item]{
 		Doing: "read an item", Plain: true, Write: i.read, Most: mostLooks, Within: catalogue.timeout, Log: catalogue.log,
 	})
+	i.looks = queue.New(queue.Options[int64, bool, Item]{
+		Doing: "look at an item", Plain: true, Write: i.readLater, Most: mostLooks, Room: mostLooks, Within: lookEvery + catalogue.timeout, Log: catalogue.log,
+	})
 	return i
 }
+
+// lookEvery is how often a replica looks at an item at most for all that wait for a change of it, however many they are.
+const lookEvery = 500 * time.Millisecond
 
 // Close waits a moment for the changes that go on after their requests, and then cuts
 // them off.
@@ -59,6 +66,20 @@ func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, erro
 func (i *Inventory) Item(ctx context.Context, goodsID int64) (Item, error) {
 	item, err := i.reads.Do(ctx, goodsID, true)
 	return item, i.store.Waited(ctx, "read an item", err)
+}
+
+// Next is Item, or Goods, as of the next look at it. stock.ErrBusy: as many as may wait for it already.
+func (i *Inventory) Next(ctx context.Context, goodsID int64, changes bool) (Item, error) {
+	item, err := i.looks.Do(ctx, goodsID, changes)
+	return item, i.store.Waited(ctx, "look at an item", err)
+}
+
+func (i *Inventory) readLater(ctx context.Context, goodsID int64, calls []*queue.Call[bool, Item]) {
+	select {
+	case <-time.After(lookEvery):
+	case <-ctx.Done(): // all have left
+	}
+	i.read(ctx, goodsID, calls)
 }
 
 // read reads an item for all that wait; a call asks for its changes, too, or not.

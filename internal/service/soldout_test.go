@@ -166,6 +166,41 @@ func TestACrowdThatGetsNothingTakesNoLockAndSharesItsReads(t *testing.T) {
 	}
 }
 
+// They see what changes, and cost one read in a while. One that leaves disturbs no other.
+func TestAllWhoWaitForAChangeShareTheLooks(t *testing.T) {
+	const clients = 100
+	f := openFrozen(t)
+	f.create(t, 1, 1)
+	var all sync.WaitGroup
+	before, began := f.asked(), time.Now()
+	for i := range clients {
+		all.Go(func() {
+			ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+			defer leave()
+			if i%10 == 0 {
+				ctx, leave = context.WithTimeout(ctx, 300*time.Millisecond)
+				defer leave()
+			}
+			for {
+				item, err := f.inventory.Next(ctx, 1, false)
+				if left := errors.Is(err, context.DeadlineExceeded); left != (i%10 == 0) || !left && err != nil {
+					t.Errorf("client %d gets %+v (%v)", i, item, err)
+				}
+				if err != nil || item.Stock == 6 {
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(1200 * time.Millisecond)
+	must.Get(f.inventory.Restock(t.Context(), 1, 5, ""))(t)
+	all.Wait()
+	const restock = 20 // statements
+	if took, statements := time.Since(began), f.asked()-before; statements > restock+int(took/(500*time.Millisecond)) {
+		t.Errorf("%d clients that wait cost %d statements in %s", clients, statements, took)
+	}
+}
+
 func TestADatabaseThatFailsIsNeverSoldOut(t *testing.T) {
 	f := openFrozen(t)
 	for goods, name := range []string{"sql-conditional", "sql-conditional grouped", "mutex", "redis-lua"} {

@@ -171,6 +171,22 @@ type Goods struct {
 	WriterEpoch int64 `json:"-"`
 }
 
+// mostFew is the most units of an item that are few left. It is a number, and no share of what there was: that would cost
+// each look a read of the ledger.
+const mostFew = 10
+
+// Availability is a word for how many units are left, which says no more of it than a buyer needs.
+func (g Goods) Availability() string {
+	switch {
+	case g.Stock <= 0:
+		return "sold-out"
+	case g.Stock <= mostFew:
+		return "few-left"
+	default:
+		return "in-stock"
+	}
+}
+
 // Recalled is the result of the recall of one allocation.
 type Recalled struct {
 	// Returned is the units that are back in the row.

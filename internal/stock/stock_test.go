@@ -112,6 +112,14 @@ func TestAnAuditIsCleanWhereItsBuyersAre(t *testing.T) {
 	}
 }
 
+func TestAvailabilityIsAWordForTheUnitsLeft(t *testing.T) {
+	for units, want := range map[int64]string{-1: "sold-out", 0: "sold-out", 1: "few-left", 10: "few-left", 11: "in-stock"} {
+		if got := (stock.Goods{Stock: units}).Availability(); got != want {
+			t.Errorf("%d units are %s, want %s", units, got, want)
+		}
+	}
+}
+
 func TestTheUnitsOfABatchAreAllOfThem(t *testing.T) {
 	if got := stock.Units(batch(3, 4, 2)); got != 9 || stock.Units(nil) != 0 {
 		t.Errorf("3, 4 and 2 are %d, and none are %d", got, stock.Units(nil))

@@ -48,6 +48,8 @@ type Goods struct {
 	Stock int64 `json:"stock"`
 	// Available reports that units are left.
 	Available bool `json:"available"`
+	// Availability is how many: InStock, FewLeft or SoldOut.
+	Availability string `json:"availability"`
 	// Version grows with every write of the item.
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed it.
@@ -63,7 +65,17 @@ type Goods struct {
 	MaxQuantity *int64 `json:"max_quantity"`
 	// Changes are those in the background that are in progress or failed. Only a read of the item has them.
 	Changes []GoodsChange `json:"changes"`
+
+	// Tag names what is shown; Create, Change, Restock and Correct have none.
+	Tag string `json:"-"`
 }
+
+// What is left of an item. FewLeft is 1 to 10 units.
+const (
+	InStock = "in-stock"
+	FewLeft = "few-left"
+	SoldOut = "sold-out"
+)
 
 // GoodsChange is a change of an item in the background. Since is zero where it is not known, PerUser is the limit that is
 // set, and Error is why it failed.
@@ -86,7 +98,23 @@ func itemID(goodsID int64) string {
 
 // Goods reads an item. It may return ErrUnknownGoods.
 func (c Client) Goods(ctx context.Context, id int64) (Goods, error) {
-	return answer[Goods](ctx, c, call{method: http.MethodGet, url: c.URL + goodsPath(id)})
+	return c.Changed(ctx, Goods{ID: id}, 0)
+}
+
+// Changed reads an item that was read before as soon as it is shown otherwise, or returns what was read before where it is
+// the same for as long as wait, which is up to 20 s. It may return ErrUnknownGoods, and ErrBusy where too many wait.
+func (c Client) Changed(ctx context.Context, goods Goods, wait time.Duration) (Goods, error) {
+	k := call{method: http.MethodGet, url: c.URL + goodsPath(goods.ID)}
+	if goods.Tag != "" {
+		k.url, k.more = k.url+"?wait="+wait.String(), http.Header{"If-None-Match": {goods.Tag}}
+	}
+	var read Goods
+	k.into, k.tag = &read, &read.Tag
+	err := c.do(ctx, k)
+	if err == nil && read.ID == 0 {
+		return goods, nil
+	}
+	return read, err
 }
 
 // Audit compares the stock of an item with the ledger of its sales.

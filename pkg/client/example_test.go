@@ -60,6 +60,25 @@ func ExampleClient_Reserve() {
 	// 3 units are left <nil>
 }
 
+// A page that shows a word for what is left waits until it is another one.
+func ExampleClient_Changed() {
+	ctx := context.Background()
+	shop, shut := openShop(5)
+	defer shut()
+
+	item, err := shop.Goods(ctx, 1)
+	fmt.Println(item.Availability, err)
+	same, err := shop.Changed(ctx, item, time.Millisecond)
+	fmt.Println(same.Availability, err)
+	time.AfterFunc(time.Millisecond, func() { _, _ = shop.Deduct(ctx, client.Purchase{GoodsID: 1, Quantity: 5}) })
+	item, err = shop.Changed(ctx, item, 20*time.Second)
+	fmt.Println(item.Availability, err)
+	// Output:
+	// few-left <nil>
+	// few-left <nil>
+	// sold-out <nil>
+}
+
 // An item is created with a limit per buyer, restocked once under a key, and audited.
 func ExampleClient_Create() {
 	ctx := context.Background()

@@ -23,7 +23,8 @@ type call struct {
 	body        any // nil: none
 	requestID   string
 	into        any
-	replayed    *bool // set where the answer is that of an earlier request; nil: ignored
+	tag         *string // set to that of the answer; nil: the answer is never 304
+	replayed    *bool   // set where the answer is that of an earlier request; nil: ignored
 }
 
 // asBuyer begins a call of the public API with what identifies the buyer, and asAdmin one of the
@@ -152,6 +153,12 @@ func (k call) prepare(request *http.Request) {
 // read reads an answer. A failure that is not from stockd is from a balancer, which does not know
 // the outcome.
 func (k call) read(response *http.Response, answer []byte) error {
+	if k.tag != nil {
+		if response.StatusCode == http.StatusNotModified {
+			return nil
+		}
+		*k.tag = response.Header.Get("ETag")
+	}
 	if response.StatusCode/100 != 2 {
 		problem, ok := readProblem(response.StatusCode, response.Header, answer)
 		switch {
