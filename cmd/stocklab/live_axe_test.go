@@ -104,7 +104,7 @@ func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	click(t, b, "#buy")
 	b.Until(t, within, "document.getElementById('got').textContent !== '' && !document.getElementById('buy').disabled")
 	assertAccessible(t, b, script, "the phone of a buyer that was answered")
-	b.Show(t, page, 390, 2400, "light")
+	b.Show(t, page+"?lang=en", 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
 	assertAccessible(t, b, script, "a reader without the token")
 	_, flags := startOthers(t)

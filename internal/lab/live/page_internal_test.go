@@ -116,6 +116,26 @@ func TestWhereNoProcessCanBePausedThePageSaysWhyAndOffersTheRest(t *testing.T) {
 	}
 }
 
+func TestOnAPhoneTheNumbersStayInSightAndTheLanguageIsKept(t *testing.T) {
+	b, h, server := openPage(t, 390)
+	b.Resize(t, 390, 844, "light")
+	for _, at := range []string{"#strategy", "#start", "#code-panel"} {
+		browser.Evaluate[bool](t, b, fmt.Sprintf("(document.querySelector(%q).scrollIntoView(), true)", at))
+		if y := browser.Evaluate[float64](t, b, "document.getElementById('n-stock').getBoundingClientRect().bottom"); y < 0 || y > 200 {
+			t.Errorf("beside %s the numbers end at %.0f of 844 pixels", at, y)
+		}
+	}
+	h.session.hub.publish(Mark{At: at(0), Who: "a"})
+	h.session.hub.publish(Mark{At: at(-0.04), Who: "b"})
+	h.session.hub.publish(recorded{Lanes{Until: at(0), Granted: 1}, []Lease{}})
+	b.Until(t, patience, "document.getElementById('lanes-says').textContent.startsWith('1 lease granted') && document.getElementById('marks').textContent.includes(' 0.0 s b')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('language').click(), true)")
+	for _, path := range []string{"/?again", "/buy"} {
+		b.Show(t, server.URL+path, 390, 844, "light")
+		b.Until(t, patience, "document.documentElement.lang === 'zh-CN'")
+	}
+}
+
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub

@@ -1,6 +1,6 @@
 // The page of stocklab live: it keeps the state that the events tell, and draws it.
 
-import { change, language, number, t, words } from './words.js';
+import { change, language, number, seconds, t, words } from './words.js';
 import { summary } from './summaries.js';
 import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
@@ -164,6 +164,8 @@ function drawNumbers() {
 
 function drawSale() {
   const { sale } = state, v = sale.verdict;
+  document.body.classList.toggle('idle', sale.phase === 'idle' && !inPlay());
+  $('begin').hidden = !steers;
   drawButtons();
   drawNumbers();
   lab.draw();
@@ -202,7 +204,7 @@ function drawMarks() {
   const start = charts.start();
   $('marks').replaceChildren(...state.marks.map((m, i) => {
     const li = element('li');
-    li.append(element('b', String(i + 1)), ` ${((m.at - start) / 1000).toFixed(1)} s ${markWords(m)}`);
+    li.append(element('b', String(i + 1)), ` ${seconds(m.at - start)} ${markWords(m)}`);
     return li;
   }));
 }

@@ -1,5 +1,7 @@
 // The words of the page in two languages. A key that a language lacks is shown in English.
 
+const many = (n, thing) => `${number(n)} ${thing}${n === 1 ? '' : 's'}`;
+
 const en = {
   skip: 'Skip to the sale', reader: 'You are watching. To steer, open the whole address that stocklab live printed.',
   sale: 'Sale', strategy: 'Strategy', group: 'grouped', fence: 'fenced', stock: 'Stock', clients: 'Clients', replicas: 'Replicas',
@@ -8,6 +10,8 @@ const en = {
   'work-help': 'Work is added between read and write, under the lock. Other replicas or another TTL start the replicas anew.',
   start: 'Start', switch: 'Switch to this', pause: 'Pause', continue: 'Continue', stop: 'Stop',
   numbers: 'Now', 'in-stock': 'In stock, by the row', 'sold-by': 'Sold, by the ledger', oversold: 'Oversold', 'per-second': 'Answers a second', phase: 'The sale is',
+  begin: 'Press Start to sell with the strategy that is chosen, or play an experiment. These numbers stay in sight.',
+  'empty.times': 'While a sale runs, its units, the answers a second and their latency are drawn here.', 'empty.lanes': 'Each lease of the lock is drawn here on the line of its replica: who holds it, who waits, and where two hold it at once.', 'empty.sees': 'While a sale runs, the stock row, the keys and those who wait are listed here as the server has them.',
   verdict: 'Verdict of the audit', take: 'Set this up', 'over-time': 'Over time',
   'chart-stock': 'Units: sold by the ledger and left by the row, against what there was', 'chart-answers': 'Answers a second, by kind', 'chart-latency': 'Latency of the answers, ms',
   lanes: 'Who holds the lock', window: 'Window', auto: 'auto', freeze: 'Freeze',
@@ -31,10 +35,10 @@ const en = {
   exclusive: (n) => `Guarantees that nothing is oversold on ${n === 1 ? 'one replica' : n + ' replicas'}.`,
   oversells: (n, d) => `Guarantees nothing on ${n === 1 ? 'one replica' : n + ' replicas'}: ${d || 'oversells'}.`,
   whileHeld: (n) => `Oversells nothing on ${n === 1 ? 'one replica' : n + ' replicas'} while its lock is held. A holder that pauses, or works longer than the TTL, loses it without a notice: take it fenced.`,
-  phantom: (n) => `The row shows ${number(n)} units that do not exist: lost updates have left them there. They are sold as well, and oversold goes on rising until they are gone.`,
+  phantom: (n) => `The row shows ${many(n, 'unit')} more than exist, left there by lost updates. They are sold as well, and oversold goes on rising until they are gone.`,
   spoken: (p, n) => `Sold ${p.sold} of ${n}; ${p.stock} in stock by the row${p.oversold ? `; oversold by ${p.oversold}` : ''}.`,
   noLock: (s) => `${s} records no lock: nothing is drawn here. Its exclusion, if it has any, is in the code below.`,
-  granted: (g, o) => `${g} leases granted; ${o === 0 ? 'none while another holder had the same lock' : `${o} of them while another holder had the same lock`}.`,
+  granted: (g, o) => `${many(g, 'lease')} granted; ${o === 0 ? 'none while another holder had the same lock' : `${o} of them while another holder had the same lock`}.`,
   left2: 'Of very many leases only the newest are passed on: the window begins where all of them are there.',
   waiting: (n) => `${n} waiting`, before: (ms) => `${ms} before now`,
   leaseSays: (l, f) => `${l.holder}, ${l.lock}${l.token ? `, token ${l.token}` : ', no token'}${l.request ? `, request ${l.request}` : ''}: waited ${f.wait}${f.held ? `, held ${f.held}` : ''}${l.lost ? '; lost, holder notified' : ''}${l.died ? '; its replica ended' : ''}${l.released ? '; released' : ''}${l.error ? ` (${l.error})` : ''}`,
@@ -82,6 +86,8 @@ const zh = {
   'work-help': '业务耗时加在读和写之间，即持锁期间。改副本数或 TTL 会重启副本。',
   start: '开始', switch: '切换到此策略', pause: '暂停', continue: '继续', stop: '结束',
   numbers: '当前', 'in-stock': '剩余（库存行）', 'sold-by': '卖出（账本）', oversold: '超卖', 'per-second': '每秒响应', phase: '状态',
+  begin: '点“开始”，用选中的策略售卖；或者播放一个实验。这些数字会一直显示在屏幕上。',
+  'empty.times': '售卖时，这里画出库存与卖出件数、每秒响应数和延迟。', 'empty.lanes': '每次持锁都画在其副本的那一行：谁持有、谁在等、何时有两个持有者。', 'empty.sees': '售卖时，这里列出服务器里的库存行、键和等待者。',
   verdict: '对账结论', take: '按此设置', 'over-time': '随时间变化',
   'chart-stock': '件数：账本卖出、库存行剩余，与总量对比', 'chart-answers': '每秒响应，按类别', 'chart-latency': '响应延迟 ms',
   lanes: '谁持有锁', window: '时间窗', auto: '自动', freeze: '定格',
@@ -148,11 +154,24 @@ const zh = {
 };
 
 const languages = { en, zh };
-let current = (navigator.languages || [navigator.language]).find((l) => /^(en|zh)/.test(l))?.slice(0, 2) || 'en';
+const asked = new URLSearchParams(location.search).get('lang'), kept = 'stocklab-language';
+let current = [asked, remembered(), ...navigator.languages || [navigator.language]].find((l) => /^(en|zh)/.test(l))?.slice(0, 2) || 'en';
 
 export const language = () => current;
 
-export function change(to) { current = to; }
+// remembered is the language that was chosen last in this browser, or one that is set. A page in a file may keep nothing.
+function remembered(language) {
+  try {
+    if (!language) return localStorage.getItem(kept);
+    localStorage.setItem(kept, language);
+    const here = new URL(location);
+    here.searchParams.set('lang', language);
+    history.replaceState(null, '', here);
+  } catch { /* for this page alone */ }
+  return language;
+}
+
+export const change = (to) => { current = remembered(to); };
 
 export function t(key, ...args) {
   const word = languages[current][key] ?? en[key] ?? key;
@@ -160,6 +179,9 @@ export function t(key, ...args) {
 }
 
 export const number = (n) => new Intl.NumberFormat(current === 'zh' ? 'zh-CN' : 'en').format(n);
+
+// seconds are a time that is rounded, and is not below zero where it rounds to zero.
+export const seconds = (ms) => `${(ms / 1000).toFixed(1).replace(/^-0\.0$/, '0.0')} s`;
 
 // words fills in everything that is marked in the page.
 export function words() {
