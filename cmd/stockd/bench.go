@@ -106,16 +106,17 @@ func checkLoad(p load.Plan) error {
 	return nil
 }
 
-// readBuyerToken reads the file of --buyer-token-file, if there is one.
-func readBuyerToken(file string) (string, error) {
+// readBuyerToken reads the file of --buyer-token-file, if there is one, for every request.
+func readBuyerToken(file string) (func() string, error) {
 	if file == "" {
-		return "", nil
+		return nil, nil
 	}
 	content, err := reload.ReadText(file)
 	if err != nil {
-		return "", fmt.Errorf("--buyer-token-file: %w", err)
+		return nil, fmt.Errorf("--buyer-token-file: %w", err)
 	}
-	return strings.TrimSpace(string(content)), nil
+	token := strings.TrimSpace(string(content))
+	return func() string { return token }, nil
 }
 
 // runLoad runs the plan. It is an error where every request failed, with what most of them got.
@@ -300,7 +301,7 @@ func (s *supply) note(strategies []string, after time.Duration) string {
 // buyers names a new user for each perUser requests, and never one of an earlier run;
 // it is nil where the item has no limit, or the plan has the token of its buyer.
 func buyers(plan load.Plan, perUser int64) func() string {
-	if perUser == 0 || plan.BuyerToken != "" {
+	if perUser == 0 || plan.BuyerToken != nil {
 		return nil
 	}
 	prefix := "bench-" + rand.Text() + "-"

@@ -236,7 +236,7 @@ func TestASupplyRestocksWhatIsGone(t *testing.T) {
 
 // Each user buys as much as the limit allows, and no run has the users of another one.
 func TestUsersOfABenchHaveTheirLimit(t *testing.T) {
-	if buyers(load.Plan{}, 0) != nil || buyers(load.Plan{BuyerToken: "t"}, 2) != nil {
+	if buyers(load.Plan{}, 0) != nil || buyers(load.Plan{BuyerToken: func() string { return "t" }}, 2) != nil {
 		t.Error("there are users where there is no limit, or a token names the buyer")
 	}
 	next, other, bought := buyers(load.Plan{}, 2), buyers(load.Plan{}, 2), make(map[string]int)

@@ -44,8 +44,8 @@ type Plan struct {
 	Progress func(answered int)
 	// Key makes the Idempotency-Key of a client's next request; nil: none is sent.
 	Key func(client int) string
-	// BuyerToken is the bearer token of the buyer of every request; empty: none is sent.
-	BuyerToken string
+	// BuyerToken is the bearer token of the buyer of the next request; nil: none is sent.
+	BuyerToken func() string
 	// User names the buyer of the next request; nil: none is sent.
 	User func() string
 	// SoldOut is called after a rejection for want of stock, while no request is under

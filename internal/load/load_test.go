@@ -107,7 +107,7 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	var payments []load.Answer
-	r := run(t, load.Plan{URL: s.URL, Paid: true, BuyerToken: "buyer", Clients: 1, Requests: 10, Observe: func(a load.Answer) { payments = append(payments, a) }})
+	r := run(t, load.Plan{URL: s.URL, Paid: true, BuyerToken: func() string { return "buyer" }, Clients: 1, Requests: 10, Observe: func(a load.Answer) { payments = append(payments, a) }})
 	if r.Sent != 10 || r.Sold != 5 || r.Errors["reservation-expired"] != 5 || r.Duplicates != 0 {
 		t.Errorf("of 10 reservations, each second of which is paid for too late: %+v", r)
 	}
@@ -377,7 +377,7 @@ func TestEachClientHasItsConnectionAndItsName(t *testing.T) {
 	defer s.Close()
 	sent := make([]int, 3)
 	r, err := load.Run(t.Context(), load.Plan{
-		URL: s.URL + "/shop/", GoodsID: 7, Clients: 3, Requests: 30, Timeout: 5 * time.Second, BuyerToken: "buyer",
+		URL: s.URL + "/shop/", GoodsID: 7, Clients: 3, Requests: 30, Timeout: 5 * time.Second, BuyerToken: func() string { return "buyer" },
 		Key: func(client int) string { sent[client]++; return fmt.Sprintf("%d-%d", client, sent[client]-1) },
 		Observe: func(a load.Answer) {
 			if !strings.HasPrefix(a.Key, fmt.Sprint(a.Client, "-")) || a.Order != a.Key {

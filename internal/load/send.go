@@ -36,7 +36,7 @@ type sender struct {
 	key     func(client int) string
 	user    func() string
 	goods   func() int64
-	buyer   string // Authorization, or empty
+	buyer   func() string // the token of the next request; nil: none
 	observe func(Answer)
 	// received is the bytes of all answers.
 	received atomic.Int64
@@ -73,6 +73,7 @@ func newSender(p Plan) (*sender, error) {
 		timeout: p.Timeout,
 		key:     p.Key,
 		user:    p.User,
+		buyer:   p.BuyerToken,
 		goods:   p.Goods,
 		observe: p.Observe,
 		client: &fasthttp.Client{
@@ -84,9 +85,6 @@ func newSender(p Plan) (*sender, error) {
 			MaxIdemponentCallAttempts: 1,
 			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 		},
-	}
-	if p.BuyerToken != "" {
-		s.buyer = "Bearer " + p.BuyerToken
 	}
 	if p.Paid {
 		target.RawQuery = ""
@@ -104,8 +102,8 @@ func (s *sender) send(client int) Answer {
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
-	if s.buyer != "" {
-		request.Header.Set("Authorization", s.buyer)
+	if s.buyer != nil {
+		request.Header.Set("Authorization", "Bearer "+s.buyer())
 	}
 	if s.user != nil {
 		request.URI().QueryArgs().Set("user_id", s.user())

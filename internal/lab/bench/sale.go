@@ -50,7 +50,12 @@ func (s *stage) sales() Suite {
 			}
 		}
 	}
-	return Suite{Subjects: list, Ratios: s.ratios()}
+	ratios := s.ratios()
+	if s.replicas == 1 {
+		crowds, of := s.crowds()
+		list, ratios = append(list, crowds...), append(ratios, of...)
+	}
+	return Suite{Subjects: list, Ratios: ratios}
 }
 
 // paid is sql-conditional with a reservation before each sale.
@@ -134,10 +139,12 @@ func (o *shelf) add(result *load.Result) {
 }
 
 func (s *stage) plan(how Setting, of *shelf) load.Plan {
-	return load.Plan{
+	plan := load.Plan{
 		URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, Paid: how.Paid, GoodsID: of.goods[0], Goods: of.pick,
 		Timeout: requestLimit,
 	}
+	s.as(how.Kind, &plan)
+	return plan
 }
 
 // sellFrom measures the sale of prepared items.

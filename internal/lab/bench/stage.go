@@ -49,6 +49,10 @@ type stage struct {
 
 	served, baseline *shop.Cluster
 	empty            *stage // whose ledger has no rows
+
+	signed *shop.Cluster // a replica whose buyers have tokens
+	token  string        // of one of them
+	sign   func() string // makes a token of another one
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
@@ -70,6 +74,9 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.replicas == 1 { // the first of the suite
 		if s.strategies, err = s.safe(ctx); err != nil {
 			return err
+		}
+		if err := s.startSigned(ctx); err != nil {
+			return fmt.Errorf("start a replica for buyers with tokens: %w", err)
 		}
 	}
 	s.baseline, err = s.start(ctx, shop.Replicas{Command: "baseline", Count: s.replicas, Servers: []string{}})

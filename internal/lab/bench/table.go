@@ -21,9 +21,11 @@ type Setting struct {
 	Strategy string `json:"strategy,omitempty"`
 	Group    bool   `json:"group,omitempty"`
 	// Paid is what was reserved, and then paid for.
-	Paid     bool `json:"paid,omitempty"`
-	Clients  int  `json:"clients,omitempty"`
-	Replicas int  `json:"replicas,omitempty"`
+	Paid bool `json:"paid,omitempty"`
+	// Kind is what the requests are where they are no plain sales: with keys, with tokens, or after the last unit.
+	Kind     string `json:"kind,omitempty"`
+	Clients  int    `json:"clients,omitempty"`
+	Replicas int    `json:"replicas,omitempty"`
 	// Items is how many are sold at the same time where it is not one; Zipf has the n-th of
 	// them asked for n^-1.1 times as often as the first, otherwise all are asked for alike.
 	Items int  `json:"items,omitempty"`
@@ -268,6 +270,9 @@ func (s Setting) strategy() string {
 	}
 	if s.Group {
 		name += ", grouped"
+	}
+	if s.Kind != "" {
+		name += ", " + s.Kind
 	}
 	return name
 }

@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/load"
+)
+
+// The kinds of requests that are no plain sales.
+const (
+	keyed   = "keyed"            // with an Idempotency-Key each
+	known   = "by a known token" // of one buyer, again and again
+	fresh   = "by a new token"   // of another buyer each time
+	soldOut = "sold out"         // of an item without units: rejections are counted
+)
+
+// crowds are what a flash sale also is, on one replica: purchases with keys and tokens, and the crowd that gets nothing.
+func (s *stage) crowds() (list []Subject, ratios []Ratio) {
+	for _, d := range s.strategies {
+		for _, clients := range []int{usual, hundreds} {
+			if s.options.Quick && clients != usual {
+				continue
+			}
+			for _, kind := range kindsOf(d.Name) {
+				how := Setting{Strategy: d.Name, Kind: kind, Group: d.Name == conditional, Clients: clients, Replicas: s.replicas}
+				list = append(list, s.crowd(how))
+				ratios = append(ratios, s.crowdRatios(how)...)
+			}
+		}
+	}
+	return list, ratios
+}
+
+func kindsOf(strategy string) []string {
+	switch strategy {
+	case conditional:
+		return []string{keyed, known, fresh, soldOut}
+	case inRedis, "redis-lua": // a lock is not taken for a rejection
+		return []string{soldOut}
+	default:
+		return nil
+	}
+}
+
+// crowdRatios hold a crowd against HTTP alone, and tokens against the same sale without one.
+func (s *stage) crowdRatios(how Setting) []Ratio {
+	few := how.Clients == usual
+	cost := func(by string, below float64) Ratio {
+		return Ratio{Name: "processor time of " + how.String() + " / " + by, Of: how.String(), By: by, Cost: true, Below: below}
+	}
+	baseline, plain := httpAlone(how.Clients, how.Replicas), s.name(how.Strategy, how.Group, how.Clients)
+	switch how.Kind {
+	case keyed:
+		return []Ratio{cost(baseline, map[bool]float64{true: 3.2, false: 2.6}[few])}
+	case known:
+		return []Ratio{cost(plain, 1.25)} //nolint:mnd // the target
+	case fresh:
+		return []Ratio{cost(plain, 1.6)} //nolint:mnd // the target
+	default:
+		return []Ratio{
+			{Name: how.String() + " / " + baseline, Of: how.String(), By: baseline, AtLeast: 0.8},
+			cost(baseline, 1.4), //nolint:mnd // the target
+		}
+	}
+}
+
+func (s *stage) crowd(how Setting) Subject {
+	if how.Kind != soldOut {
+		return s.sold(how)
+	}
+	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+		of := new(shelf)
+		goodsID, err := s.create(ctx, 1)
+		if err != nil {
+			return Sample{}, err
+		}
+		of.goods = []int64{goodsID}
+		plan := s.plan(how, of)
+		plan.Clients, plan.Requests = 1, 2 // the only unit, and a rejection
+		if _, err := load.Run(ctx, plan); err != nil {
+			return Sample{}, err
+		}
+		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
+		before := s.used()
+		result, err := load.Run(ctx, plan)
+		if err != nil {
+			return Sample{}, err
+		}
+		if result.Rejected != result.Sent {
+			return Sample{}, fmt.Errorf("%d of %d requests were not rejected: %d were sold, %v", result.Sent-result.Rejected, result.Sent, result.Sold, result.Errors)
+		}
+		sample := sampleOf(result)
+		sample.Value, sample.Costs = float64(result.Rejected)/result.Elapsed.Seconds(), costs(before, s.used(), result.Rejected)
+		return sample, nil
+	}}
+}
+
+// as has the requests of a plan be of a kind.
+func (s *stage) as(kind string, p *load.Plan) {
+	switch kind {
+	case keyed:
+		p.Key = func(int) string { return uuid.NewString() }
+	case known:
+		p.URL, p.BuyerToken = s.signed.Replicas[0].URL, func() string { return s.token }
+	case fresh:
+		p.URL, p.BuyerToken = s.signed.Replicas[0].URL, s.sign
+	}
+}
+
+// startSigned starts a replica whose buyers have tokens.
+func (s *stage) startSigned(ctx context.Context) error {
+	private, err := buyer.GenerateKey()
+	if err != nil {
+		return err
+	}
+	public, err := buyer.PublicKeys(private)
+	if err != nil {
+		return err
+	}
+	key, err := buyer.NewSigningKey(private, public)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "stocklab-keys-")
+	if err != nil {
+		return err
+	}
+	s.later(func(context.Context) error { return os.RemoveAll(folder) })
+	file := filepath.Join(folder, "keys.json")
+	if err := os.WriteFile(file, public, 0o600); err != nil {
+		return err
+	}
+	var last atomic.Int64
+	s.sign = func() string {
+		token, _ := key.Sign(buyer.Buyer{ID: strconv.FormatInt(last.Add(1), 10)}, "", time.Hour) // a replica rejects an empty one
+		return token
+	}
+	s.token = s.sign()
+	s.signed, err = s.start(ctx, shop.Replicas{Count: 1, Env: []string{"STOCKD_BUYER_FROM=token", "STOCKD_BUYER_JWKS_FILE=" + file}})
+	return err
+}
