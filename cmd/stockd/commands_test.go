@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -117,6 +118,40 @@ func TestTheStockOfAnItemIsCorrectedOnceUnderAKey(t *testing.T) {
 	}
 	if status, _, errOut := correct("--by=-6", "--reason=fire"); status != cli.Failure || !strings.Contains(errOut, "Fewer units can be sold") {
 		t.Errorf("exit status %d, %q", status, errOut)
+	}
+}
+
+// What was imported is exported, and importing it again changes nothing: also after an interruption.
+func TestItemsAreImportedAndExported(t *testing.T) {
+	r := startReplicaWith(t, nil)
+	folder := t.TempDir()
+	run := func(name, content string) (status int, out, errOut string) {
+		file := filepath.Join(folder, name)
+		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
+		return stockd(append(r.owner(t), "stock", "import", file)...)
+	}
+	const items = 250 // several requests
+	table := "\ufeffgoods_id,stock,per_user,strategy,group\n"
+	for id := range items {
+		table += fmt.Sprintf("%d, %d,2,mutex,true\n", id+1, id)
+	}
+	table += "900,many,,,\n"
+	for _, want := range []string{"250 created, 0 changed, 0 the same, 1 failed, of 251", "0 created, 0 changed, 250 the same, 1 failed, of 251"} {
+		if status, out, errOut := run("items.csv", table); status != cli.Failure || !strings.Contains(out, want) || !strings.Contains(out, "line 252: ") || !strings.Contains(out, "stock") {
+			t.Errorf("exit status %d, %q (%s); want %s, and why line 252 failed", status, out, errOut, want)
+		}
+	}
+	_, exported, _ := stockd(append(r.owner(t), "stock", "export", "--after=200")...)
+	if lines := strings.Count(exported, "\n"); lines != items-200 || !strings.Contains(exported, `{"goods_id":250,"stock":249,"per_user":2,"strategy":"mutex","group":true,"fence":null}`) {
+		t.Errorf("exported are %d items: %s", lines, exported)
+	}
+	if status, out, errOut := run("items.jsonl", exported); status != cli.OK || !strings.HasPrefix(out, "0 created, 0 changed, 50 the same") {
+		t.Errorf("exit status %d, %q (%s); what was exported is not the same", status, out, errOut)
+	}
+	for content, want := range map[string]string{"stock\n7\n": "names of the columns", "goods_id,stock\n7\n": "wrong number of fields", "{\"goods_id\": 1}\n{\n": "line 2"} {
+		if status, _, errOut := run("wrong", content); status != cli.Usage || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit status %d, %q; want %q", content, status, errOut, want)
+		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,7 @@ func ordersCommand() *cobra.Command {
 		admin          cli.Admin
 		pages          client.Pages
 		follow, asJSON bool
+		asCSV          bool
 	)
 	cmd := &cobra.Command{
 		Use:   "orders",
@@ -39,6 +42,8 @@ func ordersCommand() *cobra.Command {
 	flags.StringVar(&pages.Cursor, "after", "", "cursor to go on after")
 	flags.BoolVar(&follow, "follow", false, "go on as new ones come, until interrupted")
 	flags.BoolVar(&asJSON, "json", false, "print a line of JSON for each, with its cursor")
+	flags.BoolVar(&asCSV, "csv", false, "print CSV, with a cursor in each line; its head stands where --after is not given")
+	cmd.MarkFlagsMutuallyExclusive("json", "csv")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := admin.Client()
 		if err != nil {
@@ -51,6 +56,9 @@ func ordersCommand() *cobra.Command {
 		if asJSON {
 			lines := json.NewEncoder(cmd.OutOrStdout())
 			show = func(o client.ListedOrder) error { return lines.Encode(o) }
+		}
+		if asCSV {
+			show = ordersAsCSV(cmd.OutOrStdout(), pages.Cursor == "")
 		}
 		for order, err := range c.Orders(cmd.Context(), pages) {
 			if err != nil && follow && cmd.Context().Err() != nil {
@@ -85,6 +93,24 @@ func showOrders(out io.Writer, steps bool) func(client.ListedOrder) error {
 		}
 		_, err := fmt.Fprintf(out, line, o.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), o.Kind, o.OrderID, o.GoodsID, o.Quantity, o.Strategy, o.UserID)
 		return err
+	}
+}
+
+// ordersAsCSV prints a row for each order, for accounting.
+func ordersAsCSV(out io.Writer, head bool) func(client.ListedOrder) error {
+	rows := csv.NewWriter(out)
+	return func(o client.ListedOrder) error {
+		var err error
+		if head {
+			head, err = false, rows.Write([]string{"cursor", "created_at", "step", "order_id", "goods_id", "quantity", "user_id", "request_id", "strategy", "reason"})
+		}
+		row := []string{
+			o.Cursor, o.CreatedAt.UTC().Format(time.RFC3339Nano), o.Kind, o.OrderID, strconv.FormatInt(o.GoodsID, 10), strconv.FormatInt(o.Quantity, 10),
+			o.UserID, o.RequestID, o.Strategy, o.Reason,
+		}
+		err = errors.Join(err, rows.Write(row))
+		rows.Flush() // a reader that ends has whole rows
+		return errors.Join(err, rows.Error())
 	}
 }
 

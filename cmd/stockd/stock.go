@@ -61,7 +61,7 @@ func stockCommand() *cobra.Command {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
 		return err
 	}
-	cmd.AddCommand(correctCommand(&admin))
+	cmd.AddCommand(correctCommand(&admin), importCommand(&admin), exportCommand(&admin))
 	return cmd
 }
 

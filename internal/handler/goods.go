@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -121,21 +120,18 @@ func (g goods) drift(c *gin.Context, id int64) (any, error) {
 
 // create serves POST /goods.
 func (g goods) create(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, "goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity")
+	f, err := readAdminForm(c, newItemFields()...)
 	if err != nil {
 		return nil, err
 	}
-	id := f.whole("goods_id", 1, math.MaxInt64)
-	units := f.whole("stock", 0, stock.MaxStock)
-	perUser := f.wholeOr("per_user", g.options.PerUser, 0, stock.MaxPerUser)
-	choice := f.choice()(stock.Choice{})
+	item, _ := g.newItem(f)
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, perUser, choice, key)
+	row, err := g.options.Inventory.Create(c.Request.Context(), item.GoodsID, item.Units, item.PerUser, item.Choice, key)
 	if err == nil && row.PerUser == 0 && g.options.Buyers != nil {
-		g.options.Log.WarnContext(c.Request.Context(), "item without a limit per buyer", append(about(c), "goods", id)...)
+		g.options.Log.WarnContext(c.Request.Context(), "item without a limit per buyer", append(about(c), "goods", item.GoodsID)...)
 	}
 	return g.item(row, g.wrongChoice(err))
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,6 +239,52 @@ func TestTheAdminCorrectsTheStock(t *testing.T) {
 	}
 	if audit := a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK); audit.body["corrected"] != -4.0 || audit.body["clean"] != true {
 		t.Errorf("the audit is %s", audit.text)
+	}
+}
+
+// An item that exists keeps its units, and what a line does not say.
+func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
+	a := serveSQLite(t) // item 1 has 10
+	a.buy(t, "goods_id=1&quantity=2")
+	put := func(lines string) (results string) {
+		t.Helper()
+		got := a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": [`+lines+`]}`, http.StatusOK)
+		for i, line := range got.body["lines"].([]any) {
+			line := line.(map[string]any)
+			if line["line"] != float64(i+1) || (line["problem"] != nil) != (line["result"] == "failed") || (line["item"] != nil) != (line["result"] != "failed") {
+				t.Errorf("line %d is answered with %v", i+1, line)
+			}
+			results += line["result"].(string) + " "
+		}
+		return results
+	}
+	const two = `{"goods_id": 21, "stock": 5, "per_user": 2, "strategy": "mutex"}`
+	for _, step := range []struct{ lines, want string }{
+		{`{"goods_id": 1, "stock": 500}, ` + two, "same created "},
+		{`{"goods_id": 1, "stock": 500}, ` + two, "same same "},
+		{`{"goods_id": 1, "stock": 1, "group": true}, {"goods_id": 21, "stock": 5, "per_user": 3}`, "changed changed "},
+		{`{"goods_id": 22, "stock": -1}, {"goods_id": 23}, {"stock": 1}, {"goods_id": 24, "stock": 1, "colour": "red"}, {"goods_id": 25, "stock": 1, "strategy": "hope"}, 7`, "failed failed failed failed failed failed "},
+		{`{"goods_id": 26, "stock": 1}, {"goods_id": 26, "stock": 2}`, "created failed "},
+	} {
+		if got := put(step.lines); got != step.want {
+			t.Errorf("%s is %s, want %s", step.lines, got, step.want)
+		}
+	}
+	a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": []}`, http.StatusBadRequest).names(t, "lines")
+	var listed []string
+	for after := 0.0; ; {
+		page := a.asAdmin(t, http.MethodGet, fmt.Sprintf("/goods?limit=2&after=%.0f", after), "", http.StatusOK)
+		list := page.body["goods"].([]any)
+		if after = page.body["next"].(float64); len(list) == 0 {
+			break
+		}
+		for _, item := range list {
+			i := item.(map[string]any)
+			listed = append(listed, fmt.Sprintf("%v has %v, %v each, %v %v", i["goods_id"], i["stock"], i["per_user"], i["strategy"], i["group"]))
+		}
+	}
+	if want := []string{"1 has 8, 0 each, <nil> true", "21 has 5, 3 each, mutex <nil>", "26 has 1, 0 each, <nil> <nil>"}; !slices.Equal(listed, want) {
+		t.Errorf("the items are %q, want %q", listed, want)
 	}
 }
 

@@ -120,6 +120,8 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	// The gate also precedes the answers to unknown paths and methods.
 	e.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
 	e.POST("/goods", within(o.Timeout, o.serve(http.StatusCreated, g.create)))
+	e.GET("/goods", o.ok(g.list))
+	e.POST("/goods/import", o.ok(g.importItems))
 	e.POST("/goods/:id/restock", o.ok(ofItem(g.restock)))
 	e.POST("/goods/:id/correct", o.ok(ofItem(g.correct)))
 	e.POST("/goods/:id/recall", o.ok(ofItem(g.recall)))

@@ -35,6 +35,17 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 	return s.readGoods(ctx, s.pool, readInStock, goodsID)
 }
 
+// InStockAfter is InStock of up to most items whose ids are above one, by their ids.
+func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list []stock.Goods, err error) {
+	err = s.each(ctx, s.pool, "read items", func(scan scanRow) error {
+		var g stock.Goods
+		err := scan(columnsOf(&g)...)
+		list = append(list, g)
+		return err
+	}, readAfter, goodsID, most)
+	return list, err
+}
+
 // Existing returns the ids that exist.
 func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool, error) {
 	var ids []int64
@@ -60,7 +71,9 @@ const (
 	// sumAhead leaves out the allocations that the ledger is written with.
 	sumAhead = `SELECT COALESCE(SUM(units), 0) FROM tb_stock_place WHERE goods_id = ? AND NOT (` + inBuckets + `) AND NOT (` + inUnitRows + `)`
 
-	readInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	selectInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE `
+	readInStock   = selectInStock + `g.goods_id = ?`
+	readAfter     = selectInStock + `g.goods_id > ? ORDER BY g.goods_id LIMIT ?`
 )
 
 // CreateGoods creates an item with its first units, 0 to stock.MaxStock. ErrGoodsExist: the id

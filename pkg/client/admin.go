@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"iter"
 	"net/http"
+	"strings"
 )
 
 // NewItem is an item to be created.
@@ -134,4 +137,54 @@ func (c Client) turn(ctx context.Context, strategy string, to any) error {
 	k.body = to
 	_, err := answer[turned](ctx, c, k)
 	return err
+}
+
+// Imported is what came of a line of an import.
+type Imported struct {
+	// Line counts from 1. Result is "created", "changed", "same", or "failed" with a Problem.
+	Line    int      `json:"line"`
+	GoodsID int64    `json:"goods_id"`
+	Result  string   `json:"result"`
+	Item    Goods    `json:"item"`
+	Problem *Problem `json:"problem"`
+}
+
+// Import puts up to 500 items, in a body of up to 16 KiB, on the admin API; each is a NewItem, or what marshals to its
+// fields. One that does not exist is created; one that exists gets the limit and the strategy that are given, and keeps its
+// units. Importing again changes nothing, so that an import whose outcome is unknown is sent again. An item that fails does
+// not concern the others.
+func (c Client) Import(ctx context.Context, items ...any) ([]Imported, error) {
+	k := c.asAdmin(http.MethodPost, "/goods/import")
+	k.body = map[string]any{"lines": items}
+	done, err := answer[struct {
+		Lines []Imported `json:"lines"`
+	}](ctx, c, k)
+	for _, line := range done.Lines {
+		if line.Problem != nil {
+			line.Problem.Code = strings.TrimPrefix(line.Problem.Code, problemPrefix)
+		}
+	}
+	return done.Lines, err
+}
+
+// Items lists all items by their ids, after one, on the admin API. An error is the last that it yields.
+func (c Client) Items(ctx context.Context, after int64) iter.Seq2[Goods, error] {
+	return func(yield func(Goods, error) bool) {
+		for {
+			page, err := answer[struct {
+				Goods []Goods `json:"goods"`
+			}](ctx, c, c.asAdmin(http.MethodGet, fmt.Sprintf("/goods?limit=1000&after=%d", after)))
+			if err != nil {
+				yield(Goods{}, err)
+			}
+			for _, goods := range page.Goods {
+				if after = goods.ID; !yield(goods, nil) {
+					return
+				}
+			}
+			if len(page.Goods) == 0 {
+				return
+			}
+		}
+	}
 }
