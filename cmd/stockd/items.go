@@ -39,7 +39,8 @@ func importCommand(admin *cli.Admin) *cobra.Command {
 			"JSON is an object. The fields are those of POST /goods: goods_id and stock, and per_user, strategy, group,\n" +
 			"fence, max_quantity. An item that exists gets what is given of them, and keeps the stock that it has.\n" +
 			"Importing the file again, such as after an interruption, changes nothing twice.",
-		Example: "  stockd stock import items.csv --token-file admin.token",
+		Example: "  stockd stock import items.csv --token-file admin.token\n" +
+			"  stockd stock import items.jsonl --admin-url https://stockd.internal:8081 --token-file admin.token",
 		Args:    oneArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := os.ReadFile(args[0])
@@ -173,7 +174,8 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 		Short: "List all items, as lines of JSON that stockd stock import reads",
 		Long: "List all items by their ids, through the admin API, as lines of JSON that stockd stock import reads. After an\n" +
 			"interruption, --after goes on behind the last goods_id.",
-		Example: "  stockd stock export --token-file admin.token > items.jsonl",
+		Example: "  stockd stock export --token-file admin.token > items.jsonl\n" +
+			"  stockd stock export --after 4711 --token-file admin.token >> items.jsonl",
 		Args:    cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "goods_id to go on after")

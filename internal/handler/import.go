@@ -3,9 +3,9 @@ package handler
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 	"golang.org/x/sync/errgroup"
@@ -63,8 +63,9 @@ func (g goods) importItems(c *gin.Context) (any, error) {
 		})
 	}
 	_ = all.Wait() // each line has its own error
-	if err := c.Request.Context().Err(); errors.Is(err, context.Canceled) {
-		return nil, err
+	failed := func(l importedLine) bool { return l.Problem != nil && l.Problem.Status >= statusClientGone }
+	if i := slices.IndexFunc(list, failed); i >= 0 && !slices.ContainsFunc(list, func(l importedLine) bool { return l.Problem == nil }) {
+		return nil, *list[i].Problem
 	}
 	return gin.H{"lines": list}, nil
 }
