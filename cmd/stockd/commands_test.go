@@ -209,6 +209,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	if text := r.scrape(t, http.StatusOK, cmdtest.Token); !strings.Contains(text, `stockd_feed_reader_behind_seconds{reader="warehouse"}`) {
 		t.Error("the metrics do not name the reader of the steps")
 	}
+	says(cli.OK, "  restock  ", "orders", "--kinds=restock,limit")
 	var kinds, cursors []string
 	for line := range strings.Lines(says(cli.OK, "", "orders", "--steps", "--json")) {
 		var step client.ListedOrder

@@ -38,6 +38,7 @@ func ordersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&pages.GoodsID, "goods", 0, "list those of one item")
 	flags.BoolVar(&pages.Steps, "steps", false, "list every step of reservations and every return, too")
+	flags.StringSliceVar(&pages.Kinds, "kinds", nil, "list these kinds alone, such as restock,limit,strategy; --json shows what was set")
 	flags.StringVar(&pages.Reader, "reader", "", "name under which the metrics say how far this reader is behind")
 	flags.StringVar(&pages.Cursor, "after", "", "cursor to go on after")
 	flags.BoolVar(&follow, "follow", false, "go on as new ones come, until interrupted")
@@ -52,7 +53,7 @@ func ordersCommand() *cobra.Command {
 		if follow {
 			pages.Follow = followEvery
 		}
-		show := showOrders(cmd.OutOrStdout(), pages.Steps)
+		show := showOrders(cmd.OutOrStdout(), pages.Steps || len(pages.Kinds) > 0)
 		if asJSON {
 			lines := json.NewEncoder(cmd.OutOrStdout())
 			show = func(o client.ListedOrder) error { return lines.Encode(o) }

@@ -764,7 +764,7 @@ func readLedger(ctx context.Context, d *servers.Database, item int64) (rows []wa
 	}
 	defer db.Close() //nolint:errcheck // it was only read
 	found, err := db.QueryContext(ctx, `SELECT COALESCE(order_no, CAST(id AS CHAR)),
-		kind, request_id, COALESCE(user_id, ''), strategy, quantity, remaining FROM tb_stock_ledger WHERE goods_id = ?`, item)
+		kind, request_id, COALESCE(user_id, ''), strategy, quantity, remaining FROM tb_stock_ledger WHERE goods_id = ? AND kind NOT IN ('limit', 'strategy')`, item)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,11 @@ package handler
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -21,7 +24,7 @@ type orders struct {
 // http.reveal is on.
 type orderBody struct {
 	OrderID string `json:"order_id"`
-	// Kind is that of its row, only where the steps of orders are listed.
+	// Kind is that of its row, only where steps or kinds are listed.
 	Kind      stock.Kind       `json:"kind,omitempty"`
 	GoodsID   int64            `json:"goods_id"`
 	Quantity  int64            `json:"quantity"`
@@ -36,12 +39,13 @@ type orderBody struct {
 	// Reason and Counted are those of a correction.
 	Reason  string `json:"reason,omitempty"`
 	Counted *int64 `json:"counted,omitempty"`
+	*stock.Settings
 }
 
 func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	body := orderBody{
 		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: stock.KeyOf(order.RequestID),
-		Strategy: order.Strategy, Durable: durable, CreatedAt: timestamp(order.CreatedAt),
+		Strategy: order.Strategy, Durable: durable, CreatedAt: timestamp(order.CreatedAt), Settings: order.Settings,
 	}
 	if o.options.Reveal {
 		body.Replica, body.Token, body.Remaining = order.Replica, &order.Token, &order.Remaining
@@ -97,7 +101,7 @@ func (o orders) find(c *gin.Context) (any, error) {
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps", "reader")
+	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps", "kinds", "reader")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +109,7 @@ func (o orders) findOrList(c *gin.Context) (any, error) {
 		f.without("user_id", "request_id is not given")
 		return o.list(c, f)
 	}
-	for _, name := range []string{"goods_id", "after", "limit", "steps", "reader"} {
+	for _, name := range []string{"goods_id", "after", "limit", "steps", "kinds", "reader"} {
 		f.without(name, "request_id is given")
 	}
 	return o.findBy(c, f)
@@ -157,7 +161,12 @@ const mostReader = 64
 
 // list returns a page of the ledger. Its cursor is text: clients do not calculate with it.
 func (o orders) list(c *gin.Context, f *form) (any, error) {
-	asked := service.Page{GoodsID: f.wholeOr("goods_id", 0, 1, math.MaxInt64), After: f.wholeOr("after", 0, 0, math.MaxInt64), Steps: f.flag("steps")}
+	asked := service.Page{GoodsID: f.wholeOr("goods_id", 0, 1, math.MaxInt64), After: f.wholeOr("after", 0, 0, math.MaxInt64), Kinds: f.kinds("kinds")}
+	if f.given("kinds") {
+		f.without("steps", "kinds is given")
+	} else if f.flag("steps") {
+		asked.Kinds = stock.Steps()
+	}
 	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
 	reader := f.text("reader", mostReader)
 	if err := f.err(); err != nil {
@@ -167,9 +176,19 @@ func (o orders) list(c *gin.Context, f *form) (any, error) {
 	list := make([]orderBody, len(page))
 	for i, order := range page {
 		list[i] = o.body(order, stock.InSQL)
-		if asked.Steps {
+		if asked.Kinds != nil {
 			list[i].Kind = order.Kind
 		}
 	}
 	return gin.H{"orders": list, "next": strconv.FormatInt(next, 10)}, err
+}
+
+// kinds reads kinds of the ledger's rows, separated by commas; a missing field is nil.
+func (f *form) kinds(name string) []stock.Kind {
+	return read(f, name, func() string { return fmt.Sprintf("some of %v, with commas between them", stock.Kinds()) }, jsonText, func(text string) (kinds []stock.Kind, ok bool) {
+		for word := range strings.SplitSeq(text, ",") {
+			kinds = append(kinds, stock.Kind(word))
+		}
+		return kinds, !slices.ContainsFunc(kinds, func(k stock.Kind) bool { return !slices.Contains(stock.Kinds(), k) })
+	})
 }

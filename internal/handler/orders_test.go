@@ -294,3 +294,23 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	a.get(t, "/orders?request_id=never").is(t, "unknown-order")
 	a.buyAs(t, "goods_id=1&strategy=hope", "Idempotency-Key", "new").is(t, "unknown-strategy")
 }
+
+// Those that do not ask get none of them.
+func TestAReaderGetsTheKindsThatItAsksFor(t *testing.T) {
+	a := serveSQLite(t)
+	a.buy(t, "goods_id=1")
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 5}`, http.StatusOK)
+	list := func(query string) string { return a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusOK).text }
+	got := list("kinds=limit,strategy,restock&goods_id=1&reader=r")
+	for _, want := range []string{`"per_user":3`, `"strategy":"mutex"`, `"max_quantity":2`, `"quantity":5`} {
+		should.Be(t, strings.Count(got, want), 1, "the changes have", want, got)
+	}
+	should.Be(t, strings.Count(got, `"kind":`), 4, "the rows of", got)
+	for _, query := range []string{"", "steps=true", "kinds=deduct"} {
+		should.Be(t, strings.Count(list(query), `"order_id":`), 1, "the rows of", query)
+	}
+	for query, field := range map[string]string{"kinds=restock,hope": "kinds", "kinds=": "kinds", "kinds=limit&steps=true": "steps", "kinds=limit&request_id=k": "kinds"} {
+		should.Be(t, a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest).field(), field, "the field of", query)
+	}
+}

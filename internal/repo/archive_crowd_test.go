@@ -256,7 +256,7 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 			t.Errorf("the audits are %+v and %+v, want %+v", quick, full, want)
 		}
 		must.Do(t, settleNow(t, s), settleNow(t, s), s.AgeTotals(t.Context()))
-		listed := allPages(t, s, 1, 11, false)
+		listed := allPages(t, s, 1, 11)
 		if int64(len(listed)) != want.Orders || len(seen) > len(listed) {
 			t.Errorf("%d orders are listed, and %d were seen before; want %d", len(listed), len(seen), want.Orders)
 		}

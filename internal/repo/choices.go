@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"reflect"
 
 	"gorm.io/gorm/clause"
 
@@ -62,11 +63,15 @@ func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(sto
 		if err := s.fault(ctx, "read the strategy of an item", found.Scan(&row.Strategy, &row.Grouped, &row.Fenced, &row.MaxQuantity)); err != nil {
 			return err
 		}
-		choice, err := change(row.choice())
+		before := row.choice()
+		choice, err := change(before)
 		if err != nil {
 			return err
 		}
-		return tx.setChoice(ctx, goodsID, choice)
+		if err := tx.setChoice(ctx, goodsID, choice); err != nil || reflect.DeepEqual(before, choice) {
+			return err
+		}
+		return tx.appendSettings(ctx, goodsID, stock.ChoiceSet, stock.Settings{Choice: choice})
 	})
 }
 

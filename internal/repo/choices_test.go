@@ -1,9 +1,12 @@
 package repo_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
@@ -99,6 +102,43 @@ func TestSwitches(t *testing.T) {
 			if got, err := one.SwitchedOff(t.Context()); err != nil || !maps.Equal(got, step.want) {
 				t.Errorf("%s: %v are off (%v), want %v", step.name, got, err, step.want)
 			}
+		}
+	})
+}
+
+// Each is in the feed once, in the order of the changes, for those that ask; what changes nothing is not. Audits are as
+// without them.
+func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "one")
+		create(t, s, 1, 5)
+		must.Do(t, s.CreateGoods(t.Context(), 2, 5, "another"))
+		own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))}
+		must.Do(t, s.SetLimit(t.Context(), 1, 4), s.SetLimit(t.Context(), 1, 4), s.SetLimit(t.Context(), 1, 2), s.SetLimit(t.Context(), 2, 1))
+		for _, to := range []stock.Choice{own, own, {}} {
+			must.Do(t, s.ChangeChoice(t.Context(), 1, set(func(c *stock.Choice) { *c = to })))
+		}
+		must.Get(s.Restock(t.Context(), 1, 7, stock.RestockKey("more")))(t)
+		must.Do(t, s.SetLimit(t.Context(), 1, 0))
+		var got []string
+		for _, o := range allPages(t, s, 1, 2, stock.LimitSet, stock.ChoiceSet, stock.Restock) {
+			set, err := json.Marshal(o.Settings)
+			must.Do(t, err)
+			got = append(got, fmt.Sprint(o.Kind, " ", o.Quantity, " ", o.Strategy, " ", string(set)))
+		}
+		want := []string{
+			`restock 5  null`, `limit 0  {"per_user":4}`, `limit 0  {"per_user":2}`,
+			`strategy 0 mutex {"strategy":"mutex","group":true,"fenced":false,"max_quantity":3}`, `strategy 0  {}`,
+			`restock 7  null`, `limit 0  {"per_user":0}`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the feed has %q, want %q", got, want)
+		}
+		if others := allPages(t, s, 1, 10, stock.Steps()...); len(others) != 0 {
+			t.Errorf("those that do not ask get %+v", others)
+		}
+		if quick, full := bothAudits(t, s, 1); !quick.Clean || !full.Clean || quick.Stock != 12 {
+			t.Errorf("the audits are %+v and %+v", quick, full)
 		}
 	})
 }

@@ -80,10 +80,10 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 		audited("at first")
 		must.Do(t, s.SettleAll(t.Context()), s.Age(t.Context()), s.SettleAll(t.Context()))
 		audited("by totals")
-		if steps := allPages(t, s, 1, 10, true); len(steps) != 6 || steps[2].Kind != stock.Correct || steps[5].Kind != stock.Correct {
+		if steps := allPages(t, s, 1, 10, stock.Steps()...); len(steps) != 6 || steps[2].Kind != stock.Correct || steps[5].Kind != stock.Correct {
 			t.Errorf("the steps are %+v", steps)
 		}
-		if orders := allPages(t, s, 1, 10, false); len(orders) != 1 {
+		if orders := allPages(t, s, 1, 10); len(orders) != 1 {
 			t.Errorf("the orders are %+v, want the sale alone", orders)
 		}
 	})

@@ -111,7 +111,7 @@ func (f *full) figures() string {
 	count := must.Get(f.CountUsers(ctx, f.id))(f.t)
 	has := must.Get(f.Has(ctx, f.id, perUser, []stock.Purchase{{UserID: "ann"}, {UserID: "bob"}}))(f.t)
 	fence := must.Get(f.As("etcd").Fence(ctx, f.id))(f.t)
-	page, _, err := f.OrdersAfter(ctx, f.id, 0, 100, true)
+	page, _, err := f.OrdersAfter(ctx, f.id, 0, 100, stock.Steps()...)
 	must.Do(f.t, err)
 	steps := make([]string, len(page))
 	for i, o := range page {

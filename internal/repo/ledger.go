@@ -3,7 +3,9 @@ package repo
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -196,6 +198,22 @@ func (t *Tx) appendCorrection(ctx context.Context, goods stock.Goods, c stock.Co
 	return err
 }
 
+// appendSettings appends the row of a change that moves no units. The row may take no longer than in any other transaction,
+// although this one may: the running totals rely on it. See audit.go.
+func (t *Tx) appendSettings(ctx context.Context, goodsID int64, kind stock.Kind, set stock.Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
+	defer cancel()
+	text, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("append to ledger: %w", err)
+	}
+	args := appendValues(nil, stock.Order{
+		Kind: kind, RequestID: stock.SettingKey(rand.Text()), GoodsID: goodsID, Strategy: set.Strategy, Replica: t.store.replica, CreatedAt: acceptedNow(),
+	}, nil)
+	_, err = t.write(ctx, "append to ledger", insertCorrection, append(args, string(text), nil)...)
+	return err
+}
+
 // Orders finds rows of the ledger by their request ids, also archived ones. Ids that are not
 // in the ledger are not in the answer. A row without a remaining
 // stock gets the current one.
@@ -283,11 +301,15 @@ func scanOrder(scan scanRow) (row ledgerRow, err error) {
 		row.ID = number.String
 	}
 	row.UserID, row.Remaining, row.CreatedAt = user.String, remaining.Int64, created.Time
-	if row.Kind == stock.Correct {
+	switch {
+	case err != nil:
+	case row.Kind == stock.Correct:
 		row.Correction = &stock.Correction{Reason: reason.String}
 		if row.Correction.By = row.Quantity; counted.Valid {
 			row.Correction.By, row.Correction.Counted = 0, &counted.V
 		}
+	case row.Kind == stock.LimitSet || row.Kind == stock.ChoiceSet:
+		err = json.Unmarshal([]byte(reason.String), &row.Settings)
 	}
 	return row, err
 }

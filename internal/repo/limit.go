@@ -81,8 +81,8 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	return nil
 }
 
-// setLimit is SetLimit but for what buyers have: halfway, it is not allowed yet. It writes no row of the ledger, so that the
-// running totals need not wait for it.
+// setLimit is SetLimit but for what buyers have: halfway, it is not allowed yet. Its row of the ledger comes last, so that the
+// running totals need not wait for the count.
 func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway bool, err error) {
 	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
@@ -100,13 +100,16 @@ func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway b
 		}
 		switch {
 		case goods.PerUser == 0:
-			return tx.recount(ctx, goodsID)
-		case halfway || perUser == 0 || perUser > goods.PerUser:
-			return nil // buyers were counted all the while
+			err = tx.recount(ctx, goodsID)
+		case halfway || perUser == 0 || perUser > goods.PerUser: // buyers were counted all the while
+		default:
+			halfway = true
+			_, err = tx.write(ctx, "begin to allow what buyers have", beginAllowing, goodsID)
 		}
-		halfway = true
-		_, err = tx.write(ctx, "begin to allow what buyers have", beginAllowing, goodsID)
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.appendSettings(ctx, goodsID, stock.LimitSet, stock.Settings{PerUser: &perUser})
 	})
 	return halfway, err
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,13 +15,16 @@ import (
 )
 
 // Orders are read in the order of their ids up to a watermark, below which no row can
-// appear anymore. All ids that are settled are below it (see settle.go), and so is
+// appear anymore. All ids that are settled are below it (see audit.go), and so is
 // the run of ids after them that has no gap: an id is used once. A gap is a
 // transaction that is open, or one that was rolled back, and ends the run until its id
 // is settled. SQLite has one writer, and no such gaps.
 
 // runRows bounds the rows after those that are settled that are read for one page.
 const runRows = 10_000
+
+// rareRows bounds the rows that are read for a page of kinds that there may be few of.
+const rareRows = 100_000
 
 const (
 	// sells has the rows with which units are sold: see stock.Order.Sells.
@@ -29,8 +33,8 @@ const (
 	byNumber = `WHERE l.order_no = ? AND l.` + sells
 	byRow    = `WHERE l.id = ? AND l.order_no IS NULL AND l.kind = 'deduct'`
 
-	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) AND l.goods_id = ?`
-	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?)`
+	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.goods_id = ? AND l.kind IN (`
+	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind IN (`
 
 	readUpto = `SELECT upto FROM tb_ledger_settled WHERE id = 1`
 
@@ -75,20 +79,30 @@ func isNumber(text string) bool {
 	return err == nil && id.String() == text[:length] && strings.Trim(text[length:], "-0123456789") == ""
 }
 
-// OrdersAfter lists orders of an item, or of all where goodsID is 0, in the order of
+// OrdersAfter lists rows of some kinds of an item, or of all where goodsID is 0, in the order of
 // the ledger: up to limit of those after a cursor, which is 0 at the beginning. next is
-// the cursor of what follows. No order appears behind a cursor any more. An order is
-// listed once no transaction before it is open, and late where one was rolled back. Where
-// steps are asked for, every row of a reservation and every return is listed, too.
-func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int, steps bool) (orders []stock.Order, next int64, err error) {
+// the cursor of what follows. No row appears behind a cursor any more. A row is
+// listed once no transaction before it is open, and late where one was rolled back. Without kinds
+// they are those that sell.
+func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int, kinds ...stock.Kind) (orders []stock.Order, next int64, err error) {
 	last, err := s.final(ctx, after)
 	if err != nil {
 		return nil, 0, err
 	}
-	where, args := pageOfAll, []any{after, last, steps}
-	if goodsID != 0 {
-		where, args = pageOfItem, []any{after, last, steps, goodsID}
+	if len(kinds) == 0 {
+		kinds = []stock.Kind{stock.Deduction, stock.Confirmation}
 	}
+	if !slices.Contains(kinds, stock.Deduction) { // they may be rare
+		last = min(last, after+rareRows)
+	}
+	where, args := pageOfAll, []any{after, last}
+	if goodsID != 0 {
+		where, args = pageOfItem, append(args, goodsID)
+	}
+	for _, kind := range kinds {
+		args = append(args, string(kind))
+	}
+	where += listOf(len(kinds), `?`) + `)`
 	rows, err := s.readFirst(ctx, "read orders", where, "id", limit, args...)
 	if err != nil {
 		return nil, 0, err

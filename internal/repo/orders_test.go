@@ -20,7 +20,7 @@ import (
 // page reads one page, and checks what holds for each.
 func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (requests []string, next int64) {
 	t.Helper()
-	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
+	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit)
 	must.Do(t, err)
 	if next < after || len(orders) > limit {
 		t.Errorf("a page of %d after %d has %d orders and ends at %d", limit, after, len(orders), next)
@@ -175,7 +175,7 @@ func follow(t *testing.T, s *repo.Store, goodsID int64, limit int, done <-chan s
 	t.Helper()
 	var after int64
 	for {
-		orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
+		orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit)
 		if err != nil {
 			t.Error(err)
 			return seen

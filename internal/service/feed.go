@@ -9,7 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Feed lists the orders of the ledger, and remembers how far those readers are that name themselves.
+// Feed lists the rows of the ledger, and remembers how far those readers are that name themselves.
 type Feed struct {
 	store *repo.Store
 
@@ -17,11 +17,11 @@ type Feed struct {
 	readers map[string]place
 }
 
-// Page selects orders: those after a cursor, of an item or of all where GoodsID is 0, with every step
-// of reservations or without.
+// Page selects rows of the ledger: those after a cursor, of an item or of all where GoodsID is 0, of some kinds or of those
+// that sell.
 type Page struct {
 	GoodsID, After int64
-	Steps          bool
+	Kinds          []stock.Kind
 }
 
 // place is where a reader is.
@@ -45,7 +45,7 @@ func (f *Feed) List(ctx context.Context, reader string, p Page, limit int) (orde
 	if reader != "" {
 		f.remember(reader, p)
 	}
-	return f.store.OrdersAfter(ctx, p.GoodsID, p.After, limit, p.Steps)
+	return f.store.OrdersAfter(ctx, p.GoodsID, p.After, limit, p.Kinds...)
 }
 
 func (f *Feed) remember(reader string, p Page) {
@@ -69,7 +69,11 @@ func (f *Feed) remember(reader string, p Page) {
 func (f *Feed) Lags(ctx context.Context) (map[string]time.Duration, error) {
 	lags := make(map[string]time.Duration)
 	for reader, page := range f.places() {
-		first, _, err := f.store.OrdersAfter(ctx, page.GoodsID, page.After, 1, page.Steps)
+		first, next, err := f.store.OrdersAfter(ctx, page.GoodsID, page.After, 1, page.Kinds...)
+		for err == nil && len(first) == 0 && next > page.After { // a page is bounded by rows as well
+			page.After = next
+			first, next, err = f.store.OrdersAfter(ctx, page.GoodsID, page.After, 1, page.Kinds...)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -82,9 +82,9 @@ func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	feed := service.NewFeed(store)
-	for steps, want := range map[bool]int{false: 0, true: 1} {
-		if list, _, err := feed.List(t.Context(), fmt.Sprint(steps), service.Page{GoodsID: 1, Steps: steps}, 10); err != nil || len(list) != want {
-			t.Errorf("with every step %v the feed is %+v, %v; want %d", steps, list, err, want)
+	for steps, kinds := range map[bool][]stock.Kind{false: nil, true: stock.Steps()} {
+		if list, _, err := feed.List(t.Context(), fmt.Sprint(steps), service.Page{GoodsID: 1, Kinds: kinds}, 10); err != nil || steps != (len(list) == 1) {
+			t.Errorf("with every step %v the feed is %+v, %v", steps, list, err)
 		}
 	}
 	time.Sleep(time.Millisecond)
@@ -122,5 +122,26 @@ func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 	}
 	if _, second := lags["1"]; second {
 		t.Error("it remembers the one that asked longest ago")
+	}
+}
+
+// A page is bounded by rows, too, so that the ledger of a sale does not keep a reader from them for ever.
+func TestAReaderOfRareKindsIsGivenThemInTheEnd(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "r")
+	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"), store.SetLimit(t.Context(), 1, 2))
+	must.Get(openPool(t, d).ExecContext(t.Context(), `UPDATE tb_stock_ledger SET id = 250000 WHERE kind = 'limit'`))(t)
+	feed := service.NewFeed(store)
+	page := service.Page{Kinds: []stock.Kind{stock.LimitSet}}
+	for _, want := range []int64{100_000, 200_000, 250_000} {
+		list, next, err := feed.List(t.Context(), fmt.Sprint(page.After), page, 10)
+		if found := len(list) == 1; err != nil || next != want || found != (want == 250_000) {
+			t.Errorf("after %d the feed has %+v and goes on after %d, want %d (%v)", page.After, list, next, want, err)
+		}
+		page.After = next
+	}
+	time.Sleep(time.Millisecond)
+	if lags, err := feed.Lags(t.Context()); err != nil || lags["0"] < time.Millisecond {
+		t.Errorf("they lag by %v, %v", lags, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 //	key restock         a restock
 //	key create          the creation of an item
 //	key correct         a correction of the stock
+//	key set             a limit or a strategy
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
 //	number line         the hold of a line of a basket, but for the first, which has the key of the basket
@@ -24,6 +25,7 @@ const (
 	restockTag   = "restock"
 	createTag    = "create"
 	correctTag   = "correct"
+	setTag       = "set"
 	returnTag    = "return"
 	finalTag     = "final"
 	lineTag      = "line"
@@ -46,6 +48,9 @@ func CreationKey(key string) string { return key + tagSeparator + createTag }
 
 // CorrectionKey is the stored request id of the key of a correction.
 func CorrectionKey(key string) string { return key + tagSeparator + correctTag }
+
+// SettingKey is the stored request id of the key of a limit or a strategy.
+func SettingKey(key string) string { return key + tagSeparator + setTag }
 
 // ReturnKey is the stored request id of the key of a return.
 func ReturnKey(key string) string { return key + tagSeparator + returnTag }

@@ -23,7 +23,18 @@ const (
 	Return Kind = "return"
 	// Correct sets the stock right. Its quantity is what it has added, and may be negative.
 	Correct Kind = "correct"
+	// LimitSet and ChoiceSet are changes of an item that move no units.
+	LimitSet  Kind = "limit"
+	ChoiceSet Kind = "strategy"
 )
+
+// Steps are the kinds of orders, of what became of them, and of corrections.
+func Steps() []Kind {
+	return []Kind{Deduction, Hold, Confirmation, Release, Expiry, Return, Correct}
+}
+
+// Kinds are all kinds.
+func Kinds() []Kind { return append(Steps(), Restock, LimitSet, ChoiceSet) }
 
 // Limits of one purchase and of one item. They keep every sum that stockd
 // computes far inside an int64.
@@ -83,7 +94,7 @@ const (
 	InSQL Durability = "sql"
 )
 
-// Order is one row of the ledger: an accepted purchase, what became of it, a restock, or a correction.
+// Order is one row of the ledger: an accepted purchase, what became of it, or a change of an item.
 type Order struct {
 	ID        string
 	Kind      Kind
@@ -105,6 +116,14 @@ type Order struct {
 	CreatedAt time.Time
 	// Correction is set where Kind is Correct.
 	Correction *Correction
+	// Settings are set where Kind is LimitSet or ChoiceSet.
+	Settings *Settings
+}
+
+// Settings are what a LimitSet or a ChoiceSet has set. What is empty or nil of a choice is as the configuration has it.
+type Settings struct {
+	PerUser *int64 `json:"per_user,omitempty"`
+	Choice
 }
 
 // Correction sets right what is in stock of an item.

@@ -79,6 +79,32 @@ func ExampleClient_Changed() {
 	// sold-out <nil>
 }
 
+// A worker mails those who wait for an item that was sold out when they came. It needs the feed alone. A real one stores
+// step.Cursor after each step, follows, and mails each of them once.
+func ExampleClient_Orders() {
+	ctx := context.Background()
+	shop, shut := openShop(0)
+	defer shut()
+	waiting := map[int64][]string{1: {"ann@shop.example", "bob@shop.example"}}
+	_, err := shop.Correct(ctx, 1, client.Correction{By: 3, Reason: "found in the store"})
+	fmt.Println(err)
+
+	adds := []string{client.Restocked, client.StepCorrected, client.StepReturned, client.StepReleased, client.StepExpired}
+	for step, err := range shop.Orders(ctx, client.Pages{Kinds: adds}) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		if step.Quantity > 0 && step.Remaining > 0 {
+			fmt.Println("item", step.GoodsID, "is back in stock:", waiting[step.GoodsID])
+			delete(waiting, step.GoodsID)
+		}
+	}
+	// Output:
+	// <nil>
+	// item 1 is back in stock: [ann@shop.example bob@shop.example]
+}
+
 // An item is created with a limit per buyer, restocked once under a key, and audited.
 func ExampleClient_Create() {
 	ctx := context.Background()

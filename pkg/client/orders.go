@@ -9,12 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Order is an accepted purchase, or a step of one: see Pages.Steps.
+// Order is an accepted purchase, a step of one, or a change of an item: see Pages.Kinds.
 type Order struct {
-	// Kind is one of the steps below, only where steps are listed.
+	// Kind is one of those below, only where steps or kinds are listed.
 	Kind      string `json:"kind"`
 	OrderID   string `json:"order_id"`
 	GoodsID   int64  `json:"goods_id"`
@@ -36,6 +37,12 @@ type Order struct {
 	// Reason and Counted are those of a correction; Counted is nil where it was by a difference.
 	Reason  string `json:"reason"`
 	Counted *int64 `json:"counted"`
+	// PerUser is that of SetLimit. Strategy, Group, Fenced and MaxQuantity are those of SetStrategy: empty or nil means as
+	// configured.
+	PerUser     *int64 `json:"per_user"`
+	Group       *bool  `json:"group"`
+	Fenced      *bool  `json:"fenced"`
+	MaxQuantity *int64 `json:"max_quantity"`
 }
 
 func (o *Order) id() string { return o.OrderID }
@@ -51,6 +58,13 @@ const (
 	StepReturned  = "return"
 	// StepCorrected is a correction of the stock, of no order: its Quantity is negative where units were taken off.
 	StepCorrected = "correct"
+)
+
+// Changes of items, which are no steps. The first units of an item are a restock, too.
+const (
+	Restocked   = "restock"
+	SetLimit    = "limit"
+	SetStrategy = "strategy"
 )
 
 // Order finds an order by its number, on the admin API. It never buys. It may
@@ -102,6 +116,8 @@ type Pages struct {
 	// Steps lists every step of reservations, every return and every correction of the stock, too. Without it there are
 	// orders alone: purchases, and reservations when they are confirmed.
 	Steps bool
+	// Kinds are the only ones that are listed, in place of Steps: steps and changes of items, such as Restocked.
+	Kinds []string
 	// Reader is a name under which the replicas' metrics say how far this reader is behind, or
 	// empty. At most 64 bytes.
 	Reader string
@@ -170,7 +186,7 @@ func (p *ordersPage) id() string { return p.Next }
 
 func (c Client) page(ctx context.Context, p Pages) (ordersPage, error) {
 	query := make(url.Values)
-	for name, value := range map[string]string{"after": p.Cursor, "reader": p.Reader} {
+	for name, value := range map[string]string{"after": p.Cursor, "reader": p.Reader, "kinds": strings.Join(p.Kinds, ",")} {
 		if value != "" {
 			query.Set(name, value)
 		}
