@@ -482,21 +482,24 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		phone.Until(t, within, fmt.Sprintf("(document.getElementById('buy').click(), %s === %q)", answered, want))
 	}
 	press("Nothing is sold now.")
-	setAll(t, desk, map[string]any{"clients": 0, "stock": 3, "strategy": "sql-conditional", "replicas": 3})
-	click(t, desk, "#start")
+	set(t, desk, "strategy", "sql-conditional")
+	click(t, desk, "#class-start")
 	desk.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
+	press("You hold no. 1 of 5.")
 	press("Sold out.")
-	if mine := browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"); mine != "You have bought 3." {
+	if mine := browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"); mine != "You have bought 5. You hold no. 5 of 5." {
 		t.Errorf("the phone says %q", mine)
 	}
 	phone.Keep(t, "body", "live-buy")
-	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 3')")
+	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 5no. 5 of 5')")
 	desk.Until(t, within, "(e => e.offsetParent && e.complete && e.naturalWidth > 0 && e.alt === 'QR code of http://shop.example:8090/buy')(document.getElementById('class-code'))")
+	click(t, desk, "#projector")
+	desk.Until(t, within, "(e => document.getElementById('controls').offsetParent === null && e.clientWidth > 500)(document.getElementById('class-code'))")
 	desk.Keep(t, "body", "live-class")
-	click(t, desk, "#stop")
+	click(t, desk, "#class-start") // it is Stop now
 	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	if sold := browser.Evaluate[int](t, desk, figure("n-sold")); sold != 3 {
-		t.Errorf("the ledger has %d sold, want 3", sold)
+	if sold := browser.Evaluate[int](t, desk, figure("n-sold")); sold != 5 {
+		t.Errorf("the ledger has %d sold, want 5", sold)
 	}
 	assertQuiet(t, desk, url)
 	assertQuiet(t, phone, url)

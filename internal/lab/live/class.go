@@ -49,6 +49,10 @@ type Buyer struct {
 	Bought int    `json:"bought"`
 	// Last is what its last purchase was answered: the name of a kind, or of a problem.
 	Last string `json:"last,omitempty"`
+	// No is the number of the last unit that it bought, counted as sales are answered, Of how many there are to sell.
+	// A number above that is of a unit that does not exist.
+	No int64 `json:"no,omitempty"`
+	Of int64 `json:"of,omitempty"`
 }
 
 // Bought is the answer to a purchase of a phone.
@@ -158,7 +162,9 @@ func (c *class) see(token string, now time.Time) (Buyer, error) {
 		return Buyer{}, errStranger
 	}
 	p.seen = now
-	return Buyer{Name: p.Name, Bought: p.Bought, Last: "closed"}, nil
+	b := p.Buyer
+	b.Last = "closed"
+	return b, nil
 }
 
 // press begins a purchase of a phone in the sale of an item.
@@ -175,20 +181,21 @@ func (c *class) press(token string, item int64, now time.Time) (name string, err
 		return "", fmt.Errorf("%w: one purchase in %s", errTooSoon, pressEvery)
 	}
 	if p.item != item {
-		p.item, p.Bought, p.Last = item, 0, ""
+		p.item, p.Buyer = item, Buyer{Name: p.Name}
 	}
 	p.waits, p.pressed, p.seen = true, now, now
 	return p.Name, nil
 }
 
-// answered ends it.
-func (c *class) answered(token string, last string, sold bool) Buyer {
+// answered ends it. What it bought is a number of so many, and 0 is nothing.
+func (c *class) answered(token, last string, no, of int64) Buyer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.phones[token]
 	p.waits, p.Last, c.changed = false, last, true
-	if sold {
+	if no > 0 {
 		p.Bought++
+		p.No, p.Of = no, of
 	}
 	return p.Buyer
 }
@@ -206,7 +213,7 @@ func (c *class) buyers(item int64) (list buyers, changed bool) {
 	for _, p := range c.phones {
 		b := p.Buyer
 		if p.item != item {
-			b.Bought, b.Last = 0, ""
+			b = Buyer{Name: b.Name}
 		}
 		list = append(list, b)
 	}
@@ -247,28 +254,27 @@ func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
 	r.legs.Add(1) // a sale that ends waits for its answer
 	s.mu.Unlock()
 	defer r.legs.Done()
-	got, err := r.buyOnce(context.WithoutCancel(ctx), mode, name)
+	got, no, err := r.buyOnce(context.WithoutCancel(ctx), mode, name)
 	if err != nil {
-		s.class.answered(token, "error", false)
+		s.class.answered(token, "error", 0, 0)
 		return Bought{}, err
 	}
-	buyer := s.class.answered(token, said(got), got.Kind == load.Sold)
+	buyer := s.class.answered(token, said(got), no, r.settings.Stock)
 	return Bought{Buyer: buyer, Order: got.Order}, nil
 }
 
-// buyOnce makes one purchase in the name of a buyer.
-func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer, err error) {
+// buyOnce makes one purchase in the name of a buyer. What is sold has a number.
+func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer, no int64, err error) {
 	plan := r.press(m, name)
 	plan.Observe = func(a load.Answer) {
-		got = a
-		r.meter.observe(a)
+		got, no = a, r.meter.count(a)
 	}
 	result, err := load.Run(ctx, plan)
 	if result != nil {
 		result.Elapsed, result.Selling = 0, 0 // it is beside the time of the sale
 	}
 	r.add(result, err)
-	return got, err
+	return got, no, err
 }
 
 // press is the load of one purchase in the name of a buyer. Its one request alone ends it: one

@@ -117,7 +117,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	if _, err := c.press(tokens["buys"], 1, late.Add(-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	c.answered(tokens["buys"], "sold", true)
+	c.answered(tokens["buys"], "sold", 1, 5)
 	if _, err := c.join("gone", "another", late.Add(-time.Nanosecond)); !errors.Is(err, errInput) {
 		t.Errorf("just before, the name is given away: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	if _, err := c.see(tokens["gone"], late); !errors.Is(err, errStranger) {
 		t.Errorf("the phone that had it is %v, want %v", err, errStranger)
 	}
-	if c.answered(tokens["waits"], "sold", true).Bought != 1 {
+	if c.answered(tokens["waits"], "sold", 1, 5).Bought != 1 {
 		t.Error("the answer to the phone that waits is not counted")
 	}
 }
@@ -145,9 +145,9 @@ func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 	if _, err := s.class.press(token, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	s.class.answered(token, "sold", true)
+	s.class.answered(token, "sold", 1, 5)
 	got, err := s.Buy(t.Context(), token)
-	if want := (Buyer{Name: "Ann", Bought: 1, Last: "closed"}); err != nil || got.Buyer != want {
+	if want := (Buyer{Name: "Ann", Bought: 1, Last: "closed", No: 1, Of: 5}); err != nil || got.Buyer != want {
 		t.Errorf("it is answered with %v, %v, want %v", got.Buyer, err, want)
 	}
 	if list, _ := s.class.buyers(1); len(list) != 1 || list[0].Last != "sold" {
@@ -169,7 +169,7 @@ func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	if err := press(time.Minute); !errors.Is(err, errTooSoon) {
 		t.Errorf("before the answer: %v, want %v", err, errTooSoon)
 	}
-	c.answered(token, "sold", true)
+	c.answered(token, "sold", 1, 5)
 	if err := press(pressEvery - 1); !errors.Is(err, errTooSoon) {
 		t.Errorf("right after it: %v, want %v", err, errTooSoon)
 	}
@@ -194,22 +194,26 @@ func TestBuyersAreListedByWhatTheyBought(t *testing.T) {
 		if _, err := c.press(tokens[name], item, time.Now().Add(after)); err != nil {
 			t.Fatal(err)
 		}
-		c.answered(tokens[name], last, last == "sold")
+		no := int64(0)
+		if last == "sold" {
+			no = 7
+		}
+		c.answered(tokens[name], last, no, 5)
 	}
 	buy("Bob", 1, "sold", 0)
 	buy("Cy", 1, "rejected", 0)
-	if got, ok := c.buyers(1); !ok || fmt.Sprint(got) != "[{Bob 1 sold} {Ann 0 } {Cy 0 rejected}]" {
+	if got, ok := c.buyers(1); !ok || fmt.Sprint(got) != "[{Bob 1 sold 7 5} {Ann 0  0 0} {Cy 0 rejected 0 0}]" {
 		t.Errorf("the buyers are %v, %v", got, ok)
 	}
 	if got, ok := c.buyers(1); ok {
 		t.Errorf("they are passed on again: %v", got)
 	}
 	c.touch()
-	if got, ok := c.buyers(2); !ok || fmt.Sprint(got) != "[{Ann 0 } {Bob 0 } {Cy 0 }]" {
+	if got, ok := c.buyers(2); !ok || fmt.Sprint(got) != "[{Ann 0  0 0} {Bob 0  0 0} {Cy 0  0 0}]" {
 		t.Errorf("of the next sale they are %v, %v", got, ok)
 	}
 	buy("Bob", 2, "sold", time.Second)
-	if got, _ := c.buyers(2); fmt.Sprint(got[0]) != "{Bob 1 sold}" {
+	if got, _ := c.buyers(2); fmt.Sprint(got[0]) != "{Bob 1 sold 7 5}" {
 		t.Errorf("then %v", got)
 	}
 }

@@ -366,6 +366,7 @@ type meter struct {
 	mu      sync.Mutex
 	since   time.Time
 	answers Answers
+	sold    int64                   // since it was made
 	latency *hdrhistogram.Histogram // in microseconds
 }
 
@@ -373,7 +374,10 @@ func newMeter() *meter {
 	return &meter{since: time.Now(), latency: hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)}
 }
 
-func (m *meter) observe(a load.Answer) {
+func (m *meter) observe(a load.Answer) { m.count(a) }
+
+// count returns the number of the unit that was sold, from 1, or 0.
+func (m *meter) count(a load.Answer) (no int64) {
 	took := max(1, a.End.Sub(a.Start).Microseconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -381,6 +385,8 @@ func (m *meter) observe(a load.Answer) {
 	switch {
 	case a.Kind == load.Sold:
 		m.answers.Sold++
+		m.sold++
+		return m.sold
 	case a.Kind == load.Rejected:
 		m.answers.Rejected++
 	case a.Kind == load.Unknown:
@@ -390,6 +396,7 @@ func (m *meter) observe(a load.Answer) {
 	default:
 		m.answers.Failed++
 	}
+	return 0
 }
 
 // read is a point with what was counted; the next one begins there.

@@ -136,6 +136,8 @@ function drawButtons() {
   $('pause').hidden = phase !== 'selling';
   $('continue').hidden = phase !== 'paused';
   $('stop').hidden = !active() || phase === 'stopping';
+  $('class-start').textContent = t(active() ? 'stop' : 'class.start');
+  $('class-start').disabled = !steers || phase === 'stopping';
   for (const input of form.elements) {
     const mode = ['strategy', 'group'].includes(input.name);
     if (input.name === 'fence') continue;
@@ -223,7 +225,8 @@ function drawBuyers() {
     const li = element('li');
     const known = t(`bought.${b.last}`), word = known.startsWith('bought.') ? t('bought.failed', b.last) : known;
     li.append(element('b', b.name), ` ${t('buyer.bought')} ${number(b.bought)}`);
-    if (b.last) li.append(element('span', word));
+    if (b.no) li.append(element('span', t('buyer.no', b.no, b.of), b.no > b.of ? 'bad' : 'good'));
+    if (b.last && b.last !== 'sold') li.append(element('span', word));
     return li;
   }));
 }
@@ -470,6 +473,13 @@ form.addEventListener('submit', (e) => {
   next = otherwise(first, field('against').value);
   post('sale/start', first).then((ok) => { if (!ok) { starting = false; next = undefined; } });
 });
+$('class-start').addEventListener('click', () => {
+  if (active()) return post('sale/stop');
+  const still = state.guest || state.without_failpoint?.includes(field('strategy').value); // no work can be added
+  fill({ stock: 5, clients: 0, rate: 0, work_ms: still ? 0 : 500, against: '' });
+  return form.requestSubmit();
+});
+$('projector').addEventListener('click', () => $('projector').setAttribute('aria-pressed', document.body.classList.toggle('projector')));
 $('beside').addEventListener('click', () => showCompare(true));
 form.addEventListener('input', drawChoice);
 $('switch').addEventListener('click', () => post('sale/switch', chosen()));

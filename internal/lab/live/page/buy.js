@@ -34,9 +34,10 @@ function draw() {
   $('shop').hidden = !me;
   $('me').textContent = me ? me.name : '';
   if (!last) { $('got').textContent = $('mine').textContent = ''; return; }
-  $('got').textContent = t(`bought.${last.last}`).replace(/^bought\..*/, t('bought.failed', last.last));
-  $('got').className = `verdict ${last.last === 'sold' ? 'good' : last.last === 'unknown' ? 'warn' : 'bad'}`;
-  $('mine').textContent = t('bought.mine', number(last.bought || 0));
+  const { last: what, bought, no, of } = last, sold = what === 'sold', held = no ? t('bought.no', no, of) : '';
+  $('got').textContent = sold ? held : t(`bought.${what}`).replace(/^bought\..*/, t('bought.failed', what));
+  $('got').className = `verdict ${sold && no <= of ? 'good' : what === 'unknown' ? 'warn' : 'bad'}`;
+  $('mine').textContent = `${t('bought.mine', number(bought))} ${sold ? '' : held}`.trim();
 }
 
 async function join(name) {
