@@ -485,7 +485,7 @@ func (w walking) sellOut(ctx context.Context) (fault string) {
 
 func (w walking) take(ctx context.Context, s walk.Step) error {
 	switch s.Do {
-	case walk.Buy, walk.Restock:
+	case walk.Buy, walk.Restock, walk.Correct:
 		w.sendCopies(ctx, s)
 		return nil
 	case walk.Reserve:
@@ -681,7 +681,7 @@ func (w walking) sendUntilKnown(ctx context.Context, s walk.Step) (last walk.Rec
 
 // elsewhere is the same step at the next replica that may do it.
 func (w walking) elsewhere(s walk.Step) walk.Step {
-	if s.Do == walk.Restock || w.Kind != walk.OneReplica {
+	if s.ByAdmin() || w.Kind != walk.OneReplica {
 		s.Replica = (s.Replica + 1) % walk.Replicas
 	}
 	return s
@@ -689,8 +689,11 @@ func (w walking) elsewhere(s walk.Step) walk.Step {
 
 func (w walking) send(ctx context.Context, s walk.Step) walk.Record {
 	replica, query := w.replicaOf(s), url.Values{"quantity": {strconv.FormatInt(s.Quantity, 10)}}
-	target := fmt.Sprintf("%s/goods/%d/restock?", replica.AdminURL, w.Item)
-	if s.Do != walk.Restock {
+	target := fmt.Sprintf("%s/goods/%d/%s?", replica.AdminURL, w.Item, s.Do)
+	if s.Do == walk.Correct {
+		query = url.Values{"by": query["quantity"], "reason": {"walk"}}
+	}
+	if !s.ByAdmin() {
 		target = replica.URL + "/deduct?"
 		if s.Do == walk.Reserve {
 			target = replica.URL + "/reservations?"

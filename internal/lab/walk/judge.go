@@ -157,10 +157,13 @@ func (w *Run) recordFault(r Record) string {
 			expected = append(expected, "invalid-request")
 		}
 	}
+	if r.Do == Correct {
+		expected = append(expected, "below-zero")
+	}
 	if slices.Contains([]Action{Confirm, Release, Extend}, r.Do) {
 		expected = append(expected, "reservation-expired")
 	}
-	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock}, r.Do) && !slices.Contains(expected, r.Problem) {
+	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock, Correct}, r.Do) && !slices.Contains(expected, r.Problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)
 	}
 	return ""
@@ -175,8 +178,8 @@ type Row struct {
 
 // matches tells whether the row is what a step asks for.
 func (row Row) matches(s Step) bool {
-	if s.Do == Restock {
-		return row.Kind == string(stock.Restock) && row.Quantity == s.Quantity
+	if s.ByAdmin() {
+		return row.Kind == string(s.Do) && row.Quantity == s.Quantity
 	}
 	kind := stock.Deduction
 	if s.Do == Reserve || s.Do == Order {
@@ -233,7 +236,7 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	}
 	delete(unexplained, w.FullKey("create"))
 	var open []request
-	for _, r := range w.requests(Buy, Reserve, Restock) {
+	for _, r := range w.requests(Buy, Reserve, Restock, Correct) {
 		row, found := byName[w.nameOf(r)]
 		if fault := r.fault(row, found); fault != "" {
 			faults = append(faults, fault)
@@ -271,7 +274,7 @@ func (w *Run) nameOf(r request) string { return cmp.Or(w.FullKey(r.Key), r.answe
 // fault judges the answers to a request by its row of the ledger.
 func (r request) fault(row Row, found bool) string {
 	for _, a := range r.answers {
-		if found && a.Outcome == history.Sold && r.Do != Restock && a.Order != row.Order {
+		if found && a.Outcome == history.Sold && !r.ByAdmin() && a.Order != row.Order {
 			return fmt.Sprintf("%s was answered with order %s, and the ledger has %s", r, a.Order, row)
 		}
 	}

@@ -136,7 +136,7 @@ func TestAnAnswerThatMayNotBeIsAFault(t *testing.T) {
 	check(limited, buyer, "invalid-request", true)
 	check(Plan{}, Step{Do: ReadItem}, "internal", false)
 	check(Plan{}, Step{Do: ReadAudit}, "internal", false)
-	for _, do := range []Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock} {
+	for _, do := range []Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock, Correct} {
 		ends := do == Confirm || do == Release || do == Extend
 		check(Plan{}, Step{Do: do}, "internal", true)
 		check(Plan{}, Step{Do: do}, "reservation-expired", !ends)

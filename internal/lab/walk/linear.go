@@ -13,7 +13,7 @@ import (
 
 // itemOp is what happened to the item, or what was seen of it.
 type itemOp struct {
-	do         Action // Buy, Restock or ReadItem
+	do         Action // Buy, Restock, Correct or ReadItem
 	rejected   bool   // a purchase found too few units
 	units      int64
 	left       *int64    // the stock after it; nil: not known
@@ -29,7 +29,7 @@ func (o itemOp) apply(units int64) (may bool, left int64) {
 		return units < o.units, units
 	case o.do == Buy:
 		left -= o.units
-	case o.do == Restock:
+	case o.do == Restock, o.do == Correct:
 		left += o.units
 	}
 	return left >= 0 && (o.left == nil || *o.left == left), left

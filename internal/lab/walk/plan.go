@@ -98,6 +98,7 @@ const (
 	Confirm       Action = "confirm"
 	Release       Action = "release"
 	Restock       Action = "restock"
+	Correct       Action = "correct" // by a difference, which is negative where units are taken off
 	ChangeLimit   Action = "change limit"
 	ReadItem      Action = "read item"
 	ReadAudit     Action = "read audit"
@@ -369,8 +370,14 @@ func (w *Plan) restocks(r *rand.Rand, count int) []Step {
 			Do: Restock, Pause: upTo(r, 40*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(50),
 			Key: fmt.Sprintf("restock-%d", i), Copies: 1 + r.IntN(2), Again: r.IntN(3) == 0,
 		}
+		if r.IntN(3) == 0 {
+			s.Do, s.Quantity = Correct, s.Quantity-25
+		}
 		if w.Kind == Lossy {
 			s.Quantity *= coarse
+		}
+		if s.Quantity == 0 {
+			s.Quantity = 1
 		}
 		steps[i] = s
 	}
@@ -534,8 +541,11 @@ func (w *Plan) Steps() string {
 	return b.String()
 }
 
+// ByAdmin tells whether a step changes the stock without a sale.
+func (s Step) ByAdmin() bool { return s.Do == Restock || s.Do == Correct }
+
 func (s Step) isFault() bool {
-	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
+	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
 }
 
 // String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
@@ -543,7 +553,7 @@ func (s Step) String() string {
 	at := fmt.Sprintf("replica %d", s.Replica+1)
 	during := " for " + s.Lasts.Round(time.Millisecond).String()
 	switch s.Do {
-	case Buy, Reserve, Order, Restock:
+	case Buy, Reserve, Order, Restock, Correct:
 		return s.request(at)
 	case ChangeLimit:
 		return fmt.Sprintf("change the limit to %d at %s", s.Quantity, at)
@@ -563,7 +573,7 @@ func (s Step) String() string {
 
 func (s Step) request(at string) string {
 	what := fmt.Sprintf("%s %d", s.Do, s.Quantity)
-	if s.Do != Restock {
+	if !s.ByAdmin() {
 		what += " by " + s.Strategy
 	}
 	words := []string{what + " at " + at}
