@@ -165,7 +165,7 @@ func many(b basket, expect string, seen checker.Check) Part {
 			x.Figure("baskets_per_s", float64(bought.Load())/time.Since(began).Seconds())
 			x.Figure("baskets_timed_out", float64(late.Load()))
 		},
-		Check: checker.All(seen, checker.Reported("baskets_per_s")), Pictures: []Picture{Bars, Waits},
+		Check: checker.All(seen, checker.Reported("baskets_per_s")), Pictures: []Picture{Waits},
 	}
 }
 

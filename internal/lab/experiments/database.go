@@ -154,7 +154,7 @@ func drain(name, expect string, seen checker.Check, sales ...Sale) Part {
 			x.wait()
 			x.audit()
 		},
-		Check: checker.All(seen, checker.Clean()), Pictures: []Picture{Steps, Bars},
+		Check: checker.All(seen, checker.Clean()), Pictures: []Picture{Steps},
 	}
 }
 
@@ -195,7 +195,7 @@ func tries(name, strategy, expect string, seen checker.Check, env ...string) Par
 			x.audit()
 		},
 		Check:    checker.All(seen, checker.Reported("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), checker.Clean()),
-		Pictures: []Picture{Steps, Bars},
+		Pictures: []Picture{Steps},
 	}
 }
 
@@ -256,7 +256,7 @@ func noLock() Experiment {
 				x.sell(Sale{Strategy: none, Clients: 50, Duration: 2 * time.Second})
 				x.audit()
 			},
-			Check: checker.All(checker.Faster(none, lock, 1), checker.Clean()), Tries: 3, Pictures: []Picture{Bars},
+			Check: checker.All(checker.Faster(none, lock, 1), checker.Clean()), Tries: 3,
 		}},
 	}
 }
@@ -293,7 +293,7 @@ func twoStrategies() Experiment {
 				x.Figure("foreign_writes", writes)
 				x.audit()
 			},
-			Check: checker.All(checker.LostUpdates(), checker.Reported("foreign_writes")), Tries: 3, Pictures: []Picture{Bars},
+			Check: checker.All(checker.LostUpdates(), checker.Reported("foreign_writes")), Tries: 3,
 		}, {
 			Name: "sold-out", Remedy: true, Stage: stage,
 			Does:   "four clients buy through " + lock + " and six through " + none + ", 400 times each from 400 units",
@@ -303,7 +303,7 @@ func twoStrategies() Experiment {
 				both(x, 400, 0)
 				x.audit()
 			},
-			Check: checker.All(checker.Clean(), checker.SoldOut(400)), Pictures: []Picture{Bars},
+			Check: checker.All(checker.Clean(), checker.SoldOut(400)),
 		}, {
 			Name: "decided-anew", Remedy: true, Stage: stage,
 			Does:   "the same clients buy for two seconds from more than they can buy, and the UPDATEs of the database are counted",
@@ -314,7 +314,7 @@ func twoStrategies() Experiment {
 				x.Figure("decided_anew_per_100_sales", 100*(done.updates-done.sold)/max(1, done.sold))
 				x.audit()
 			},
-			Check: checker.All(checker.Clean(), checker.AtLeast("decided_anew_per_100_sales", 1)), Pictures: []Picture{Bars},
+			Check: checker.All(checker.Clean(), checker.AtLeast("decided_anew_per_100_sales", 1)),
 		}},
 	}
 }

@@ -39,7 +39,6 @@ func compareSizes(kind string, need Need, start ensemble) Part {
 			"holds_per_s_of_3", "holds_per_s_of_3_min", "holds_per_s_of_3_max",
 			"holds_per_s_of_5", "holds_per_s_of_5_min", "holds_per_s_of_5_max",
 			"reads_per_s_of_1", "reads_per_s_of_3", "reads_per_s_of_5")),
-		Pictures: []Picture{Bars},
 	}
 }
 

@@ -94,7 +94,6 @@ const (
 	Timeline Picture = "timeline" // who held the lock on which replica, overlaps in red
 	Stock    Picture = "stock"    // stock and sold over time
 	Waits    Picture = "waits"    // how long requests waited
-	Bars     Picture = "bars"     // the part's numbers beside those of the other parts
 	Steps    Picture = "steps"    // what requests that were under way together did
 	Votes    Picture = "votes"    // what each master of redlock answered
 	Wakes    Picture = "wakes"    // how many waiters each release woke

@@ -169,7 +169,7 @@ func naivePayment() Part {
 			}
 			n.figure(unitsPaid, `SELECT COUNT(*) FROM lab_hold WHERE item = ? AND state = 'paid'`)
 		},
-		Check: checker.AtLeast(unitsPaid, 2), Pictures: []Picture{Bars},
+		Check: checker.AtLeast(unitsPaid, 2),
 	}
 }
 
@@ -194,8 +194,7 @@ func latePayment(strategy string, needs ...Need) Part {
 			x.Figure("payments_too_late", oneIf(!inTime))
 			x.Figure(unitsPaid, float64(x.audited().Sold))
 		},
-		Check:    checker.All(checker.AtMost(unitsPaid, 1), checker.AtLeast("payments_too_late", 1), checker.AtMost(unitsWrong, 0)),
-		Pictures: []Picture{Bars},
+		Check: checker.All(checker.AtMost(unitsPaid, 1), checker.AtLeast("payments_too_late", 1), checker.AtMost(unitsWrong, 0)),
 	}
 }
 
@@ -216,7 +215,7 @@ func naiveMoment() Part {
 			n.Mark("sweeper", "gives the unit back")
 			n.Figure(paidAndBack, oneIf(held && len(over) == 1))
 		},
-		Check: checker.AtLeast(paidAndBack, 1), Pictures: []Picture{Bars},
+		Check: checker.AtLeast(paidAndBack, 1),
 	}
 }
 
@@ -247,8 +246,7 @@ func oneDecides() Part {
 			x.Figure(expiredFirst, float64(expired.Load()))
 			x.Figure(paidAndBack, paidWrongly(inTime.Load(), x.audited().Sold))
 		},
-		Check:    checker.All(checker.AtMost(paidAndBack, 0), checker.AtMost(unitsWrong, 0), checker.AtLeast(paidInTime, 1), checker.AtLeast(expiredFirst, 1)),
-		Pictures: []Picture{Bars},
+		Check: checker.All(checker.AtMost(paidAndBack, 0), checker.AtMost(unitsWrong, 0), checker.AtLeast(paidInTime, 1), checker.AtLeast(expiredFirst, 1)),
 	}
 }
 
@@ -279,7 +277,7 @@ func naiveCallbacks() Part {
 			n.figure(ordersMade, `SELECT COUNT(*) - COUNT(DISTINCT hold) + 1 FROM lab_hold_order WHERE item = ?`)
 			n.figure(unitsPaid, `SELECT COUNT(DISTINCT hold) FROM lab_hold_order WHERE item = ?`)
 		},
-		Check: checker.All(checker.AtLeast(ordersMade, 2), checker.AtLeast(unitsPaid, 2)), Pictures: []Picture{Bars},
+		Check: checker.All(checker.AtLeast(ordersMade, 2), checker.AtLeast(unitsPaid, 2)),
 	}
 }
 
@@ -309,7 +307,7 @@ func keyedCallbacks() Part {
 			x.Figure(ordersMade, orders)
 			x.Figure(unitsPaid, float64(x.audited().Sold))
 		},
-		Check: checker.All(checker.AtLeast(ordersMade, 1), checker.AtMost(ordersMade, 1), checker.AtMost(unitsPaid, 1), checker.AtMost(unitsWrong, 0)), Pictures: []Picture{Bars},
+		Check: checker.All(checker.AtLeast(ordersMade, 1), checker.AtMost(ordersMade, 1), checker.AtMost(unitsPaid, 1), checker.AtMost(unitsWrong, 0)),
 	}
 }
 
@@ -340,7 +338,7 @@ func naiveSweepers(name, does, expect string, seen checker.Check, killed bool) P
 			n.Mark("second sweeper", "gives back what it has read")
 			n.figure(unitsBack, `SELECT units FROM lab_hold_stock WHERE item = ?`)
 		},
-		Check: seen, Pictures: []Picture{Bars},
+		Check: seen,
 	}
 }
 
@@ -364,8 +362,7 @@ func expires(name, does string, killed bool) Part {
 			x.awaitNoHold()
 			x.Figure(unitsBack, float64(x.audited().Stock))
 		},
-		Check:    checker.All(checker.AtLeast(unitsBack, heldUnits), checker.AtMost(unitsBack, heldUnits), checker.AtMost(unitsWrong, 0)),
-		Pictures: []Picture{Bars},
+		Check: checker.All(checker.AtLeast(unitsBack, heldUnits), checker.AtMost(unitsBack, heldUnits), checker.AtMost(unitsWrong, 0)),
 	}
 }
 
@@ -374,7 +371,7 @@ func holdsAll(name, limit string, perUser int64, expect string, seen checker.Che
 	return Part{
 		Name: name, Stage: reserving(),
 		Does:   fmt.Sprintf("one buyer reserves units of ten for as long as it gets any, where one buyer may have %s; then another one reserves a unit", limit),
-		Expect: expect, Check: seen, Pictures: []Picture{Bars},
+		Expect: expect, Check: seen,
 		Do: func(x *Try) {
 			x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: &perUser}))
 			for range 10 {

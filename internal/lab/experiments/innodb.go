@@ -38,12 +38,12 @@ func byIndexAndIsolation() []Part {
 		Name: "delete", Stage: on(MySQL),
 		Does:   "in eight combinations of index and isolation a DELETE stays open while other connections try every row and every gap",
 		Expect: "locked is what the source says, from one row to all rows and gaps",
-		Do:     probe(innodb.Found), Check: innodb.AsClaimed(innodb.Found), Pictures: []Picture{Rows, Bars},
+		Do:     probe(innodb.Found), Check: innodb.AsClaimed(innodb.Found), Pictures: []Picture{Rows},
 	}, {
 		Name: "missing", Stage: on(MySQL),
 		Does:   "the same with SELECT … FOR UPDATE of a row that is not there",
 		Expect: "nothing is locked at READ COMMITTED, and the gap around it, or without an index everything, at REPEATABLE READ",
-		Do:     probe(innodb.Missing), Check: innodb.AsClaimed(innodb.Missing), Pictures: []Picture{Rows, Bars},
+		Do:     probe(innodb.Missing), Check: innodb.AsClaimed(innodb.Missing), Pictures: []Picture{Rows},
 	}, {
 		Name: "in-passing", Stage: on(MySQL),
 		Does:   "without an index, at READ COMMITTED, a DELETE comes to a locked row that it does not want",

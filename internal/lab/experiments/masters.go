@@ -193,7 +193,7 @@ func splitVote() Experiment {
 			Name: kind, Stage: on(Redlock),
 			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
 			Expect: expect, Do: func(x *Try) { x.splitVote(kind) },
-			Check: seen, Tries: 5, Pictures: []Picture{Votes, Bars},
+			Check: seen, Tries: 5, Pictures: []Picture{Votes},
 		}
 	}
 	return Experiment{

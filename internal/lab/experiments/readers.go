@@ -61,7 +61,7 @@ func shown(name, how, expect string, tries int, seen checker.Check, p page) Part
 	return Part{
 		Name: name, Stage: on(Redis),
 		Does:   "four visitors read in Redis how many units are left and how many are sold, for a second, and two buyers change one number and 2 ms later the other; " + how,
-		Expect: expect, Do: p.show, Check: seen, Tries: tries, Pictures: []Picture{Bars},
+		Expect: expect, Do: p.show, Check: seen, Tries: tries,
 	}
 }
 
@@ -176,8 +176,7 @@ func compared(readers int, expect string, seen checker.Check) Part {
 				"reads_ratio_min": slices.Min(times), "reads_ratio_max": slices.Max(times),
 			})
 		},
-		Check:    checker.All(seen, checker.Reported("reads_per_s_shared", "reads_per_s_exclusive", "reads_ratio_min", "reads_ratio_max"), checker.ExclusiveHolders()),
-		Pictures: []Picture{Bars},
+		Check: checker.All(seen, checker.Reported("reads_per_s_shared", "reads_per_s_exclusive", "reads_ratio_min", "reads_ratio_max"), checker.ExclusiveHolders()),
 	}
 }
 

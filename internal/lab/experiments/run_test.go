@@ -162,7 +162,7 @@ func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
 func TestAResultDescribesItsExperiment(t *testing.T) {
 	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
 	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
-	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Pictures: []Picture{Bars}, Do: measured(), Check: reaches(1)}
+	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Do: measured(), Check: reaches(1)}
 	before := time.Now()
 	got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "name", Title: "title", Claim: "claim", Source: "source", Fix: "fix", Parts: []Part{part}})
 	if err != nil || got.Number != 7 || got.Name != "name" || got.Title != "title" || got.Claim != "claim" || got.Source != "source" || got.Fix != "fix" {

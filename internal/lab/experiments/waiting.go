@@ -108,7 +108,7 @@ func woken(kind string, need Need, shared bool, who, expect string, seen checker
 			woken := fired(x) - before
 			x.Figures(map[string]float64{"watches_fired": woken, wakeUps: woken / (contenders * herdHolds)})
 		},
-		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []Picture{Wakes, Bars, Timeline},
+		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []Picture{Wakes, Timeline},
 	}
 }
 
@@ -263,8 +263,7 @@ func retried(kind, how, expect string, seen checker.Check) Part {
 				"redis_cpu_ms_per_hold": 1000 * (after["cpu"] - before["cpu"]) / holds,
 			})
 		},
-		Check:    checker.All(seen, checker.Reported("holds_per_s", "redis_cpu_ms_per_hold"), checker.ExclusiveHolders()),
-		Pictures: []Picture{Bars},
+		Check: checker.All(seen, checker.Reported("holds_per_s", "redis_cpu_ms_per_hold"), checker.ExclusiveHolders()),
 	}
 }
 

@@ -296,8 +296,8 @@ func (t Trace) End() (last time.Time) {
 	return last
 }
 
-// start is when the first step began.
-func (t Trace) start() (first time.Time) {
+// Start is when the first step began.
+func (t Trace) Start() (first time.Time) {
 	for _, s := range t.Steps {
 		if first.IsZero() || s.At.Before(first) {
 			first = s.At

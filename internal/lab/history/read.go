@@ -132,7 +132,7 @@ func (h *History) sort() {
 	for i := range h.Leases {
 		slices.SortStableFunc(h.Leases[i].Notes, func(a, b Event) int { return a.At.Compare(b.At) })
 	}
-	slices.SortStableFunc(h.Traces, func(a, b Trace) int { return a.start().Compare(b.start()) })
+	slices.SortStableFunc(h.Traces, func(a, b Trace) int { return a.Start().Compare(b.Start()) })
 	slices.SortStableFunc(h.Requests, func(a, b Request) int { return a.Start.Compare(b.Start) })
 	slices.SortFunc(h.Leases, func(a, b Lease) int {
 		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.ID, b.ID))

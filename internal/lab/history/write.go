@@ -95,7 +95,7 @@ func (l Line) since(from time.Time, known map[string]bool) bool {
 	case l.Lease != nil:
 		return known[l.Lease.ID]
 	case l.Trace != nil:
-		return !l.Trace.start().Before(from)
+		return !l.Trace.Start().Before(from)
 	case l.Mark != nil:
 		return !l.Mark.At.Before(from)
 	default:

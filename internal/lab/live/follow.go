@@ -275,35 +275,20 @@ func (f *follower) readMore(r *record) error {
 
 // The bounds of what is kept of one lease: the newest.
 const (
-	mostRenewals = 40
-	mostVotes    = 25
-	mostWakes    = 40
-	mostSteps    = 60
+	mostNotes = 100
+	mostSteps = 60
 )
 
-// Renewal is a renewal of a lease by its watchdog.
-type Renewal struct {
-	At Millis `json:"at"`
-	// Until is when the lease expires by it; 0: it failed.
-	Until Millis `json:"until,omitempty"`
-	// Left is what was left of the lease when it began, in milliseconds.
-	Left  float64 `json:"left"`
-	Error string  `json:"error,omitempty"`
-}
-
-// Vote is the answer of one of several masters.
-type Vote struct {
-	At     Millis  `json:"at"`
-	Took   float64 `json:"took"` // in milliseconds
-	Master string  `json:"master"`
-	// What is voted-for, voted-against or no-vote.
+// Note is a renewal of a lease, a vote on it, or a wake-up of its waiter: see history.Event.
+type Note struct {
+	At   Millis            `json:"at"`
 	What history.EventKind `json:"what"`
-}
-
-// Wake is a waiter that looked again.
-type Wake struct {
-	At Millis `json:"at"`
-	By string `json:"by"`
+	// By is which master voted, or what woke the waiter.
+	By string `json:"by,omitempty"`
+	// Took and Left are in milliseconds: of a vote, and what was left of a lease when its renewal began.
+	Took  float64 `json:"took,omitempty"`
+	Left  float64 `json:"left,omitempty"`
+	Error string  `json:"error,omitempty"`
 }
 
 // Beside is another holder of the same lock, which had it when this lease was granted.
@@ -343,26 +328,14 @@ func ofRecord(l history.Lease, c checker.Contention, t history.Trace, until time
 		one.Beside = append(one.Beside, other)
 	}
 	for _, n := range l.Notes {
-		one.note(n)
+		one.Notes = append(one.Notes, Note{At: millis(n.At), What: n.What, By: n.By, Took: inMillis(n.Took), Left: inMillis(n.Left), Error: n.Error})
+		if n.What == history.Woken {
+			one.Woken++
+		}
 	}
+	one.Notes = bounded(one.Notes, mostNotes)
 	for _, s := range t.Steps[max(0, len(t.Steps)-mostSteps):] {
 		one.Steps = append(one.Steps, Step{At: millis(s.At), Took: inMillis(s.Took), What: s.What, Of: s.Of, Error: s.Error})
 	}
 	return one
-}
-
-// note takes what the lock itself told of the lease.
-func (l *Lease) note(e history.Event) {
-	switch at := millis(e.At); e.What {
-	case history.Renewed:
-		l.Renewals = bounded(append(l.Renewals, Renewal{At: at, Until: millis(e.At.Add(e.TTL)), Left: inMillis(e.Left)}), mostRenewals)
-	case history.NotRenewed:
-		l.Renewals = bounded(append(l.Renewals, Renewal{At: at, Left: inMillis(e.Left), Error: e.Error}), mostRenewals)
-	case history.VotedFor, history.VotedAgainst, history.NoVote:
-		l.Votes = bounded(append(l.Votes, Vote{At: at, Took: inMillis(e.Took), Master: e.By, What: e.What}), mostVotes)
-	case history.Woken:
-		l.Woken++
-		l.Wakes = bounded(append(l.Wakes, Wake{At: at, By: e.By}), mostWakes)
-	default: // no other event is a note
-	}
 }

@@ -290,14 +290,12 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 		if l.Request != "r-1" || l.Key != "node-4" || l.TTL != 300 || l.Expires != after(305) || l.Released != after(220) || l.Woken != 1 {
 			t.Errorf("%s: the lease is %+v", name, l)
 		}
-		if len(l.Renewals) != 2 || l.Renewals[0].Until != after(410) || l.Renewals[0].Left != 195 || l.Renewals[1].Until != 0 || l.Renewals[1].Error != "no answer" {
-			t.Errorf("%s: renewals are %+v", name, l.Renewals)
+		want := []Note{
+			{At: after(1), Took: 2, By: "3", What: history.VotedFor}, {At: after(5), By: "watch", What: history.Woken},
+			{At: after(110), Left: 195, What: history.Renewed}, {At: after(210), Left: 200, Error: "no answer", What: history.NotRenewed},
 		}
-		if len(l.Votes) != 1 || l.Votes[0] != (Vote{At: after(1), Took: 2, Master: "3", What: history.VotedFor}) {
-			t.Errorf("%s: votes are %+v", name, l.Votes)
-		}
-		if len(l.Wakes) != 1 || l.Wakes[0] != (Wake{At: after(5), By: "watch"}) {
-			t.Errorf("%s: wake-ups are %+v", name, l.Wakes)
+		if !slices.Equal(l.Notes, want) {
+			t.Errorf("%s: notes are %+v, want %+v", name, l.Notes, want)
 		}
 		if len(l.Steps) != 1 || l.Steps[0] != (Step{At: after(20), Took: 2.5, What: history.StepRead, Of: "SELECT tb_goods_stock"}) {
 			t.Errorf("%s: steps are %+v", name, l.Steps)
@@ -325,11 +323,10 @@ func TestATraceThatComesLateIsOfItsLease(t *testing.T) {
 func TestWhatIsKeptOfALeaseIsBounded(t *testing.T) {
 	r := newRecords(t)
 	var of history.Lease
-	for range 10 * mostWakes {
-		of.Notes = append(of.Notes, history.Event{What: history.Woken}, history.Event{What: history.Renewed}, history.Event{What: history.NoVote})
+	for range 10 * mostNotes {
+		of.Notes = append(of.Notes, history.Event{What: history.Woken})
 	}
-	l := ofRecord(of, checker.Contention{}, history.Trace{}, r.at(0))
-	if len(l.Wakes) != mostWakes || l.Woken != 10*mostWakes || len(l.Renewals) != mostRenewals || len(l.Votes) != mostVotes {
-		t.Errorf("%d wake-ups of %d, %d renewals and %d votes", len(l.Wakes), l.Woken, len(l.Renewals), len(l.Votes))
+	if l := ofRecord(of, checker.Contention{}, history.Trace{}, r.at(0)); len(l.Notes) != mostNotes || l.Woken != 10*mostNotes {
+		t.Errorf("%d notes are kept, of %d wake-ups", len(l.Notes), l.Woken)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd"
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
@@ -68,7 +69,7 @@ func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) 
 	b, h, server := openPage(t, 1300)
 	hub := h.session.hub
 	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
-	hub.publish(&Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}}})
+	hub.publish(&Play{Result: experiments.Result{Name: "one"}, Parts: []PlayPart{{PartResult: experiments.PartResult{Name: "a", Tries: 1}}}})
 	hub.publish(Mark{At: at(0), Who: "replica-1", What: "did something"})
 	b.Until(t, patience, "!document.getElementById('story').hidden")
 	server.CloseClientConnections()
@@ -139,7 +140,7 @@ func TestOnAPhoneTheNumbersStayInSightAndTheLanguageIsKept(t *testing.T) {
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub
-	play := &Play{Name: "one", Parts: []PlayPart{{Name: "a", Try: 1}, {Name: "b", Remedy: true}}}
+	play := &Play{Result: experiments.Result{Name: "one"}, Parts: []PlayPart{{PartResult: experiments.PartResult{Name: "a", Tries: 1}}, {PartResult: experiments.PartResult{Name: "b", Remedy: true}}}}
 	offered := func() string {
 		t.Helper()
 		hub.publish(play)
@@ -153,7 +154,7 @@ func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 		t.Errorf("of an experiment that was stopped in its first part %q are offered", got)
 	}
 	play.Parts[0].Over = true
-	play.Parts[1].Try = 1
+	play.Parts[1].Tries = 1
 	if got := offered(); got != "replay save" {
 		t.Errorf("of one that was stopped in its remedy %q are offered, want replay save", got)
 	}
@@ -265,7 +266,8 @@ func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recordi
 		})
 	}
 	r := OfHistory(name, h)
-	r.Part = &PlayPart{Name: name, Does: "sells", Expect: "two holders", Remedy: remedy, Try: 1, Over: true, Says: "so it was"}
+	made := experiments.PartResult{Name: name, Does: "sells", Expect: "two holders", Remedy: remedy, Tries: 1, Finding: checker.Finding{Says: "so it was"}}
+	r.Part = &PlayPart{PartResult: made, Over: true}
 	return r
 }
 
@@ -308,19 +310,19 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 	browser.Evaluate[bool](t, b, `(Promise.all(['compare', 'words', 'panels'].map((name) => import('/' + name + '.js'))).then(([{ Compare }, { t }, { element }]) => {
 		const compare = new Compare(t, element);
 		const sale = (strategy, sold) => ({ modes: [{ strategy }], verdict: { strategy, replicas: 3, stock: 10, sold, left: 10 - sold, oversold: 0, lost: 0, clean: true, per_second: 5, p50_ms: 1, p99_ms: 2 } });
-		const point = (at, sold) => ({ at, seen: at, sold, stock: 10 - sold, seconds: 2, answers: { sold: sold * 2 } });
+		const point = (at, sold) => ({ at, seen: at, sold, stock: 10 - sold, seconds: 2, answers: { sold: sold * 2, rejected: 0, failed: 0 } });
 		compare.add(sale('left out', 1), [point(1, 1)], 1);
 		compare.add(sale('first', 5), [point(1000, 3), point(2000, 5)], 1000);
 		compare.add(sale('second', 9), [point(500000, 7), point(502000, 9)], 500000);
 		document.getElementById('compare').hidden = false;
 		compare.draw();
-		window.drawn = compare.plots.flatMap((p) => p.series.slice(1).map((s, i) => s.label + ': ' + p.data[0].map((x, k) => [x, p.data[i + 1][k]]).filter(([, y]) => y != null).map((xy) => xy.join(' s ')).join(', ')));
+		window.drawn = compare.charts.plots.flatMap((p) => p.series.slice(1).map((s, i) => s.label + ': ' + p.data[0].map((x, k) => [x, p.data[i + 1][k]]).filter(([, y]) => y != null).map((xy) => xy.join(' s ')).join(', ')));
 		window.heads = [...document.querySelectorAll('#compare-table th[scope=col]')].map((th) => th.textContent);
 	}), true)`)
 	b.Until(t, pairWithin, "Boolean(window.heads)")
 	want := []string{
 		"A sold: 0 s 3, 1 s 5", "A left: 0 s 7, 1 s 5", "B sold: 0 s 7, 2 s 9", "B left: 0 s 3, 2 s 1",
-		"A sold: 0 s 3, 1 s 5", "B sold: 0 s 7, 2 s 9",
+		"A sold: 0 s 3, 1 s 5", "A out of stock: 0 s 0, 1 s 0", "A failed: 0 s 0, 1 s 0", "B sold: 0 s 7, 2 s 9", "B out of stock: 0 s 0, 2 s 0", "B failed: 0 s 0, 2 s 0",
 	}
 	if got := browser.Evaluate[[]string](t, b, "window.drawn"); !slices.Equal(got, want) {
 		t.Errorf("the lines are %q, want %q", got, want)

@@ -19,40 +19,24 @@ import (
 // Playing is the phase in which an experiment is made: nothing is sold beside it.
 const Playing Phase = "playing"
 
-// Play is an experiment of the lab as the page shows it.
+// Play is an experiment of the lab as the page shows it: what it is, and what is known so far of what came of it. A verdict
+// is there when its last part is over.
 type Play struct {
-	Number int    `json:"number"`
-	Name   string `json:"name"`
-	Title  string `json:"title"`
-	Claim  string `json:"claim"`
+	experiments.Result
+
+	Parts []PlayPart `json:"parts"`
 	// Chinese is title and claim.
 	Chinese experiments.Words `json:"zh"`
-	Parts   []PlayPart        `json:"parts"`
-	// Verdict is empty until the last part is over, or for ever where it was stopped.
-	Verdict experiments.Verdict `json:"verdict,omitempty"`
-	Seconds float64             `json:"seconds,omitempty"`
 	// Error is why it could not be made to its end.
 	Error string `json:"error,omitempty"`
-	// Tries, Source, Fix and Reason are those of a result that is reported.
-	Tries  int    `json:"tries,omitempty"`
-	Source string `json:"source,omitempty"`
-	Fix    string `json:"fix,omitempty"`
-	Reason string `json:"reason,omitempty"`
 }
 
-// PlayPart is a part of it.
+// PlayPart is a part of it. Its tries count from 1; 0: it was not begun.
 type PlayPart struct {
-	Name   string `json:"name"`
-	Does   string `json:"does"`
-	Expect string `json:"expect"`
-	Remedy bool   `json:"remedy"`
-	// Try counts from 1; 0: it was not begun.
-	Try int `json:"try"`
-	// Over tells that it was made, or could not be made; then Says is what was found, or why not.
-	Over   bool   `json:"over"`
-	Holds  bool   `json:"holds"`
-	NotRun bool   `json:"not_run"`
-	Says   string `json:"says"`
+	experiments.PartResult
+
+	// Over tells that it was made, or could not be made.
+	Over bool `json:"over"`
 	// Chinese is what it does, expects and says, as far as there are words for it.
 	Chinese experiments.PartWords `json:"zh"`
 	Evidence
@@ -103,9 +87,10 @@ func (s *Session) Programme() Programme {
 }
 
 func playOf(e experiments.Experiment) Play {
-	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: experiments.Chinese()[e.Name]}
+	p := Play{Result: experiments.Result{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim}, Chinese: experiments.Chinese()[e.Name]}
 	for _, part := range e.Parts {
-		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: experiments.ChinesePart(e.Name, part.Name)})
+		is := experiments.PartResult{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy}
+		p.Parts = append(p.Parts, PlayPart{PartResult: is, Chinese: experiments.ChinesePart(e.Name, part.Name)})
 	}
 	return p
 }
@@ -206,7 +191,7 @@ func (p *performance) Try(e experiments.Experiment, part experiments.Part, try i
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.part = slices.IndexFunc(e.Parts, func(one experiments.Part) bool { return one.Name == part.Name })
-	p.play.Parts[p.part].Try = try
+	p.play.Parts[p.part].Tries = try
 	p.session.hub.publish(&p.play)
 }
 
@@ -286,9 +271,11 @@ func (p *performance) measure(now time.Time) (point Point, ok bool) {
 func (p *performance) finished(folder string, r experiments.PartResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	h, err := history.Read(filepath.Join(folder, r.History))
+	r.History, r.Contradiction = "", "" // they are removed with the folder
 	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
 	p.play.Parts[i] = partOf(p.play.Name, r)
-	if h, err := history.Read(filepath.Join(folder, r.History)); err == nil && r.NotRun == "" {
+	if err == nil && r.NotRun == "" {
 		recording := OfPart(h, p.play.Number, p.play.Name, r)
 		p.session.hub.look(recording.addSeen)
 		p.recordings = append(p.recordings, recording)
@@ -307,11 +294,7 @@ func OfPart(h *history.History, number int, name string, p experiments.PartResul
 
 // partOf is a part that was made, or could not be.
 func partOf(experiment string, p experiments.PartResult) PlayPart {
-	part := PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
-	if p.NotRun != "" {
-		part.NotRun, part.Says = true, p.NotRun
-	}
-	part.Chinese = experiments.ChinesePart(experiment, p.Name)
+	part := PlayPart{PartResult: p, Over: true, Chinese: experiments.ChinesePart(experiment, p.Name)}
 	part.Chinese.Says = p.Finding.Chinese()
 	return part
 }

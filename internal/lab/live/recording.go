@@ -119,11 +119,18 @@ func OfHistory(title string, h *history.History) Recording {
 		r.Lanes.Whole = r.Leases[over].Asked
 		r.Leases = r.Leases[over:]
 	}
+	if len(r.Leases) == 0 {
+		for _, l := range requestsOf(h) {
+			if holders[l.Holder] || len(holders) < mostLanes {
+				holders[l.Holder], r.Leases = true, append(r.Leases, l)
+			}
+		}
+	}
 	for _, m := range h.Marks {
 		r.Marks = append(r.Marks, Mark{At: millis(m.At), Who: m.Who, What: m.What})
 	}
 	r.Marks = bounded(r.Marks, mostMarks)
-	for _, name := range slices.Sorted(maps.Keys(holders)) {
+	for _, name := range slices.SortedFunc(maps.Keys(holders), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		r.Machines = append(r.Machines, laneOf(name))
 	}
 	r.Points, r.Apart = append(append(r.Points, seen(h)...), answered(h, from, to)...), true
@@ -131,6 +138,37 @@ func OfHistory(title string, h *history.History) Recording {
 	r.Lanes.Until = millis(to)
 	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}
 	return r
+}
+
+// mostLanes bounds the lanes of requests.
+const mostLanes = 10
+
+// requestsOf are the requests of a history without leases, in the form of these and without a lock: those that were traced,
+// with their steps, each in a row of its replica in which no other is under way; or else those of each buyer.
+func requestsOf(h *history.History) (list []Lease) {
+	for _, t := range h.Traces {
+		l := history.Lease{ID: t.Request, Holder: t.Replica, Request: t.Request, Asked: t.Start(), Granted: t.Start(), Released: t.End()}
+		list = append(list, ofRecord(l, checker.Contention{}, t, t.End()))
+	}
+	for i, r := range h.Requests {
+		if len(h.Traces) > 0 {
+			break
+		}
+		l := history.Lease{ID: fmt.Sprint(i), Holder: fmt.Sprint("buyer ", r.Client+1), Asked: r.Start, Granted: r.Start, Released: r.End}
+		if r.Outcome != history.Sold {
+			l.Error = string(r.Outcome)
+		}
+		list = append(list, ofRecord(l, checker.Contention{}, history.Trace{}, r.End))
+	}
+	free := make(map[string]Millis)
+	for i := range list {
+		l := &list[i]
+		for at, n := l.Holder, 2; free[l.Holder] > l.Asked; n++ {
+			l.Holder = fmt.Sprintf("%s (%d)", at, n)
+		}
+		free[l.Holder] = l.Released
+	}
+	return list
 }
 
 // laneOf is a holder of a history.

@@ -134,7 +134,7 @@ func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
 	r := Recording{Title: "小明 </script>"}
 	for i := range 2000 {
 		at := Millis(1_000_000 + i)
-		r.Leases = append(r.Leases, Lease{ID: fmt.Sprint("lease ", i), Holder: "replica-1", Lock: "redis-lua", Asked: at, Renewals: []Renewal{{At: at + 1, Until: at + 5000, Left: 3333}}})
+		r.Leases = append(r.Leases, Lease{ID: fmt.Sprint("lease ", i), Holder: "replica-1", Lock: "redis-lua", Asked: at, Notes: []Note{{At: at + 1, What: history.Renewed, Left: 3333}}})
 	}
 	plain, err := json.Marshal([]Recording{r})
 	must.Do(t, err)

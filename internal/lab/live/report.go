@@ -32,32 +32,21 @@ type Fact struct {
 
 // Evidence is what a report has of a part beside its recording.
 type Evidence struct {
-	Figures  []Fact    `json:"figures,omitempty"`
-	Pictures []Picture `json:"pictures,omitempty"`
-	// History and Contradiction are files beside the report.
-	History       string `json:"history,omitempty"`
-	Contradiction string `json:"contradiction,omitempty"`
+	Figures []Fact `json:"figures,omitempty"`
+	// Tables have what a replay does not show.
+	Tables []Table `json:"tables,omitempty"`
 	// Trouble is why there is no recording.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Picture is a picture of what a replay does not show: an SVG file, and its words.
-type Picture struct {
-	Says string `json:"says"`
-	SVG  string `json:"svg"`
-}
-
 // ChapterOf is an experiment whose parts have left their histories in the folder of the run. A history that is missing or
 // broken is said on the page and is no error. Show adds what the report has of each part; h is nil where there is none.
-func ChapterOf(folder string, e *experiments.Result, show func(part *Evidence, p experiments.PartResult, h *history.History) error) (*Chapter, error) {
-	c := &Chapter{Play: Play{
-		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: experiments.Chinese()[e.Name], Verdict: e.Verdict, Seconds: e.Seconds,
-		Tries: e.Tries, Source: e.Source, Fix: e.Fix, Reason: e.Reason,
-	}}
+func ChapterOf(folder string, e *experiments.Result, show func(part *Evidence, p experiments.PartResult, h *history.History)) (*Chapter, error) {
+	c := &Chapter{Play: Play{Result: *e, Chinese: experiments.Chinese()[e.Name]}}
+	c.Evidence = nil // the parts have it
 	var recordings []Recording
 	for _, p := range e.Parts {
 		part := partOf(e.Name, p)
-		part.History, part.Contradiction = p.History, p.Contradiction
 		var h *history.History
 		if p.NotRun == "" && p.History != "" {
 			var err error
@@ -67,9 +56,7 @@ func ChapterOf(folder string, e *experiments.Result, show func(part *Evidence, p
 				recordings = append(recordings, OfPart(h, e.Number, e.Name, p))
 			}
 		}
-		if err := show(&part.Evidence, p, h); err != nil {
-			return nil, err
-		}
+		show(&part.Evidence, p, h)
 		c.Parts = append(c.Parts, part)
 	}
 	var err error

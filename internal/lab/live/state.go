@@ -103,7 +103,7 @@ func (Mark) kind() string { return "mark" }
 
 func (m Mark) apply(s *State) { s.Marks = bounded(append(s.Marks, m), mostMarks) }
 
-// Lease is a lease as its replica recorded it, as far as it has come.
+// Lease is a lease as its replica recorded it, as far as it has come. One without a lock is a request: see requestsOf.
 type Lease struct {
 	ID       string `json:"id"`
 	Holder   string `json:"holder"`
@@ -134,13 +134,21 @@ type Lease struct {
 	Ahead  string   `json:"ahead,omitempty"`
 	Beside []Beside `json:"beside,omitempty"`
 	Woke   int      `json:"woke,omitempty"`
-	// Renewals, Votes and Wakes are the newest; Woken counts all wake-ups.
-	Renewals []Renewal `json:"renewals,omitempty"`
-	Votes    []Vote    `json:"votes,omitempty"`
-	Wakes    []Wake    `json:"wakes,omitempty"`
-	Woken    int       `json:"woken,omitempty"`
+	// Notes are the newest renewals, votes and wake-ups; Woken counts all wake-ups.
+	Notes []Note `json:"notes,omitempty"`
+	Woken int    `json:"woken,omitempty"`
 	// Steps are those of its request, where it was traced.
 	Steps []Step `json:"steps,omitempty"`
+}
+
+// End is when its holder had it no more, or 0.
+func (l Lease) End() (end Millis) {
+	for _, at := range []Millis{l.Lost, l.Released, l.Died} {
+		if at > 0 && (end == 0 || at < end) {
+			end = at
+		}
+	}
+	return end
 }
 
 // Lanes is what the lanes show beside the leases.

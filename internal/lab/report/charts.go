@@ -1,16 +1,12 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/stockd/stockd/internal/lab/history"
 )
 
 // Ranges are medians with their spread on logarithmic scales: a row a name, and
@@ -149,75 +145,6 @@ func (r Ranges) scale(unit string) axis {
 // letterWidth is that of a letter of a label, in pixels.
 const letterWidth = 6.5
 
-// The measures of columns: pixels down, percent across; and how many are drawn at most.
-const (
-	columnsTop    = 16
-	columnsHeight = 120
-	columnsFrom   = 8 // right of the labels of the axis
-	mostColumns   = 80
-)
-
-// columns draw a value each up to a scale, with words for a value, and names of the first and of the last one.
-func (p *Picture) columns(list []float64, scale axis, words func(float64) string, first, last string) {
-	const bottom = columnsTop + columnsHeight
-	p.valueAxis(scale, columnsTop, bottom, words)
-	each := (100.0 - columnsFrom) / float64(len(list))
-	for i, v := range list {
-		high := columnsHeight * scale.share(v)
-		p.rect("part", columnsFrom+float64(i)*each, bottom-high, each*0.7, high, words(v))
-	}
-	p.line("base", 0, bottom, 100, 0)
-	p.text("soft", columnsFrom, bottom+15, "", first)
-	p.text("soft", 100, bottom+15, "end", last)
-	p.height = bottom + footHeight
-}
-
-// Waits draw how long requests waited, in the order of their length: each column is the longest of as many requests. It is nil
-// without a request or a lease.
-func Waits(h *history.History) *Picture {
-	list, title := waited(h)
-	if len(list) == 0 {
-		return nil
-	}
-	slices.Sort(list)
-	within := func(share float64) time.Duration { return list[max(0, int(math.Ceil(share*float64(len(list))))-1)] }
-	p := &Picture{Title: title}
-	p.Desc = fmt.Sprintf("%s in all: longest %s, 99 %% within %s, median %s.", Count(len(list)), Duration(within(1)), Duration(within(0.99)), Duration(within(0.5)))
-	drawn := make([]float64, min(len(list), mostColumns))
-	for i := range drawn {
-		drawn[i] = within(float64(i+1) / float64(len(drawn))).Seconds()
-	}
-	p.Legend = []Key{{"part", fmt.Sprintf("how long they waited, of %s; each column is the longest of as many", Count(len(list)))}}
-	p.columns(drawn, axis{0, max(drawn[len(drawn)-1], 1e-6)}, Seconds, "shortest", "longest")
-	return p
-}
-
-// waited are the waits for the lock according to the answers or else to the
-// leases; without any of both, the times until the answers.
-func waited(h *history.History) (list []time.Duration, title string) {
-	for _, r := range h.Requests {
-		if r.Outcome == history.Sold || r.Outcome == history.Rejected || r.Wait > 0 {
-			list = append(list, r.Wait)
-		}
-	}
-	if slices.ContainsFunc(list, func(d time.Duration) bool { return d > 0 }) {
-		return list, "How long requests waited for the lock"
-	}
-	list = nil
-	for _, l := range h.Leases {
-		if end := cmp.Or(l.Granted, l.GaveUp); !end.IsZero() {
-			list = append(list, end.Sub(l.Asked))
-		}
-	}
-	if len(list) > 0 {
-		return list, "How long the lock was waited for"
-	}
-	for _, r := range h.Requests {
-		list = append(list, r.End.Sub(r.Start))
-	}
-	return list, "How long requests took"
-}
-
 // Lines are values over a number that grows by factors, such as that of clients: a line a
 // key, and panels on one scale beside each other.
 type Lines struct {
@@ -261,7 +188,7 @@ func (l Lines) Draw() *Picture {
 			}
 		}
 	}
-	width := min(panelWidth, (100+linesGap)/float64(len(l.Panels))-linesGap)
+	width := min(47.5, (100+linesGap)/float64(len(l.Panels))-linesGap)
 	for i, panel := range l.Panels {
 		drawn := l.panel(panel, scale)
 		p.place(drawn, float64(i)*(width+linesGap), width)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
@@ -51,11 +52,12 @@ type document struct {
 	Wrong, Right []string
 }
 
-// shownPart is a part with its picture, if it has one, and the strategies that sold in it.
+// shownPart is a part with its picture, if it has one, its tables, and the strategies that sold in it.
 type shownPart struct {
 	experiments.PartResult
 
 	Picture *illustration
+	Tables  []live.Table
 	Code    []source
 }
 
@@ -226,9 +228,9 @@ func (d *document) arrange(e experiments.Result, runFolder string) error {
 			if err != nil {
 				return fmt.Errorf("write docs: %w", err)
 			}
-			parts[i].Code = d.soldBy(h)
-			if drawn := draw(h, p.Pictures); len(drawn) > 0 {
-				parts[i].Picture = &illustration{file(e) + ".svg", p.Name + ", " + drawn[0].Title + ": " + drawn[0].Desc, drawn[0]}
+			parts[i].Code, parts[i].Tables = d.soldBy(h), tables(h, p.Pictures)
+			if drawn := draw(h, p.Pictures); drawn != nil {
+				parts[i].Picture = &illustration{file(e) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
 			}
 		}
 		if at, ok := chosen[p.Remedy]; !ok || parts[at].Picture == nil && parts[i].Picture != nil {

@@ -81,7 +81,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
 	}
 	wants(t, "the picture", text(t, filepath.Join(folder, "07-short-expiry.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
-		"held by two or more at once", "2. 110 ms: replica-1 paused (SIGSTOP), until 2.500 s")
+		"held by two or more at once", "2. 100 ms: replica-1 paused (SIGSTOP)")
 	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
 	if _, err := os.Stat(old); err == nil {
 		t.Error("the page of an experiment that is no more is still there")

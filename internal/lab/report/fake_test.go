@@ -74,7 +74,6 @@ const (
 	timeline = experiments.Timeline
 	stocked  = experiments.Stock
 	waits    = experiments.Waits
-	bars     = experiments.Bars
 )
 
 // fakeReport has five experiments: one of them did not come out, one could not be run.
@@ -151,11 +150,11 @@ func fakeRemedy(number int) experiments.PartResult {
 func fakePictures(number int) []experiments.Picture {
 	switch number {
 	case full:
-		return []experiments.Picture{stocked, waits, bars}
+		return []experiments.Picture{stocked, waits}
 	case 23:
-		return []experiments.Picture{waits, bars}
+		return []experiments.Picture{waits}
 	default:
-		return []experiments.Picture{timeline, stocked, waits, bars}
+		return []experiments.Picture{timeline, stocked, waits}
 	}
 }
 

@@ -1,123 +1,314 @@
 package report
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/live"
 )
 
-// The measures of lanes, in pixels, and how many are drawn at most.
+// The measures of lanes, in pixels, and how much is drawn at most.
 const (
 	laneHead   = 17
 	rowHeight  = 12
 	waitHeight = 4
+	signHeight = 13
 	laneGap    = 6
-	rowGap     = 2
+	markHeight = 11
 	mostLanes  = 16
-	mostRows   = 4
-	mostTicks  = 150
+	mostSigns  = 24
+	mostListed = 30
+	mostSteps  = 40 // of the request that others are drawn beside
+	// leastStep is the part of the time at which the shortest step is drawn: some matter for when they were, however short.
+	leastStep = 250
 )
 
+// lockKeys are the bars of leases, those at the back first, by the classes of their colours; requestKeys those of requests.
+func lockKeys() []Key {
+	return []Key{
+		{"hold", "held"},
+		{"open", "held, no end is known: its holder died, or had it at the end"},
+		{"over", "held by two or more at once"},
+		{"wait", "waited for"},
+		{"lost", "notified of its loss"},
+	}
+}
+
+func requestKeys() []Key {
+	return []Key{
+		{"purchase", "none of the steps below: it waits for its turn or for a connection"},
+		{"acquire", "acquire: it waits for the lock"},
+		{"connect", "connects"},
+		{"begin", "begins"},
+		{"work", "works"},
+		{"read", "reads"},
+		{"write", "writes"},
+		{"commit", "commits"},
+		{"rollback", "rolls back"},
+		{"release", "releases the lock"},
+		{string(history.Sold), "sold"},
+		{string(history.Rejected), "rejected: sold out"},
+		{string(history.Failed), "failed: nothing happened"},
+		{string(history.Unknown), "unknown: no answer says"},
+	}
+}
+
+// signKeys are what happened to a lease at a moment, as signs and not as colours alone.
+func signKeys() []Key {
+	return []Key{{"renewed", "renewed"}, {"not-renewed", "not renewed"}, {"expired", "its TTL was over"}, {"woken", "a waiter was woken"}}
+}
+
+type span struct{ from, to float64 } // in seconds
+
+func (s span) meets(a axis) bool { return s.to >= a.from && s.from <= a.to }
+
+// lane is what is drawn of a holder, by the classes of the keys.
 type lane struct {
-	class, name, words string
-	strips             []strip
-	signs              []sign
-	ticks              []time.Time
+	name          string
+	held, refused int
+	bars          map[string][]span
+	signs         map[string][]float64
 }
 
-// strip has bars on layers, the first at the back.
-type strip struct {
-	height int
-	layers []layer
+// still is a recording that is drawn as it is at its end.
+type still struct {
+	*Picture
+	of    live.Recording
+	zero  live.Millis
+	until float64
+	lanes map[string]*lane
 }
 
-type layer struct {
-	class string
-	spans []span
+func draws(r live.Recording, title string) still {
+	d := still{&Picture{Title: title}, r, r.Lanes.Until, 0, make(map[string]*lane)}
+	for _, l := range r.Leases {
+		d.zero = min(d.zero, l.Asked)
+	}
+	for _, m := range r.Marks {
+		d.zero = min(d.zero, m.At)
+	}
+	d.until = d.at(r.Lanes.Until)
+	for _, m := range r.Machines {
+		d.lanes[m.Name] = &lane{name: m.Name, bars: make(map[string][]span), signs: make(map[string][]float64)}
+	}
+	return d
 }
 
-func (l *lane) has(class string) bool {
-	return slices.ContainsFunc(l.strips, func(s strip) bool {
-		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class == class && len(one.spans) > 0 })
+// at is a time in seconds.
+func (d still) at(t live.Millis) float64 { return float64(t-d.zero) / 1000 }
+
+// holders draws who held the lock when, as the page shows it at the end of its replay.
+func holders(r live.Recording) *Picture {
+	d, beside, granted := draws(r, "Who held the lock"), 0, 0
+	for _, l := range r.Leases {
+		d.lease(d.lanes[l.Holder], l)
+		for _, o := range l.Beside {
+			both := span{d.at(o.From), d.at(cmp.Or(o.To, r.Lanes.Until))}
+			for _, name := range []string{l.Holder, o.Holder} {
+				d.lanes[name].bars["over"] = append(d.lanes[name].bars["over"], both)
+			}
+		}
+		if l.Granted > 0 {
+			granted++
+			beside += min(1, len(l.Beside))
+		}
+	}
+	d.Desc = fmt.Sprintf("%s, %s granted in %s; %d of them while another holder had the same lock.",
+		Plural(len(d.lanes), "holder", "holders"), Plural(granted, "lease", "leases"), Seconds(d.until), beside)
+	d.draw(axis{0, max(d.until, 0.001)}, lockKeys())
+	return d.Picture
+}
+
+func (d still) lease(on *lane, l live.Lease) {
+	add := func(class string, from, to float64) { on.bars[class] = append(on.bars[class], span{from, to}) }
+	sign := func(class string, at live.Millis) { on.signs[class] = append(on.signs[class], d.at(at)) }
+	if wait := d.at(cmp.Or(l.Granted, l.GaveUp, d.of.Lanes.Until)); wait > d.at(l.Asked) {
+		add("wait", d.at(l.Asked), wait)
+	}
+	if l.Lost > 0 {
+		add("lost", d.at(l.Lost), d.at(l.Lost))
+	}
+	switch end := l.End(); {
+	case l.Granted == 0:
+		on.refused++
+	case l.Lost+l.Released == 0:
+		on.held++
+		add("open", d.at(l.Granted), d.at(cmp.Or(end, d.of.Lanes.Until)))
+	default:
+		on.held++
+		add("hold", d.at(l.Granted), d.at(end))
+	}
+	for _, n := range l.Notes {
+		if n.What == history.Renewed || n.What == history.NotRenewed || n.What == history.Woken {
+			sign(string(n.What), n.At)
+		}
+	}
+	if l.Outlived > 0 {
+		sign("expired", l.Outlived)
+	}
+}
+
+// requests draws what requests did that were under way together with the one that had most steps, or of which nothing is
+// known but their answers, all of them.
+func requests(r live.Recording) *Picture {
+	d := draws(r, "What each request did")
+	window, of := axis{0, max(d.until, 0.001)}, typical(r.Leases)
+	if len(of.Steps) > 0 {
+		window = d.beside(of)
+	}
+	drawn, least := 0, (window.to-window.from)/leastStep
+	for _, l := range r.Leases {
+		on, whole := d.lanes[l.Holder], span{d.at(l.Granted), d.at(l.Released)}
+		if !whole.meets(window) {
+			continue
+		}
+		drawn++
+		if len(l.Steps) == 0 {
+			class := cmp.Or(l.Error, string(history.Sold))
+			on.bars[class] = append(on.bars[class], whole)
+		}
+		for _, s := range l.Steps {
+			at := d.at(s.At)
+			on.bars[string(s.What)] = append(on.bars[string(s.What)], span{at, at + max(s.Took/1000, least)})
+		}
+	}
+	d.Desc = fmt.Sprintf("%s of %s, within %s.", Plural(drawn, "request", "requests"), Count(len(r.Leases)), Seconds(window.to-window.from))
+	d.draw(window, requestKeys())
+	return d.Picture
+}
+
+// typical is the request that had most steps; of several, one in their middle.
+func typical(all []live.Lease) live.Lease {
+	most := slices.MaxFunc(all, func(a, b live.Lease) int { return cmp.Compare(len(a.Steps), len(b.Steps)) })
+	same := slices.DeleteFunc(slices.Clone(all), func(l live.Lease) bool { return len(l.Steps) < len(most.Steps) })
+	return same[len(same)/2]
+}
+
+// beside is the time of a request that is drawn: of very many steps that of the last ones, and not its wait for a lock.
+func (d still) beside(of live.Lease) axis {
+	from := of.Steps[max(0, len(of.Steps)-mostSteps)].At
+	for _, s := range of.Steps {
+		if end := s.At + live.Millis(s.Took); s.What == history.StepAcquire {
+			from = max(from, end-(of.Released-end)/4)
+		}
+	}
+	return axis{d.at(from), max(d.at(of.Released), d.at(from)+0.001)}
+}
+
+// draw draws the lanes and marks of a window, and lists the keys that occur.
+func (d still) draw(window axis, keys []Key) {
+	all := slices.Collect(maps.Values(d.lanes))
+	all = slices.DeleteFunc(all, func(l *lane) bool { return !l.shows(window) })
+	slices.SortFunc(all, func(a, b *lane) int {
+		return cmp.Or(cmp.Compare(len(b.bars["over"]), len(a.bars["over"])), cmp.Compare(b.held, a.held), natural(a.name, b.name))
 	})
-}
-
-// lanes draws lanes below the marks, over an axis of time, and adds the keys of the
-// classes that occur to the legend.
-func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) {
-	top := p.marksAbove(marks, c)
+	if over := len(all) - mostLanes; over > 0 {
+		d.notef("%s more are not drawn: those that held the lock with another come first, then those that held it most.", Plural(over, "lane", "lanes"))
+		all = all[:mostLanes]
+	}
+	slices.SortFunc(all, func(a, b *lane) int { return natural(a.name, b.name) })
+	top, marked := d.marks(window)
 	y := top
-	tracks := map[string]track{}
-	for _, l := range list {
-		below := p.lane(c, l, y)
-		tracks[l.name] = track{y, below - laneGap}
-		y = below
+	for _, l := range all {
+		y = d.lane(window, l, keys, y)
 	}
-	p.behind(func() {
-		p.markLines(marks, c, top, y, tracks)
-		p.timeAxis(c, top, y)
+	if slices.ContainsFunc(all, func(l *lane) bool {
+		return slices.ContainsFunc(signKeys(), func(k Key) bool { return len(l.signs[k.Class]) > mostSigns })
+	}) {
+		d.notef("Of each kind of sign the first %d of a lane are drawn.", mostSigns)
+	}
+	d.behind(func() {
+		d.timeAxis(window, top, y)
+		for _, x := range marked {
+			d.line("mark-line", x, 0, 0, y)
+		}
 	})
-	p.height = y + footHeight
-	for _, key := range keys {
-		if slices.ContainsFunc(list, func(l lane) bool { return l.has(key.Class) || key.Class == "lost" && len(l.ticks) > 0 }) {
-			p.Legend = append(p.Legend, key)
+	d.height = y + footHeight
+	for _, key := range slices.Concat(keys, signKeys()) {
+		if slices.ContainsFunc(all, func(l *lane) bool { return len(l.bars[key.Class])+len(l.signs[key.Class]) > 0 }) {
+			d.Legend = append(d.Legend, key)
 		}
-	}
-	for _, key := range signs() {
-		if slices.ContainsFunc(list, func(l lane) bool { return slices.ContainsFunc(l.signs, func(s sign) bool { return s.Key == key }) }) {
-			p.Legend = append(p.Legend, key)
-		}
-	}
-	if slices.ContainsFunc(list, func(l lane) bool { return l.merges(c) }) {
-		p.notef("Bars shorter than %s, or less apart, are merged.", Duration(c.lasts(float64(leastGap)/Units)))
 	}
 }
 
-// merges reports that fewer bars are drawn than there are spans.
-func (l *lane) merges(c clock) bool {
-	return slices.ContainsFunc(l.strips, func(s strip) bool {
-		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class != "wait" && len(bars(c, one.spans)) < len(one.spans) })
-	})
+func (l *lane) shows(window axis) bool {
+	for _, list := range l.bars {
+		if slices.ContainsFunc(list, func(s span) bool { return s.meets(window) }) {
+			return true
+		}
+	}
+	return false
 }
 
-func (p *Picture) lane(c clock, l lane, y float64) float64 {
-	p.text(l.class, 0, y+12, "", l.name)
-	p.shapes[len(p.shapes)-1].After = l.words
+func (p *Picture) lane(window axis, l *lane, keys []Key, y float64) float64 {
+	p.text("lane", 0, y+12, "", l.name)
+	if l.held+l.refused > 0 {
+		p.shapes[len(p.shapes)-1].After = fmt.Sprintf("%s held", Count(l.held))
+	}
+	if l.refused > 0 {
+		p.shapes[len(p.shapes)-1].After += fmt.Sprintf(", %s not granted", Count(l.refused))
+	}
 	y += laneHead
-	top := y
-	for _, s := range l.strips {
-		for _, one := range s.layers {
-			p.path(one.class, y, float64(s.height), boxes(bars(c, one.spans), s.height))
+	for _, key := range keys {
+		top, height := y, rowHeight
+		switch list := l.bars[key.Class]; key.Class {
+		case "lost":
+			for _, s := range list {
+				p.line("lost", window.percent(s.from), y-3, 0, rowHeight+3)
+			}
+			continue
+		case "wait":
+			top, height = y+rowHeight+2, waitHeight
 		}
-		y += float64(s.height) + rowGap
+		p.path(key.Class, top, float64(height), boxes(bars(window, l.bars[key.Class]), height))
 	}
-	y = p.signed(c, l.signs, y)
-	for _, at := range l.ticks[:min(len(l.ticks), mostTicks)] {
-		p.line("lost", c.percent(at), top-3, 0, y-top+1)
+	y += rowHeight + waitHeight + 2
+	for _, key := range signKeys() {
+		list := l.signs[key.Class]
+		for _, at := range list[:min(len(list), mostSigns)] {
+			p.text(key.Class, window.percent(at), y+signHeight-3, "middle", key.glyph())
+		}
+	}
+	if len(l.signs) > 0 {
+		y += signHeight
 	}
 	return y + laneGap
 }
 
-// rows distributes spans that overlap over at most so many rows.
-func rows[T any](list []T, of func(T) span, most int) [][]T {
-	var result [][]T
-	var ends []time.Time
-next:
-	for _, one := range list {
-		s := of(one)
-		for i, end := range ends {
-			if !end.After(s.from) || i == most-1 {
-				result[i], ends[i] = append(result[i], one), later(end, s.to)
-				continue next
-			}
+// marks lists what was done to replicas and servers, and numbers it above the lanes.
+func (d still) marks(window axis) (top float64, marked []float64) {
+	row, before := 0, -100.0
+	for i, m := range d.of.Marks {
+		at := d.at(m.At)
+		if i < mostListed {
+			d.Marks = append(d.Marks, Seconds(at)+": "+strings.TrimSpace(m.Who+" "+m.What))
 		}
-		result, ends = append(result, []T{one}), append(ends, s.to)
+		if at < window.from || at > window.to {
+			continue
+		}
+		x := window.percent(at)
+		row = map[bool]int{true: (row + 1) % 3}[x-before < 3] // numbers that are close stand below each other
+		before, top = x, max(top, float64(markHeight*(row+1)+2))
+		beside, anchor := x+0.3, "start"
+		if x > 97 {
+			beside, anchor = x-0.3, "end"
+		}
+		d.text("soft", beside, float64(markHeight*(row+1)), anchor, strconv.Itoa(i+1))
+		marked = append(marked, x)
 	}
-	return result
+	if over := len(d.of.Marks) - mostListed; over > 0 {
+		d.notef("%s more are not listed.", Plural(over, "mark", "marks"))
+	}
+	return top, marked
 }
+
+// natural sorts replica-2 before replica-10.
+func natural(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // leastBar is the least width of a bar, in units: narrower ones would be invisible. Those that are closer
 // together than leastGap could not be told apart.
@@ -127,11 +318,14 @@ const (
 )
 
 // bars are spans in units of a path; those that are too close are merged.
-func bars(c clock, list []span) [][2]int {
-	var result [][2]int
+func bars(window axis, list []span) (result [][2]int) {
+	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for _, s := range list {
-		from := c.unit(s.from)
-		to := max(c.unit(s.to), from+leastBar)
+		if !s.meets(window) {
+			continue
+		}
+		from := window.unit(s.from)
+		to := max(window.unit(s.to), from+leastBar)
 		if n := len(result); n > 0 && from-result[n-1][1] < leastGap {
 			result[n-1][1] = max(result[n-1][1], to)
 			continue
@@ -143,10 +337,9 @@ func bars(c clock, list []span) [][2]int {
 
 func boxes(list [][2]int, height int) string {
 	var b strings.Builder
-	h := strconv.Itoa(height)
 	for _, bar := range list {
-		w := strconv.Itoa(bar[1] - bar[0])
-		b.WriteString("M" + strconv.Itoa(bar[0]) + " 0h" + w + "v" + h + "h-" + w + "z")
+		w := bar[1] - bar[0]
+		fmt.Fprintf(&b, "M%d 0h%dv%dh-%dz", bar[0], w, height, w)
 	}
 	return b.String()
 }

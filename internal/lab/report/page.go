@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
@@ -59,26 +57,11 @@ func write(path string, save func(io.Writer) error) error {
 }
 
 // show adds the figures of a part, and what its replay does not show.
-func show(part *live.Evidence, p experiments.PartResult, h *history.History) error {
+func show(part *live.Evidence, p experiments.PartResult, h *history.History) {
 	part.Figures = figures(p.Finding.Numbers)
-	if h == nil {
-		return nil
+	if h != nil {
+		part.Tables = tables(h, p.Pictures)
 	}
-	for _, drawn := range draw(h, unplayed(h, p.Pictures)) {
-		var b strings.Builder
-		if err := drawn.File(&b); err != nil {
-			return err
-		}
-		part.Pictures = append(part.Pictures, live.Picture{Says: drawn.Title + ": " + drawn.Desc, SVG: b.String()})
-	}
-	return nil
-}
-
-// unplayed are the pictures of what a replay does not show: it has leases, and the stock over time.
-func unplayed(h *history.History, asked []experiments.Picture) []experiments.Picture {
-	return slices.DeleteFunc(slices.Clone(asked), func(one experiments.Picture) bool {
-		return one == experiments.Stock && len(h.Samples) > 0 || one == experiments.Timeline && len(h.Leases) > 0
-	})
 }
 
 // Read reads the report in the folder of a run again.
@@ -94,16 +77,21 @@ func Read(folder string) (*experiments.Report, error) {
 	return &r, nil
 }
 
-// draw draws what there is of a history of the pictures that are asked for.
-func draw(h *history.History, asked []experiments.Picture) (list []*Picture) {
-	by := map[experiments.Picture]func(*history.History) *Picture{
-		experiments.Timeline: Timeline, experiments.Stock: Stock, experiments.Waits: Waits, experiments.Steps: Steps,
-		experiments.Votes: Votes, experiments.Wakes: Wakes, experiments.Rows: Rows,
-	}
+// draw is a still of the replay of a history, of the kind that is asked for first; nil where there is nothing to see.
+func draw(h *history.History, asked []experiments.Picture) *Picture {
 	for _, one := range asked {
-		if of := by[one]; of != nil { // of bars the page has a table
-			list = append(list, of(h))
+		switch sale := SaleOf(h); {
+		case one == experiments.Stock && len(sale.Points) > 0:
+			return Sales([]Sale{sale})
+		case one == experiments.Timeline && len(h.Leases) > 0:
+			return holders(live.OfHistory("", h))
+		case one == experiments.Timeline, one == experiments.Steps:
+			unlocked := *h
+			unlocked.Leases = nil
+			if r := live.OfHistory("", &unlocked); len(r.Leases) > 0 {
+				return requests(r)
+			}
 		}
 	}
-	return slices.DeleteFunc(list, func(p *Picture) bool { return p == nil })
+	return nil
 }

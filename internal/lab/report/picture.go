@@ -41,15 +41,14 @@ const fileWidth = 760
 // Key is a colour of the legend: Class is its CSS class.
 type Key struct{ Class, Words string }
 
-// glyph is the character that stands for the key, or is on its colour; empty: none.
+// glyph is the character that stands for the key; empty: none.
 func (k Key) glyph() string {
 	return map[string]string{
-		"renewed": "+", "unrenewed": "×", "expired": "▼", "woke": "○",
-		"vote-for": "✓", "vote-against": "–", "vote-none": "×",
+		"renewed": "+", "not-renewed": "×", "expired": "▼", "woken": "○",
 	}[k.Class]
 }
 
-// shape is a rectangle, a line, a text, a badge, a dot or a path. X and W are in
+// shape is a rectangle, a line, a text, a dot or a path. X and W are in
 // percent of the width, the rest in pixels; DX shifts by pixels.
 type shape struct {
 	Kind, Class string
@@ -86,13 +85,6 @@ func (p *Picture) dot(class string, x, y float64, title string) {
 func (p *Picture) notef(format string, a ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, a...))
 }
-
-func (p *Picture) badge(class string, x, y float64, words string) {
-	width := badgeWidth(words)
-	p.shapes = append(p.shapes, shape{Kind: "badge", Class: class, X: x, Y: y, W: width, DX: -width / 2, Text: words})
-}
-
-func badgeWidth(words string) float64 { return float64(10 + 7*len([]rune(words))) }
 
 func (p *Picture) behind(draw func()) {
 	before := p.shapes
@@ -136,20 +128,14 @@ const captionHeight = 18
 
 func (p *Picture) swatch(key Key, bottom float64) {
 	switch {
-	case key.sign():
+	case key.glyph() != "":
 		p.text(key.Class, 1.7, bottom-4, "middle", key.glyph())
 	case key.line():
 		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
 	default:
 		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
-		p.text("vote", 1.75, bottom-4, "middle", key.glyph())
 	}
 	p.text("", 4, bottom-4, "", key.Words)
-}
-
-// sign tells whether the key is a character alone.
-func (k Key) sign() bool {
-	return slices.ContainsFunc(signs(), func(s Key) bool { return s.Class == k.Class })
 }
 
 // line tells whether the colour is that of a line, and not of a surface.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/stock"
@@ -62,49 +63,52 @@ func drawn(p *Picture, class string) (n int) {
 	return n
 }
 
-func TestTheTimelineShowsWhoHeldTheLockWhileAnotherDid(t *testing.T) {
-	h := &history.History{
-		Leases: []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 60, 200), lease("replica-1", 210, 300)},
-		Marks:  []history.Mark{{At: ms(50), Until: ms(90), Who: "replica-1", What: "paused <now>"}},
-	}
-	p := Timeline(h)
-	all := texts(t, p)
-	for _, want := range []string{"replica-1", "Once, two or more held it together", "for 40 ms in all: first at 60 ms for 40 ms, by replica-1 and replica-2.", "\n2 held", "1. 50 ms: replica-1 paused <now>, until 90 ms"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
+// heldBy draws who held the lock.
+func heldBy(leases ...history.Lease) *Picture {
+	return draw(&history.History{Leases: leases}, []experiments.Picture{experiments.Timeline})
+}
+
+func lacks(t *testing.T, text string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
 		}
 	}
-	if n := drawn(p, "over"); n != 1+2 {
-		t.Errorf("%d bars are red, want one above all and one for each holder", n)
+}
+
+func TestTheLanesShowWhoHeldTheLockWhileAnotherDid(t *testing.T) {
+	h := &history.History{
+		Leases: []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 60, 200), lease("replica-1", 210, 300)},
+		Marks:  []history.Mark{{At: ms(50), Who: "replica-1", What: "paused <now>"}},
+	}
+	p := draw(h, []experiments.Picture{experiments.Timeline})
+	lacks(t, texts(t, p), "replica-1", "2 holders, 3 leases granted in 300 ms; 1 of them while another holder had the same lock", "\n2 held", "1. 50 ms: replica-1 paused <now>")
+	if n := drawn(p, "over"); n != 2 {
+		t.Errorf("%d bars are red, want one for each holder", n)
 	}
 }
 
 func TestAKilledHolderHoldsUntilItsDeath(t *testing.T) {
 	h := &history.History{
 		Leases: []history.Lease{lease("replica-1", 0, 0), lease("replica-2", 500, 1000)},
-		Marks:  []history.Mark{{At: ms(20), Who: "replica-2", What: "killed"}, {At: ms(30), Who: "replica-1", What: "killed: it is gone"}},
+		Marks:  []history.Mark{{At: ms(20), Who: "replica-2", What: "killed"}, {At: ms(250), Who: "replica-1", What: "killed: it is gone"}},
 	}
-	if of, _ := holdings(h); !of["replica-1"].held[0].open || !of["replica-1"].held[0].to.Equal(ms(30)) {
-		t.Errorf("it held until %v, want its death", of["replica-1"].held)
-	}
-	p := Timeline(h)
-	if drawn(p, "open") != 1 || !strings.Contains(texts(t, p), "no end is known") {
-		t.Error("it is not said that no end is known")
+	p := draw(h, []experiments.Picture{experiments.Timeline})
+	lacks(t, texts(t, p), "no end is known")
+	if i := slices.IndexFunc(p.shapes, func(s shape) bool { return s.Class == "open" }); i < 0 || !strings.HasPrefix(p.shapes[i].Text, "M0 0h2500v") {
+		t.Errorf("it does not hold a quarter of the time, until its death: %+v", p.shapes)
 	}
 }
 
 func TestThinningDoesNotHideAnOverlap(t *testing.T) {
-	h := &history.History{}
-	for i := range 5000 {
-		h.Leases = append(h.Leases, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
+	var list []history.Lease
+	for i := range 4000 {
+		list = append(list, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
 	}
-	h.Leases = append(h.Leases, lease("replica-9", 2500.5, 2501.5))
-	p := Timeline(h)
-	if n, most := drawn(p, "hold"), 5*Units/(leastBar+leastGap); n > most {
+	p := heldBy(append(list, lease("replica-9", 2500.5, 2501.5))...)
+	if n, most := drawn(p, "hold"), 4*Units/(leastBar+leastGap); n > most {
 		t.Errorf("%d bars are drawn, want %d at most", n, most)
-	}
-	if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, "are merged") {
-		t.Errorf("it is not said that some were drawn as one: %q", notes)
 	}
 	if drawn(p, "over") < 2 {
 		t.Error("thinning hides the overlap")
@@ -112,70 +116,44 @@ func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 }
 
 func TestOfManyHoldersThoseWhoOverlapAreDrawn(t *testing.T) {
-	h := &history.History{}
+	var list []history.Lease
 	for i := range 40 {
-		h.Leases = append(h.Leases, lease(fmt.Sprintf("contender-%d", i), float64(i*10), float64(i*10+5)))
+		list = append(list, lease(fmt.Sprintf("contender-%d", i), float64(i*10), float64(i*10+5)))
 	}
-	h.Leases = append(h.Leases, lease("contender-39", 381, 384))
-	p := Timeline(h)
-	all := texts(t, p)
-	for _, want := range []string{"contender-38", "contender-39", "16 holders of 40 are drawn"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
+	lacks(t, texts(t, heldBy(append(list, lease("contender-39", 381, 384))...)), "contender-38", "contender-39", "24 lanes more are not drawn")
 }
 
-func TestWithoutLeasesTheTimelineHasTheRequests(t *testing.T) {
-	h := &history.History{Requests: []history.Request{
+func TestWithoutLeasesThereAreTheRequests(t *testing.T) {
+	asked := []experiments.Picture{experiments.Timeline}
+	p := draw(&history.History{Requests: []history.Request{
 		{Start: ms(0), End: ms(50), Outcome: history.Unknown, Client: 3}, {Start: ms(60), End: ms(80), Outcome: history.Sold, Client: 3},
-	}}
-	if p := Timeline(h); drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
+	}}, asked)
+	if drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
 		t.Errorf("it is %+v", p)
 	}
-	if Timeline(&history.History{}) != nil || Stock(&history.History{}) != nil || Waits(&history.History{}) != nil {
+	if draw(&history.History{}, append(asked, experiments.Stock, experiments.Steps)) != nil {
 		t.Error("there is a picture of nothing")
 	}
 }
 
-func TestStockShowsWhatWasSoldBeyondWhatThereWas(t *testing.T) {
-	h := &history.History{Audits: []history.Audit{{At: ms(5000), Audit: stock.NewAudit(1, 0, 100, 150, 150)}}}
-	for i := range 5000 {
-		h.Samples = append(h.Samples, history.Sample{At: ms(float64(i)), GoodsID: 1, Sold: int64(i * 150 / 4999), Stock: max(0, 100-int64(i)/40)})
+// only is the one table that is asked for.
+func only(t *testing.T, h *history.History, one experiments.Picture) string {
+	t.Helper()
+	list := tables(h, []experiments.Picture{one})
+	if len(list) != 1 {
+		t.Fatalf("there are %d tables of %s", len(list), one)
 	}
-	h.Samples = append(h.Samples, history.Sample{At: ms(10), GoodsID: 2, Sold: 9999})
-	h.Audits = append(h.Audits, history.Audit{At: ms(5001), Audit: stock.NewAudit(2, 1, 10000, 9999, 9999)})
-	p := Stock(h)
-	all := texts(t, p)
-	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
-	if drawn(p, "excess") != 1 {
-		t.Error("what was sold beyond is not marked")
-	}
+	return fmt.Sprint(list[0].Rows)
 }
 
-func TestWaitsAreDrawnFromTheShortestToTheLongest(t *testing.T) {
+func TestWaitsAreToldFromTheShortestToTheLongest(t *testing.T) {
 	h := &history.History{}
 	for i := range 100 {
 		h.Requests = append(h.Requests, history.Request{Outcome: history.Sold, Wait: time.Duration(100-i) * time.Millisecond})
 	}
 	h.Requests = append(h.Requests, history.Request{Outcome: history.Unknown})
-	p := Waits(h)
-	if all := texts(t, p); !strings.Contains(all, "100 in all: longest 100 ms, 99 % within 99 ms, median 50 ms") {
-		t.Errorf("it says:\n%s", all)
-	}
-	var columns []shape
-	for _, s := range p.shapes {
-		if s.Class == "part" {
-			columns = append(columns, s)
-		}
-	}
-	if n := len(columns); n != mostColumns || columns[0].Text != "2 ms" || columns[n-1].Text != "100 ms" || columns[n-1].H != columnsHeight {
-		t.Errorf("%d columns, from %+v to %+v", n, columns[0], columns[n-1])
-	}
+	said := only(t, h, experiments.Waits)
+	lacks(t, said, "[50 % (50) 50 ms]", "[99 % (99) 99 ms] [100 % (100) 100 ms]")
 }
 
 // sold is a history of an item of 10 units of which a strategy sold so many.
@@ -218,39 +196,27 @@ func note(at float64, what history.EventKind, by string) history.Event {
 }
 
 // The first is renewed and then not, and works on; the second waits, and is woken.
-func TestTheTimelineShowsRenewalsAndTheEndOfTheTTL(t *testing.T) {
+func TestTheLanesShowRenewalsAndTheEndOfTheTTL(t *testing.T) {
 	first, second := lease("replica-1", 0, 200), lease("replica-2", 190, 300)
 	first.TTL, first.Expires = 60*time.Millisecond, ms(60)
 	first.Notes = []history.Event{note(20, history.Renewed, ""), note(40, history.Renewed, ""), note(60, history.NotRenewed, "")}
 	second.Notes = []history.Event{note(150, history.Woken, "watch")}
-	p := Timeline(&history.History{Leases: []history.Lease{first, second}})
-	for class, want := range map[string]int{"renewed": 2, "unrenewed": 1, "expired": 1, "woke": 1} {
-		if n := drawn(p, class); n != want {
-			t.Errorf("%d signs are %s, want %d", n, class, want)
+	p := heldBy(first, second)
+	for class, want := range map[string]int{"renewed": 2, "not-renewed": 1, "expired": 1, "woken": 1} {
+		n := slices.DeleteFunc(slices.Clone(p.shapes), func(s shape) bool { return s.Class != class })
+		if len(n) != want {
+			t.Errorf("%d signs are %s, want %d", len(n), class, want)
+		}
+		if class == "expired" && (n[0].X < 33 || n[0].X > 34) { // one TTL after the last renewal, of 300 ms
+			t.Errorf("the TTL is over at %v%% of the picture, want a third", n[0].X)
 		}
 	}
-	for _, s := range p.shapes {
-		if s.Class == "expired" && (s.X < 33 || s.X > 34) { // one TTL after the last renewal, of 300 ms
-			t.Errorf("the TTL is over at %v%% of the picture, want a third", s.X)
-		}
-	}
-	if all := texts(t, p); !strings.Contains(all, "not renewed") || !strings.Contains(all, "▼") {
-		t.Errorf("the legend lacks the signs:\n%s", all)
-	}
-}
-
-// A lease that ended before its TTL was over has not outlived it.
-func TestALeaseThatEndedInTimeHasNoSign(t *testing.T) {
-	l := lease("replica-1", 0, 50)
-	l.TTL, l.Expires = 60*time.Millisecond, ms(60)
-	if n := drawn(Timeline(&history.History{Leases: []history.Lease{l, lease("replica-2", 70, 300)}}), "expired"); n != 0 {
-		t.Errorf("%d leases have outlived their TTL", n)
-	}
+	lacks(t, texts(t, p), "not renewed", "▼")
 }
 
 // trace is a request whose steps of 10 ms follow each other.
 func trace(start float64, kinds ...history.StepKind) history.Trace {
-	t := history.Trace{Replica: "replica-1"}
+	t := history.Trace{Replica: "replica-1", Request: fmt.Sprint(start)}
 	for i, kind := range kinds {
 		t.Steps = append(t.Steps, history.Step{At: ms(start + 10*float64(i)), Took: 10 * time.Millisecond, What: kind})
 	}
@@ -258,20 +224,22 @@ func trace(start float64, kinds ...history.StepKind) history.Trace {
 	return t
 }
 
+// steps draws requests, whose leases are not drawn.
+func steps(traces ...history.Trace) *Picture {
+	h := &history.History{Traces: traces, Leases: []history.Lease{lease("replica-1", 0, 10)}, Requests: []history.Request{{Start: ms(0), End: ms(9999)}}}
+	return draw(h, []experiments.Picture{experiments.Steps})
+}
+
 func TestStepsShowWhatRequestsDidTogether(t *testing.T) {
-	p := Steps(&history.History{Traces: []history.Trace{
-		trace(0, history.StepAcquire, history.StepRead, history.StepWrite, history.StepRelease, history.StepCommit),
+	p := steps(
+		trace(0, history.StepRead, history.StepWrite, history.StepRelease, history.StepCommit),
 		trace(5, history.StepAcquire, history.StepRead),
-		trace(900, history.StepRead), // alone
-	}})
+		trace(900, history.StepRollback), // alone
+	)
 	all := texts(t, p)
-	for _, want := range []string{"request 1", "request 2", "2 requests of 3 that were traced", "the longest has 6 steps", "1 read, 1 write", "acquire: it waits for the lock", "commits"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
-	if strings.Contains(all, "request 3") || strings.Contains(all, "rolls back") {
-		t.Errorf("it has a request that was alone, or a step that was not done:\n%s", all)
+	lacks(t, all, "replica-1", "replica-1 (2)", "2 requests of 3", "acquire: it waits for the lock", "commits")
+	if strings.Contains(all, "rolls back") {
+		t.Errorf("it has a request that was alone:\n%s", all)
 	}
 }
 
@@ -281,12 +249,8 @@ func TestStepsShowTheLastOfVeryMany(t *testing.T) {
 	for range 100 {
 		kinds = append(kinds, history.StepRead, history.StepWrite, history.StepRollback)
 	}
-	p := Steps(&history.History{Traces: []history.Trace{trace(0, append(kinds, history.StepCommit)...)}})
-	if n := drawn(p, "rollback"); n < 10 || n > 20 {
+	if n := drawn(steps(trace(0, append(kinds, history.StepCommit)...)), "rollback"); n < 10 || n > 20 {
 		t.Errorf("%d rollbacks are drawn of 100, want those among the last %d steps", n, mostSteps)
-	}
-	if all := texts(t, p); !strings.Contains(all, "100 rollbacks") || !strings.Contains(all, "is not drawn") {
-		t.Errorf("it does not say what is left out:\n%s", all)
 	}
 }
 
@@ -311,31 +275,16 @@ func TestVotesShowWhatEachMasterAnswered(t *testing.T) {
 	for _, master := range []string{"5", "4", "3", "2", "1"} {
 		second.Notes = append(second.Notes, note(60, history.VotedFor, master))
 	}
-	p := Votes(&history.History{Leases: []history.Lease{first, second}})
-	all := texts(t, p)
-	for _, want := range []string{"3 of 5, held", "2 of 5, 3 times until ", "5 of 5, held", "5 rounds of votes, of which 2 granted a lease"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
-	for class, want := range map[string]int{"vote-for": 3 + 2 + 5, "vote-against": 3, "vote-none": 2} {
-		if n := drawn(p, class); n != want {
-			t.Errorf("%d votes are %s, want %d", n, class, want)
-		}
-	}
+	said := only(t, &history.History{Leases: []history.Lease{first, second}}, experiments.Votes)
+	lacks(t, said, "first ✓ ✓ ✓ ✗ ✗ 3 of 5, held]", "second – – – ✓ ✓ 2 of 5, 3 times until ", "second ✓ ✓ ✓ ✓ ✓ 5 of 5, held]")
 }
 
 func TestWakesAreCountedByTheirRelease(t *testing.T) {
 	first, second, third := lease("a", 0, 10), lease("b", 12, 20), lease("c", 22, 30)
 	second.Notes = []history.Event{note(5, history.Woken, "watch"), note(11, history.Woken, "watch")}
 	third.Notes = []history.Event{note(11, history.Woken, "watch"), note(21, history.Woken, "watch")}
-	h := &history.History{Leases: []history.Lease{first, second, third}}
-	if got, _ := wokenBy(h); len(got) != 3 || got[0] != 2 || got[1] != 1 || got[2] != 0 {
-		t.Errorf("releases woke %v, want 2, 1 and 0", got)
-	}
-	if all := texts(t, Wakes(h)); !strings.Contains(all, "3 releases, after which waiters were woken 3 times in all, and twice at most after one") {
-		t.Errorf("it says:\n%s", all)
-	}
+	said := only(t, &history.History{Leases: []history.Lease{first, second, third}}, experiments.Wakes)
+	lacks(t, said, "[10 ms a 2] [20 ms b 1] [30 ms c 0]")
 }
 
 func TestRowsShowWhatIsLocked(t *testing.T) {
@@ -343,29 +292,23 @@ func TestRowsShowWhatIsLocked(t *testing.T) {
 	for _, c := range innodb.Combinations() {
 		for _, place := range c.Index.Places() {
 			figures[c.String()+"."+place.Name] = 0
-		}
-	}
-	figures["plain_rr.row_10"], figures["plain_rr.gap_10_15"] = 1, 1
-	p := Rows(&history.History{Figures: figures})
-	if n := drawn(p, "over"); n != 2 {
-		t.Errorf("%d places are locked, want a row and a gap", n)
-	}
-	if all := texts(t, p); !strings.Contains(all, "2 of ") || !strings.Contains(all, "index, REPEATABLE READ") {
-		t.Errorf("it says:\n%s", all)
-	}
-	for _, c := range innodb.Combinations() { // none is forgotten
-		for _, place := range c.Index.Places() {
-			if place.Kind != innodb.Entry && !slices.ContainsFunc(tablePlaces(), func(p struct{ name, column string }) bool { return p.name == place.Name }) {
-				t.Errorf("%s has no place in the picture", place.Name)
+			if place.Kind != innodb.Entry && !slices.Contains(tablePlaces(), place.Name) { // none is forgotten
+				t.Errorf("%s has no place in the table", place.Name)
 			}
 		}
 	}
+	figures["plain_rr.row_10"], figures["plain_rr.gap_10_15"] = 1, 1
+	said := only(t, &history.History{Figures: figures}, experiments.Rows)
+	lacks(t, said, "[index, REPEATABLE READ ✓ ✓ ✓ ✗ ✓ ✓ ✗")
+	if n := strings.Count(said, "✗"); n != 2 {
+		t.Errorf("%d places are locked, want a row and a gap", n)
+	}
 }
 
-func TestNothingRecordedIsNoPicture(t *testing.T) {
-	h := &history.History{Leases: []history.Lease{{Holder: "a", Asked: ms(0)}}}
-	if Steps(h) != nil || Votes(h) != nil || Wakes(h) != nil || Rows(h) != nil {
-		t.Error("a picture is drawn of nothing")
+func TestNothingRecordedIsNoTable(t *testing.T) {
+	h := &history.History{Leases: []history.Lease{{ID: "1", Holder: "a", Asked: ms(0)}}}
+	if list := tables(h, []experiments.Picture{experiments.Votes, experiments.Wakes, experiments.Rows, experiments.Waits}); len(list) > 0 {
+		t.Errorf("there are tables of nothing: %v", list)
 	}
 }
 

@@ -266,7 +266,7 @@ function tell() {
   setTimeout(() => {
     telling = false;
     if (!state.play || inPlay()) return;
-    const part = state.play.parts.findLast((p) => p.try > 0)?.name, lock = state.leases.values().next().value?.lock;
+    const part = state.play.parts.findLast((p) => p.tries > 0)?.name, lock = state.leases.values().next().value?.lock;
     const sells = state.strategies.find((s) => s.name === part) ?? state.strategies.find((s) => s.name === lock);
     if (sells && state.sale.phase === 'playing') showStrategy(sells);
     const until = Math.max(state.lanes.until || 0, state.points.at(-1)?.at || 0, state.marks.at(-1)?.at || 0);

@@ -15,13 +15,13 @@ function startOf(r) {
 // moved is a recording with its times less so much, and its holders named by their side.
 function moved(r, side, less) {
   const at = (n) => (n ? n - less : n), name = (who) => (who ? `${side} ${who}` : who);
-  const notes = (list) => list?.map((n) => ({ ...n, at: at(n.at), until: at(n.until) }));
+  const after = (list) => list?.map((n) => ({ ...n, at: at(n.at) }));
   return {
     points: r.points.map((p) => ({ ...p, side, at: at(p.at), seen: at(p.seen) })),
     marks: r.marks.map((m) => ({ ...m, side, at: at(m.at), who: name(m.who) })),
     leases: r.leases.map((l) => ({
-      ...l, id: `${side} ${l.id}`, lock: `${side} ${l.lock}`, holder: name(l.holder), ...Object.fromEntries(leaseTimes.map((k) => [k, at(l[k])])),
-      ahead: name(l.ahead), beside: l.beside?.map((o) => ({ holder: name(o.holder), from: at(o.from), to: at(o.to) })), renewals: notes(l.renewals), votes: notes(l.votes), wakes: notes(l.wakes), steps: notes(l.steps),
+      ...l, id: `${side} ${l.id}`, lock: l.lock && `${side} ${l.lock}`, holder: name(l.holder), ...Object.fromEntries(leaseTimes.map((k) => [k, at(l[k])])),
+      ahead: name(l.ahead), beside: l.beside?.map((o) => ({ holder: name(o.holder), from: at(o.from), to: at(o.to) })), notes: after(l.notes), steps: after(l.steps),
     })),
     machines: r.machines.map((m) => ({ ...m, name: name(m.name) })),
   };

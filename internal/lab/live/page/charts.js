@@ -3,12 +3,10 @@
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export class Charts {
-  constructor(state, t) {
-    this.state = state;
-    this.t = t;
-    this.plots = [];
-    this.due = false;
-    new ResizeObserver(() => this.resize()).observe(document.getElementById('chart-stock'));
+  // The boxes of the charts have ids that begin with of; those that are missing are not drawn.
+  constructor(state, t, of = 'chart') {
+    Object.assign(this, { state, t, of, plots: [], due: false });
+    new ResizeObserver(() => this.resize()).observe(document.getElementById(`${of}-stock`));
   }
 
   // start is when the sale began: the zero of all time axes.
@@ -22,9 +20,9 @@ export class Charts {
     const dots = (label, stroke, dash) => ({ ...line(label, stroke, dash), spanGaps: false, points: { show: apart, size: 5 } });
     if (this.state.pair) return this.ofPair(line, dots);
     return [
-      { id: 'chart-stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
-      { id: 'chart-answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
-      { id: 'chart-latency', height: 170, series: [dots('p50', 'hold'), dots('p99', 'warn', [7, 4])] },
+      { id: 'stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
+      { id: 'answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
+      { id: 'latency', height: 170, series: [dots('p50', 'hold'), dots('p99', 'warn', [7, 4])] },
     ];
   }
 
@@ -32,9 +30,9 @@ export class Charts {
   ofPair(line, dots) {
     const { t } = this, both = (make) => [['A', 'hold'], ['B', 'warn']].flatMap(([side, ink]) => make(`${side} `, ink));
     return [
-      { id: 'chart-stock', height: 220, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('left'), ink, [7, 4])]) },
-      { id: 'chart-answers', height: 170, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('rejected'), ink, [7, 4]), line(side + t('failed'), ink, [2, 3])]) },
-      { id: 'chart-latency', height: 170, series: both((side, ink) => [dots(`${side}p99`, ink)]) },
+      { id: 'stock', height: 220, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('left'), ink, [7, 4])]) },
+      { id: 'answers', height: 170, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('rejected'), ink, [7, 4]), line(side + t('failed'), ink, [2, 3])]) },
+      { id: 'latency', height: 170, series: both((side, ink) => [dots(`${side}p99`, ink)]) },
     ];
   }
 
@@ -64,8 +62,9 @@ export class Charts {
   rebuild() {
     for (const p of this.plots) p.destroy();
     const axis = { stroke: color('soft'), grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
-    this.plots = this.series().map((c, i) => {
-      const box = document.getElementById(c.id);
+    this.plots = this.series().flatMap((c, i) => {
+      const box = document.getElementById(`${this.of}-${c.id}`);
+      if (!box) return [];
       return new uPlot({
         width: Math.max(200, box.clientWidth), height: c.height,
         scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(this.state.lasts ?? 5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
@@ -127,7 +126,8 @@ export class Charts {
     this.plots.forEach((p) => {
       const at = p.data[0].length - 1;
       const parts = p.series.slice(1).map((s, k) => `${s.label} ${p.data[k + 1][at] ?? '–'}`);
-      document.getElementById(`${p.root.parentElement.id}-says`).textContent = parts.join(', ');
+      const says = document.getElementById(`${p.root.parentElement.id}-says`);
+      if (says) says.textContent = parts.join(', ');
     });
   }
 }

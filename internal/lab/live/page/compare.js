@@ -1,11 +1,11 @@
 // Two sales on the same axes, with their verdicts beside each other.
 
 import { number } from './words.js';
+import { sides } from './beside.js';
+import { Charts } from './charts.js';
 import { verdictWords } from './verdict.js';
 
 const $ = (id) => document.getElementById(id);
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const inks = ['hold', 'warn'];
 
 // otherwise are the settings of the second sale: those of the first but for one thing.
 export function otherwise(settings, what) {
@@ -19,8 +19,8 @@ export function otherwise(settings, what) {
 
 export class Compare {
   constructor(t, element) {
-    Object.assign(this, { t, element, sales: [], plots: [] });
-    new ResizeObserver(() => this.plots.forEach((p) => p.setSize({ width: Math.max(200, $('compare-stock').clientWidth), height: p.height }))).observe($('compare-stock'));
+    Object.assign(this, { t, element, sales: [], state: { from: 0, pair: true, apart: true, marks: [], points: [] } });
+    this.charts = new Charts(this.state, t, 'compare');
   }
 
   // add keeps a sale that is over, beside the one before it.
@@ -38,26 +38,10 @@ export class Compare {
   }
 
   draw() {
-    for (const p of this.plots) p.destroy();
-    this.plots = [];
     if (!this.ready || $('compare').hidden) return;
-    const { t } = this;
-    this.chart('compare-stock', [[t('sold'), undefined, (p) => (p.seen ? p.sold : null)], [t('left'), [7, 4], (p) => (p.seen ? p.stock : null)]]);
-    this.chart('compare-rate', [[t('sold'), undefined, (p) => (p.seconds > 0 ? Math.round(p.answers.sold / p.seconds) : null)]]);
+    this.state.points = this.sales.flatMap(({ points, from }, i) => points.map((p) => ({ ...p, side: sides[i], at: p.at - from }))).sort((a, b) => a.at - b.at);
+    this.charts.rebuild();
     this.table();
-  }
-
-  // chart draws each measure of both sales, from the begin of each.
-  chart(id, measures) {
-    const tables = this.sales.map(({ points, from }) => [points.map((p) => (p.at - from) / 1000), ...measures.map(([, , pick]) => points.map(pick))]);
-    const axis = { stroke: color('soft'), grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
-    const series = this.sales.flatMap((_, i) => measures.map(([label, dash]) => ({ label: `${'AB'[i]} ${label}`, stroke: color(inks[i]), width: 2, dash, points: { show: false }, spanGaps: true })));
-    this.plots.push(new uPlot({
-      width: Math.max(200, $(id).clientWidth), height: 190,
-      scales: { x: { time: false, range: (_, low, high) => [0, high ?? 1] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
-      axes: [{ ...axis, size: 30, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
-      legend: { live: false, markers: { width: 2, dash: (u, i) => (u.series[i].dash ? 'dashed' : 'solid') } }, series: [{}, ...series], cursor: { drag: { x: false, y: false } },
-    }, uPlot.join(tables), $(id)));
   }
 
   table() {
@@ -68,7 +52,7 @@ export class Compare {
       [t('p'), (v) => `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
     ];
     const head = element('tr');
-    head.append(element('td'), ...this.sales.map((s, i) => { const th = element('th', `${'AB'[i]}: ${this.name(s)}`); th.scope = 'col'; return th; }));
+    head.append(element('td'), ...this.sales.map((s, i) => { const th = element('th', `${sides[i]}: ${this.name(s)}`); th.scope = 'col'; return th; }));
     $('compare-table').replaceChildren(head, ...rows.map(([name, of]) => {
       const tr = element('tr'), th = element('th', name);
       th.scope = 'row';

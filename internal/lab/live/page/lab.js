@@ -1,7 +1,7 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
 import { language } from './words.js';
-import { element } from './panels.js';
+import { element, tableOf } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
 
@@ -29,7 +29,7 @@ export function partWords(part, t) {
     return p;
   };
   const list = [told('p', part.does, part.zh?.does), labelled(t('expected'), part.expect, part.zh?.expect)];
-  if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.says, part.zh?.says));
+  if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.not_run || part.finding.says, part.zh?.says));
   return list;
 }
 
@@ -42,16 +42,6 @@ function link(text, to) {
   const a = element('a', text);
   a.href = to;
   return a;
-}
-
-// picture is one that is drawn already, in a box that scrolls where it is too wide.
-function picture(says, svg) {
-  const box = element('div', undefined, 'scroll'), img = element('img', undefined, 'drawn');
-  img.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
-  img.alt = says;
-  box.tabIndex = 0;
-  box.append(img);
-  return box;
 }
 
 // made tells that a part has a recording.
@@ -105,21 +95,21 @@ export class Lab {
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
     if (play.reason) this.reported(play);
-    const at = play.parts.findLastIndex((p) => p.try > 0 && !p.over);
+    const at = play.parts.findLastIndex((p) => p.tries > 0 && !p.over);
     $('parts').replaceChildren(...play.parts.map((p, i) => this.part(p, playing && i === at)));
   }
 
   part(p, now) {
     const { t } = this;
-    const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run ? 'left' : p.holds ? 'held' : 'missed') : '');
+    const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run ? 'left' : p.finding.holds ? 'held' : 'missed') : '');
     if (now) li.setAttribute('aria-current', 'step');
-    const state = now ? t('making', p.try) : !p.over ? t('later') : p.not_run ? t('not-run') : p.holds ? t('holds') : t('holds-not');
+    const state = now ? t('making', p.tries) : !p.over ? t('later') : p.not_run ? t('not-run') : p.finding.holds ? t('holds') : t('holds-not');
     const head = element('h3', p.name);
     head.append(remark(p, t), element('span', state, 'state'));
     li.append(head);
     if (now || p.over) li.append(...partWords(p, t));
     if (p.trouble) li.append(element('p', t('trouble', p.trouble), 'warn small'));
-    for (const { says, svg } of p.pictures || []) li.append(picture(says, svg));
+    for (const one of p.tables || []) { const box = tableOf(one, t); box.lang = 'en'; li.append(box); }
     const files = element('p', undefined, 'small');
     for (const [key, file] of [['evidence', p.history], ['contradiction', p.contradiction]]) if (file) files.append(link(t(key), file), ' ');
     if (files.hasChildNodes()) li.append(files);

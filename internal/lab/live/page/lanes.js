@@ -1,6 +1,6 @@
 // Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
 
-import { symbols } from './notes.js';
+import { stepClasses, symbols } from './notes.js';
 
 const space = 'http://www.w3.org/2000/svg';
 const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
@@ -84,7 +84,7 @@ export class Lanes {
     if (!l) { says.textContent = ''; return; }
     const end = endOf(l);
     const held = end === Infinity ? this.t('stillHeld') : span(end - l.granted);
-    says.textContent = this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
+    says.textContent = !l.lock ? `${l.holder}: ${held}${l.error ? `, ${this.t(l.error)}` : ''}` : this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
   }
 
   // changed draws once a frame at most, and twice a second for those who want less motion.
@@ -110,7 +110,9 @@ export class Lanes {
     const leases = this.frozen?.leases ?? this.granted(), whole = this.frozen?.whole ?? (state.lanes.whole || 0);
     const replicas = state.guest ? [] : state.machines.filter((m) => m.kind === 'replica'); // others record nothing
     const says = document.getElementById('lanes-says');
-    says.textContent = leases.length > 0 || state.lanes.granted > 0 ? t('granted', state.lanes.granted || 0, state.lanes.overlaps || 0) + (whole > 0 ? ` ${t('left2')}` : '')
+    const requests = this.requests = leases.length > 0 && !leases[0].lock; // of a history without leases
+    document.getElementById('lanes-title').textContent = t(requests ? 'requests' : 'lanes');
+    says.textContent = requests ? t('requestsSay', leases.length) : leases.length > 0 || state.lanes.granted > 0 ? t('granted', state.lanes.granted || 0, state.lanes.overlaps || 0) + (whole > 0 ? ` ${t('left2')}` : '')
       : this.lockless() ? t('noLock', state.sale.modes.at(-1).strategy) : '';
     document.getElementById('lanes').classList.toggle('two-now', state.lanes.overlaps > 0);
     const until = this.frozen?.until ?? state.lanes.until ?? 0;
@@ -150,13 +152,14 @@ export class Lanes {
     picture.append(
       svg('rect', { class: 'track', x: left, y: top + 4, width: width - left - 4, height: high - 10, rx: 3 }),
       svg('text', { class: 'lane', x: 0, y: top + 19 }, machine.name),
-      svg('text', { class: 'soft', x: 0, y: top + 33 }, machine.status === 'running' ? t('waiting', waiting) : t(`status.${machine.status}`)),
+      svg('text', { class: 'soft', x: 0, y: top + 33 }, this.requests ? '' : machine.status === 'running' ? t('waiting', waiting) : t(`status.${machine.status}`)),
     );
     for (const l of leases) {
       const end = Math.min(endOf(l), now), a = x(l.granted), b = Math.max(a + 1.5, x(end)), w = x(l.asked);
       if (a - w > 0.5) picture.append(svg('rect', { class: 'wait', x: w, y: top + high - 12, width: a - w, height: 3 }));
-      const kind = `hold${l.lost ? ' lost' : ''}${endOf(l) === Infinity ? ' open' : ''}`;
+      const kind = `hold${l.lost ? ' lost' : ''}${endOf(l) === Infinity ? ' open' : ''}${l.lock ? '' : ` ${l.error || ''}`}`;
       picture.append(svg('rect', { class: kind, x: a, y: top + 8, width: b - a, height: high - 22, rx: 2, 'data-lease': l.id }));
+      if (!l.lock) for (const s of l.steps || []) if (s.what !== 'purchase') picture.append(svg('rect', { class: `step ${stepClasses[s.what] || ''}`, x: x(s.at), y: top + 12, width: Math.max(1, x(s.at + s.took) - x(s.at)), height: high - 30 }));
       const whole = String(l.token || ''), fits = (b - a - 6) / 7, text = whole.length <= fits ? whole : `…${whole.slice(-4)}`;
       if (whole && text.length <= fits) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
       this.notes(picture, l, top, x, now, { a, b });
@@ -168,8 +171,8 @@ export class Lanes {
   notes(picture, l, top, x, now, { a, b }) {
     const at = (what, when, y) => this.above.append(svg('path', { class: `note ${what}`, d: symbols[what], transform: `translate(${x(when).toFixed(1)} ${y})` }));
     const [from, to] = this.shown, seen = (when) => when >= from && when <= to;
-    if (b - a > 10) for (const r of l.renewals || []) if (seen(r.at)) at(r.until ? 'renewed' : 'failed', r.at, top + high - 20);
-    for (const w of l.wakes || []) if (seen(w.at) && w.at <= l.granted) picture.append(svg('rect', { class: 'woke', x: x(w.at) - 0.5, y: top + high - 15, width: 1, height: 7 }));
+    for (const n of l.notes || []) if (b - a > 10 && n.what.endsWith('renewed') && seen(n.at)) at(n.what, n.at, top + high - 20);
+    for (const w of l.notes || []) if (w.what === 'woken' && seen(w.at) && w.at <= l.granted) picture.append(svg('rect', { class: 'woke', x: x(w.at) - 0.5, y: top + high - 15, width: 1, height: 7 }));
     if (l.outlived && l.outlived < Math.min(endOf(l), now) && seen(l.outlived)) {
       this.above.append(svg('line', { class: 'over-line', x1: x(l.outlived), x2: x(l.outlived), y1: top + 6, y2: top + high - 14 }));
       at('expired', l.outlived, top + 9);

@@ -70,6 +70,32 @@ export class Machines {
   }
 }
 
+// tableOf is a table with its title, in a box that scrolls; more adds to a cell.
+export function tableOf(view, t, box = element('div', undefined, 'scroll'), more = () => {}) {
+  const table = element('table'), title = t(`see.${view.title}`), head = element('tr');
+  table.append(element('caption', title === `see.${view.title}` ? view.title : title));
+  head.append(...view.head.map((h) => { const th = element('th', h); th.scope = 'col'; return th; }));
+  const body = element('tbody'), first = element('thead');
+  first.append(head);
+  for (const row of view.rows) {
+    const tr = element('tr');
+    tr.append(...row.map((cell, i) => { const td = element('td', cell); more(td, i, row); return td; }));
+    body.append(tr);
+  }
+  if (view.rows.length === 0) {
+    const td = element('td', t('nothing'), 'soft'), tr = element('tr');
+    td.colSpan = Math.max(1, view.head.length);
+    tr.append(td);
+    body.append(tr);
+  }
+  table.append(first, body);
+  box.replaceChildren(table);
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', table.caption.textContent);
+  return box;
+}
+
 const every = 300; // milliseconds between two questions to a server
 
 export class Views {
@@ -124,42 +150,9 @@ export class Views {
     const notes = view.notes.map((n) => t(`note.${n}`));
     if (name === 'redlock') notes.push(t('of.redlock'));
     document.getElementById('sees-note').textContent = view.error ? t('noServer', view.error) : notes.join(' ');
-    const boxes = view.tables.map((table, i) => this.table(table, view.at, this.box.children[i])); // one that is there stays, with its focus and where it was scrolled to
+    const boxes = view.tables.map((table, i) => tableOf(table, t, this.box.children[i], (td, i, row) => { if (table.head[i] === 'ttl_ms' && row[i]) td.append(this.saw(`${table.title} ${row[0]}`, Number(row[i]), view.at)); })); // one that is there stays, with its focus and where it was scrolled to
     for (const old of [...this.box.children].slice(boxes.length)) old.remove();
     this.box.append(...boxes.slice(this.box.children.length));
-  }
-
-  table(view, at, box = element('div', undefined, 'scroll')) {
-    const { t } = this;
-    const table = element('table');
-    const title = t(`see.${view.title}`);
-    table.append(element('caption', title === `see.${view.title}` ? view.title : title));
-    const head = element('tr');
-    head.append(...view.head.map((h) => { const th = element('th', h); th.scope = 'col'; return th; }));
-    const body = element('tbody'), first = element('thead');
-    first.append(head);
-    for (const row of view.rows) {
-      const tr = element('tr');
-      row.forEach((cell, i) => {
-        const td = element('td', cell);
-        if (view.head[i] === 'ttl_ms' && cell) td.append(this.saw(`${view.title} ${row[0]}`, Number(cell), at));
-        tr.append(td);
-      });
-      body.append(tr);
-    }
-    if (view.rows.length === 0) {
-      const td = element('td', t('nothing'), 'soft');
-      td.colSpan = Math.max(1, view.head.length);
-      const tr = element('tr');
-      tr.append(td);
-      body.append(tr);
-    }
-    table.append(first, body);
-    box.replaceChildren(table);
-    box.tabIndex = 0;
-    box.setAttribute('role', 'region');
-    box.setAttribute('aria-label', table.caption.textContent);
-    return box;
   }
 
   // saw draws the time to live of a key as it was seen, over the last questions.

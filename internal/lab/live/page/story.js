@@ -14,7 +14,7 @@ const most = (what, crowd) => (crowd ? { released: 0, granted: 1, waits: 1, 'gav
 export function moments({ leases, marks, points }, until) {
   const found = [];
   const add = (at, what, words = {}) => { if (at && at <= until) found.push({ at, what, ...words }); };
-  const asked = [...leases].sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
+  const asked = leases.filter((l) => l.lock).sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
   for (const l of asked.slice(0, 60)) { // the first to wait are told
     if (l.ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: l.ahead });
   }
@@ -22,7 +22,7 @@ export function moments({ leases, marks, points }, until) {
   for (const l of granted) {
     const who = l.holder, end = endOf(l), out = l.outlived;
     add(l.granted, 'granted', { who });
-    for (const r of l.renewals || []) add(r.at, r.until ? 'renewed' : 'not-renewed', { who });
+    for (const n of l.notes || []) if (n.what === 'renewed' || n.what === 'not-renewed') add(n.at, n.what, { who });
     if (out && l.died && l.died < out) add(out, 'freed', { who });
     else if (out && end > out + soon) add(out, 'expired', { who });
     add(l.lost, 'lost', { who });

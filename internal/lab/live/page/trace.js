@@ -1,12 +1,10 @@
 // The trace of a lease: the steps of its request and what happened to it, as bars and as a table.
 
-import { momentsOf, symbols } from './notes.js';
+import { momentsOf, stepClasses, symbols } from './notes.js';
 import { endOf, span, svg } from './lanes.js';
 import { element } from './panels.js';
 import { language } from './words.js';
 
-// classes are the kinds of steps that have a colour of their own.
-const classes = { held: 'read', acquire: 'wait', read: 'read', work: 'work', write: 'write', commit: 'commit', release: 'release' };
 const wide = 200, high = 14;
 
 export class Trace {
@@ -47,7 +45,7 @@ export class Trace {
     const { t, lease: l } = this;
     this.language = language();
     document.getElementById('trace-title').textContent = t('traceOf', l);
-    const facts = [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
+    const facts = !l.lock ? [] : [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
     const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));
     const from = Math.min(l.asked, ...rows.map((r) => r.at)), ends = rows.map((r) => r.at + (r.took || 0));
     const to = Math.max(from + 0.01, ...ends, endOf(l) === Infinity ? 0 : endOf(l));
@@ -70,7 +68,7 @@ export class Trace {
   }
 
   row(r, from, to) {
-    const { t } = this, tr = element('tr', undefined, r.error || ['failed', 'lost', 'expired', 'no-vote'].includes(r.what) ? 'bad' : undefined);
+    const { t } = this, tr = element('tr', undefined, r.error || ['not-renewed', 'lost', 'expired', 'no-vote'].includes(r.what) ? 'bad' : undefined);
     const bar = element('td');
     bar.append(this.bar(r, from, to));
     const name = element('th', t(`tr.${r.what}`));
@@ -84,7 +82,7 @@ export class Trace {
     const x = (at) => 6 + ((at - from) / (to - from)) * (wide - 12), picture = svg('svg', { class: 'steps', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, 'aria-hidden': 'true' });
     picture.append(svg('line', { class: 'grid', x1: 6, x2: wide - 6, y1: high / 2, y2: high / 2 }));
     if (symbols[r.what]) picture.append(svg('path', { class: `note ${r.what}`, d: symbols[r.what], transform: `translate(${x(r.at).toFixed(1)} ${high / 2})` }));
-    else picture.append(svg('rect', { class: `step ${classes[r.what] || ''}`, x: x(r.at).toFixed(1), y: 2, width: Math.max(1.5, x(r.at + r.took) - x(r.at)).toFixed(1), height: high - 4, rx: 1.5 }));
+    else picture.append(svg('rect', { class: `step ${stepClasses[r.what] || ''}`, x: x(r.at).toFixed(1), y: 2, width: Math.max(1.5, x(r.at + r.took) - x(r.at)).toFixed(1), height: high - 4, rx: 1.5 }));
     return picture;
   }
 }
