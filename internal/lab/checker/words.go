@@ -2,6 +2,7 @@ package checker
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -59,13 +60,37 @@ func (f *Finding) Chinese() string {
 	says := make([]string, 0, len(f.Facts))
 	all := words()
 	for _, fact := range f.Facts {
-		one := all[fact.Code].chinese.fill(fact.Args)
+		args := fact.Args
+		if fact.Code == "figure" || fact.Code == "not-measured" {
+			args = append([]string{FigureInChinese(args[0])}, args[1:]...)
+		}
+		one := all[fact.Code].chinese.fill(args)
 		if one == "" {
 			return ""
 		}
 		says = append(says, one)
 	}
 	return strings.Join(says, "；")
+}
+
+// figures has a line with the name of a figure, in which * is what differs, and after a tab its Chinese name.
+//
+//go:embed figures.txt
+var figures string
+
+// FigureInChinese is the Chinese name of a figure, with the unit in brackets where its value has none, or the name that is given.
+func FigureInChinese(name string) string {
+	name = spaced(name)
+	for line := range strings.Lines(figures) {
+		known, chinese, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		before, after, open := strings.Cut(known, "*")
+		rest, begins := strings.CutPrefix(name, before)
+		middle, ends := strings.CutSuffix(rest, after)
+		if begins && ends && (open || middle == "") {
+			return strings.Replace(chinese, "*", middle, 1)
+		}
+	}
+	return name
 }
 
 // template has {1} for the first argument, and {1|lease} for that number of leases.
@@ -206,7 +231,7 @@ func words() map[string]struct{ english, chinese template } {
 		// tokens
 		"same-token":    {"{1} and {2} both got token {3} of {4}", "{1} 与 {2} 得到 {4} 的同一个令牌 {3}"},
 		"no-same-token": {"no token was granted to two holders", "没有令牌给过两个持有者"},
-		"no-token":      {"no sale carries a token to compare", "没有售卖带着可以比较的令牌"},
+		"no-token":      {"no sale carries a token to compare", "没有一次售卖带有可以比较的令牌"},
 		"stale-accepted": {
 			"{1|stale write} accepted, such as that of token {2}, which left {3}, when token {4} had read {5}",
 			"接受了 {1} 次过时的写入，例如令牌 {2} 的写入留下 {3} 件，而令牌 {4} 读到的是 {5} 件",

@@ -26,3 +26,19 @@ func TestEveryCodeHasWordsInBothLanguages(t *testing.T) {
 		}
 	}
 }
+
+// A figure is named in Chinese as a whole, or by its family, or keeps its name.
+func TestFiguresHaveChineseNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"below_zero_units": "库存为负", "first_grant_ms": "首次拿到锁用时（ms）", "holds_per_s_of_3": "3 个成员时每秒持锁次数",
+		"holds_per_s_of_3_min": "3 个成员时每秒持锁次数，最少", "no_such_waits": "no such waits",
+	} {
+		if got := FigureInChinese(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	f := Found(true, nil, Say("figure", "units paid", 2), Say("at-most", 1))
+	if got, want := f.Chinese(), "付了款的件数 = 2；预期最多 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

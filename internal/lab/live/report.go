@@ -26,8 +26,9 @@ type Chapter struct {
 
 // Fact is a name and a value, for people.
 type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name    string `json:"name"`
+	Chinese string `json:"zh,omitempty"` // the name, where there is one
+	Value   string `json:"value"`
 }
 
 // Evidence is what a report has of a part beside its recording.

@@ -104,7 +104,7 @@ func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 	docs(t, folder, run, registered(r))
 	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## short-expiry\n\n**7. 过期时间比业务短**（[English，附数据](../07-short-expiry.md)）",
 		"### naive（问题）\n\n1. 做：short-expiry/naive", "](../07-short-expiry.svg)", "对策：", "已复现", "✓ [right.go](../../../internal)")
-	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](01-10.md#short-expiry)", "未运行")
+	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](01-10.md#short-expiry)", "未运行", "- 开始时间：")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "zh", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
 	}

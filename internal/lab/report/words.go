@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
 )
@@ -174,14 +175,14 @@ func facts(r *experiments.Report) []fact {
 	m := r.Machine
 	list := make([]fact, 0, 8+len(r.Servers))
 	for _, f := range []fact{
-		{Name: "Started", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
-		{Name: "Took", Value: Seconds(r.Seconds)},
-		{Name: "Commit", Value: commit(m.Commit)},
+		{Name: "Started", Chinese: "开始时间", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
+		{Name: "Took", Chinese: "用时", Value: Seconds(r.Seconds)},
+		{Name: "Commit", Chinese: "提交", Value: commit(m.Commit)},
 		{Name: "Go", Value: strings.TrimPrefix(m.Go, "go")},
-		{Name: "Processor", Value: fmt.Sprintf("%s, %s", m.CPU, Plural(m.Processors, "processor", "processors"))},
-		{Name: "Memory", Value: m.Memory},
-		{Name: "System", Value: m.OS},
-		{Name: "Load before", Value: m.Load},
+		{Name: "Processor", Chinese: "处理器", Value: fmt.Sprintf("%s, %s", m.CPU, Plural(m.Processors, "processor", "processors"))},
+		{Name: "Memory", Chinese: "内存", Value: m.Memory},
+		{Name: "System", Chinese: "系统", Value: m.OS},
+		{Name: "Load before", Chinese: "运行前负载", Value: m.Load},
 	} {
 		if f.Value != "" {
 			list = append(list, f)
@@ -219,7 +220,8 @@ func figures(numbers map[string]float64) []fact {
 	list := make([]fact, 0, len(numbers))
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		label, value := Figure(name, numbers[name])
-		list = append(list, fact{Name: label, Value: value})
+		chinese, _, _ := strings.Cut(checker.FigureInChinese(name), "（")
+		list = append(list, fact{Name: label, Chinese: chinese, Value: value})
 	}
 	return list
 }

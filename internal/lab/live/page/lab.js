@@ -1,6 +1,6 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
-import { language } from './words.js';
+import { language, named, valued } from './words.js';
 import { element, tableOf } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
@@ -125,10 +125,10 @@ export class Lab {
     $('measured').hidden = parts.length === 0;
     const head = element('tr'), column = (text, scope) => { const th = element('th', text); th.scope = scope; return th; };
     head.append(element('td'), ...parts.map((p) => column(p.name, 'col')));
-    const names = [...new Set(parts.flatMap((p) => p.figures.map((f) => f.name)))].sort();
-    $('play-figures').replaceChildren(head, ...names.map((name) => {
+    const figures = new Map(parts.flatMap((p) => p.figures.map((f) => [f.name, f])));
+    $('play-figures').replaceChildren(head, ...[...figures.keys()].sort().map((name) => {
       const tr = element('tr');
-      tr.append(column(name, 'row'), ...parts.map((p) => element('td', p.figures.find((f) => f.name === name)?.value ?? '')));
+      tr.append(column(named(figures.get(name)), 'row'), ...parts.map((p) => element('td', valued(p.figures.find((f) => f.name === name)))));
       return tr;
     }));
   }

@@ -2,6 +2,7 @@
 
 import { element } from './panels.js';
 import { titled } from './lab.js';
+import { named } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -36,7 +37,7 @@ export class Report {
     const { t, run: { experiments, facts, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
     $('report-title').textContent = t('came', came, experiments.length);
     $('interrupted').hidden = !interrupted;
-    $('facts').replaceChildren(...facts.map((f) => { const div = element('div'); div.append(element('dt', f.name), element('dd', f.value)); return div; }));
+    $('facts').replaceChildren(...facts.map((f) => { const div = element('div'); div.append(element('dt', named(f)), element('dd', f.value)); return div; }));
     const head = element('tr');
     head.append(...['no', 'lab', 'verdictWord', 'took', 'tries'].map((key) => { const th = element('th', t(key)); th.scope = 'col'; return th; }));
     $('made').replaceChildren(head, ...experiments.map((e) => this.row(e)));

@@ -92,14 +92,14 @@ const zh = {
   'chart-stock': '件数：账本卖出、库存行剩余，与总量对比', 'chart-answers': '每秒响应，按类别', 'chart-latency': '响应延迟 ms',
   lanes: '谁持有锁', requests: '每个请求做了什么', requestsSay: (n) => `${n} 个请求，各在其副本或买家的一行里：选一个查看步骤。`, refused: '售罄', window: '时间窗', auto: '自动', freeze: '定格',
   'lanes-keys': '方向键选择一次持有，回车查看追踪，Esc 继续。',
-  'key-renewed': '看门狗续期', 'key-failed': '续期失败', 'key-expired': 'TTL 已到', 'key-told': '持有者得知已失去', 'key-woken': '等待者被唤醒', close: '关闭',
+  'key-renewed': '看门狗续期', 'key-failed': '续期失败', 'key-expired': 'TTL 已到', 'key-told': '持有者得知锁已丢失', 'key-woken': '等待者被唤醒', close: '关闭',
   traceOf: (l) => `${l.holder}，${l.lock}${l.token ? `，令牌 ${l.token}` : ''}${l.request ? `：请求 ${l.request}` : ''}`,
   'tr.noTTL': '无：随会话存在，或不会自行结束', 'tr.wakes': '唤醒次数', 'tr.caption': (s) => `${s} 内的步骤与事件`,
   'tr.step': '步骤', 'tr.at': '开始', 'tr.took': '耗时', 'tr.bar': '何时', 'tr.of': '内容', 'tr.master': (n) => `主节点 ${n}`, 'tr.left': (s) => `当时剩 ${s}`,
   'tr.purchase': '购买', 'tr.acquire': '取锁', 'tr.connect': '连接', 'tr.begin': '开始事务', 'tr.read': '读', 'tr.work': '业务', 'tr.write': '写', 'tr.commit': '提交', 'tr.rollback': '回滚', 'tr.release': '释放', 'tr.command': 'Redis', 'tr.other': '其他',
   'tr.granted': '授予', 'tr.held': '持有', 'tr.lost': '已失去', 'tr.released': '已释放', 'tr.renewed': '续期', 'tr.not-renewed': '续期失败', 'tr.expired': 'TTL 到', 'tr.woken': '被唤醒', 'tr.voted-for': '同意', 'tr.voted-against': '拒绝', 'tr.no-vote': '无应答',
   'tr.untraced': '没有步骤：每个副本每秒追踪 50 个请求，并在其结束时记录。',
-  'key-hold': '持有（数字是围栏令牌）', 'key-wait': '等待', 'key-two': '同时两个持有者', 'key-lost': '已失去，持有者得到通知',
+  'key-hold': '持有（数字是围栏令牌）', 'key-wait': '等待', 'key-two': '同时两个持有者', 'key-lost': '已丢失，持有者得到通知',
   machines: '手动制造故障', sees: '服务器看到的', server: '服务器', code: '这个策略的代码',
   measured: '这里的一切都是实测：HTTP 响应、库存行与账本、副本记录的每次持锁、服务器自己报告的状态。记录持锁和读取库存行会略微影响售卖。',
   live: '实时', lostLink: '连接断开，正在重试', sold: '卖出', left: '剩余', initial: '总量', rejected: '售罄', busy: '繁忙', failed: '失败', unknown: '未知',
@@ -116,10 +116,10 @@ const zh = {
   granted: (g, o) => `共授予 ${g} 次；其中 ${o} 次发生时同一把锁已有别的持有者。`,
   left2: '持锁太频繁时只传最新的部分：时间窗从数据完整处开始。',
   waiting: (n) => `${n} 个在等`, before: (ms) => `${ms} 前`,
-  leaseSays: (l, f) => `${l.holder}，${l.lock}${l.token ? `，令牌 ${l.token}` : '，无令牌'}${l.request ? `，请求 ${l.request}` : ''}：等待 ${f.wait}${f.held ? `，持有 ${f.held}` : ''}${l.lost ? '；已失去，已通知持有者' : ''}${l.died ? '；副本已退出' : ''}${l.released ? '；已释放' : ''}${l.error ? `（${l.error}）` : ''}`,
+  leaseSays: (l, f) => `${l.holder}，${l.lock}${l.token ? `，令牌 ${l.token}` : '，无令牌'}${l.request ? `，请求 ${l.request}` : ''}：等待 ${f.wait}${f.held ? `，持有 ${f.held}` : ''}${l.lost ? '；已丢失，已通知持有者' : ''}${l.died ? '；副本已退出' : ''}${l.released ? '；已释放' : ''}${l.error ? `（${l.error}）` : ''}`,
   stillHeld: '仍持有', now: '现在', noServer: (e) => `没有响应：${e}`, nothing: '空',
   'see.row': '库存行', 'see.allocations': '行外的库存', 'see.transactions': 'InnoDB 事务', 'see.locks': 'InnoDB 锁', 'see.keys': '该商品的键', 'see.nodes': '该商品的节点', 'see.votes': '各主节点的投票',
-  'note.sqlite': 'SQLite 说不出谁在写、谁在等：它锁整个文件，一次只有一个写者。',
+  'note.sqlite': 'SQLite 不报告谁在写、谁在等：它锁整个文件，一次只有一个写者。',
   'note.mariadb': 'MariaDB 只列出有事务在等待的锁。',
   'note.etcd': '排在第一的持有锁。etcd 不报告谁在监听：每个等待者等到自己前面的键都消失。',
   'note.wchp': '这个 ZooKeeper 不报告谁在监听：它的白名单里没有 wchp。',
@@ -147,9 +147,9 @@ const zh = {
   'buy.name': '你的名字', 'buy.join': '加入售卖', 'buy.buy': '买一件',
   'bought.sold': '买到了。', 'bought.rejected': '售罄。', 'bought.unknown': '结果未知：没有收到响应。', 'bought.busy': '繁忙，请再试。', 'bought.closed': '现在没有售卖。',
   'bought.failed': (p) => `没有买到：${p}。`, 'bought.mine': (n) => `你一共买到 ${n} 件。`, 'bought.no': (no, of) => `你买到第 ${number(no)} 件，共 ${number(of)} 件。${no > of ? '这一件并不存在：商品超卖了。' : ''}`,
-  story: '发生了什么', lab: '实验', pair: '故障与对策并排播放', make: '播放这个实验', remedy: '对策', failure: '故障', expected: '预期', found: '发现', 'not-run': '未进行', holds: '符合预期', 'holds-not': '不符合预期', making: (n) => (n > 1 ? `进行中，第 ${n} 次` : '进行中'), later: '待进行', stopped: '已停止',
+  story: '发生了什么', lab: '实验', pair: '问题与对策并排播放', make: '播放这个实验', remedy: '对策', failure: '问题', expected: '预期', found: '发现', 'not-run': '未进行', holds: '符合预期', 'holds-not': '不符合预期', making: (n) => (n > 1 ? `进行中，第 ${n} 次` : '进行中'), later: '待进行', stopped: '已停止',
   'phase.playing': '实验中', 'verdict.reproduced': '已复现', 'verdict.not reproduced': '未复现', 'verdict.not run': '未进行',
-  came: (n, all) => `${all} 个实验中有 ${n} 个与资料所说一致`, interrupted: '运行在最后一个实验之前就结束了。', machine: '机器与服务器', no: '编号', verdictWord: '结论', took: '用时', tries: '次数', figures: '数据', instead: '应当这样做：', evidence: '它的历史', contradiction: '没有购买次序能解释的部分', trouble: (why) => `无法播放：读不出它的历史：${why}`,
+  came: (n, all) => `${all} 个实验中有 ${n} 个与教程所说一致`, interrupted: '运行在最后一个实验之前就结束了。', machine: '机器与服务器', no: '编号', verdictWord: '结论', took: '用时', tries: '次数', figures: '数据', instead: '应当这样做：', evidence: '它的历史', contradiction: '没有购买次序能解释的部分', trouble: (why) => `无法播放：读不出它的历史：${why}`,
   other: 'English', restarted: '这里的 Redis 不落盘：被杀后是空的。',
 };
 
@@ -182,6 +182,10 @@ export const number = (n) => new Intl.NumberFormat(current === 'zh' ? 'zh-CN' : 
 
 // seconds are a time that is rounded, and is not below zero where it rounds to zero.
 export const seconds = (ms) => `${(ms / 1000).toFixed(1).replace(/^-0\.0$/, '0.0')} s`;
+
+// named and valued are the name and the value of a figure in the language of the page.
+export const named = (f) => (current === 'zh' && f.zh) || f.name;
+export const valued = (f) => (current === 'zh' ? f?.value.replace(/ units?$/, ' 件') : f?.value) ?? '';
 
 // words fills in everything that is marked in the page.
 export function words() {
