@@ -190,7 +190,7 @@ func facts(r *experiments.Report) []fact {
 	}
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]
-		list = append(list, fact{Name: called(backend), Value: fmt.Sprintf("%s (%s)", info, info.Started)})
+		list = append(list, fact{Name: called(backend), Chinese: map[string]string{"database": "数据库", "balancer": "负载均衡"}[backend], Value: fmt.Sprintf("%s (%s)", info, info.Started)})
 	}
 	return list
 }
