@@ -97,7 +97,7 @@ const zh = {
   'tr.noTTL': '无：随会话存在，或不会自行结束', 'tr.wakes': '唤醒次数', 'tr.caption': (s) => `${s} 内的步骤与事件`,
   'tr.step': '步骤', 'tr.at': '开始', 'tr.took': '耗时', 'tr.bar': '何时', 'tr.of': '内容', 'tr.master': (n) => `主节点 ${n}`, 'tr.left': (s) => `当时剩 ${s}`,
   'tr.purchase': '购买', 'tr.acquire': '取锁', 'tr.connect': '连接', 'tr.begin': '开始事务', 'tr.read': '读', 'tr.work': '业务', 'tr.write': '写', 'tr.commit': '提交', 'tr.rollback': '回滚', 'tr.release': '释放', 'tr.command': 'Redis', 'tr.other': '其他',
-  'tr.granted': '授予', 'tr.held': '持有', 'tr.lost': '已失去', 'tr.released': '已释放', 'tr.renewed': '续期', 'tr.not-renewed': '续期失败', 'tr.expired': 'TTL 到', 'tr.woken': '被唤醒', 'tr.voted-for': '同意', 'tr.voted-against': '拒绝', 'tr.no-vote': '无应答',
+  'tr.granted': '授予', 'tr.held': '持有', 'tr.lost': '已丢失', 'tr.released': '已释放', 'tr.renewed': '续期', 'tr.not-renewed': '续期失败', 'tr.expired': 'TTL 到', 'tr.woken': '被唤醒', 'tr.voted-for': '同意', 'tr.voted-against': '拒绝', 'tr.no-vote': '无应答',
   'tr.untraced': '没有步骤：每个副本每秒追踪 50 个请求，并在其结束时记录。',
   'key-hold': '持有（数字是围栏令牌）', 'key-wait': '等待', 'key-two': '同时两个持有者', 'key-lost': '已丢失，持有者得到通知',
   machines: '手动制造故障', sees: '服务器看到的', server: '服务器', code: '这个策略的代码',
