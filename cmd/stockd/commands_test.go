@@ -155,6 +155,20 @@ func TestItemsAreImportedAndExported(t *testing.T) {
 	}
 }
 
+func TestTheSaleOfAnItemIsClosedWithItsAudit(t *testing.T) {
+	r := startReplicaWith(t, nil)
+	if status, _, errOut := stockd(append(r.owner(t), "stock", "--units=7")...); status != cli.OK {
+		t.Fatal(errOut)
+	}
+	r.Buy(t, "goods_id=1")
+	for range 2 {
+		status, out, errOut := stockd(append(r.owner(t), "stock", "close")...)
+		if want := "1 units sold in 1 orders, 0 held, 6 left, consistent: true\n"; status != cli.OK || !strings.HasSuffix(out, want) {
+			t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, want)
+		}
+	}
+}
+
 // An item has the limit of the configuration where none is given, and none where 0 is.
 func TestStockTakesTheLimitOfTheConfiguration(t *testing.T) {
 	r := startReplicaWith(t, nil, "--deduct-per-user=4")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ func stockCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "stock",
-		Short: "Put an item on sale where it is not on sale yet, or correct its stock",
+		Short: "Put an item on sale where it is not on sale yet, correct its stock, or close its sale",
 		Long: "Put an item on sale, through the admin API, where it is not on sale yet. Where it is, it keeps the\n" +
 			"stock, the limit and the strategy that it has, so that this may be run at every start.",
 		Example: "  stockd stock --goods 1 --units 5000 --token-file admin.token\n" +
@@ -61,7 +62,36 @@ func stockCommand() *cobra.Command {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
 		return err
 	}
-	cmd.AddCommand(correctCommand(&admin), importCommand(&admin), exportCommand(&admin))
+	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), importCommand(&admin), exportCommand(&admin))
+	return cmd
+}
+
+func closeCommand(admin *cli.Admin) *cobra.Command {
+	var goods int64
+	cmd := &cobra.Command{
+		Use:   "close",
+		Short: "Close the sale of an item: nothing of it is sold after that",
+		Long: "Close the sale of an item, through the admin API. After it nothing of the item is sold or held, at any replica,\n" +
+			"and what is held can still be paid. It prints the audit, and may be run again.",
+		Example: "  stockd stock close --goods 1 --token-file admin.token\n" +
+			"  stockd stock close --goods 1 --admin-url http://10.0.0.5:8081 --token-file admin.token",
+		Args: cli.NoArgs,
+	}
+	cmd.Flags().Int64Var(&goods, "goods", 1, "item to close")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := admin.Client()
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		closed, err := c.CloseSale(cmd.Context(), goods)
+		if err != nil {
+			return err
+		}
+		a := closed.Audit
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "item %d is closed since %s: %d units sold in %d orders, %d held, %d left, consistent: %t\n",
+			goods, closed.EndsAt.Format(time.RFC3339), a.Sold, a.Orders, a.Held, a.Stock, a.Clean)
+		return err
+	}
 	return cmd
 }
 

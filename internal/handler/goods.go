@@ -62,6 +62,7 @@ type concealedItem struct {
 
 	Available    bool   `json:"available"`
 	Availability string `json:"availability"`
+	stock.Sale
 }
 
 // read serves GET /goods/:id of the admin API.
@@ -72,7 +73,7 @@ func (g goods) read(c *gin.Context, id int64) (any, error) {
 
 func (g goods) shownRead(found service.Item) any {
 	if !g.options.Reveal {
-		return concealedItem{found.ID, found.PerUser, g.options.Catalogue.Choice(found.ID), found.Stock > 0, found.Availability()}
+		return concealedItem{found.ID, found.PerUser, g.options.Catalogue.Choice(found.ID), found.Stock > 0, found.Availability(), found.Sale}
 	}
 	read := g.shown(found.Goods)
 	for _, of := range found.Changes {
@@ -204,6 +205,14 @@ func (g goods) correct(c *gin.Context, id int64) (any, error) {
 	}
 	row, by, err := g.options.Inventory.Correct(c.Request.Context(), id, to, key)
 	return correctedItem{g.shown(row), by}, err
+}
+
+// close serves POST /goods/:id/close.
+func (g goods) close(c *gin.Context, id int64) (any, error) {
+	if err := hasNoFields(c); err != nil {
+		return nil, err
+	}
+	return g.options.Inventory.CloseSale(c.Request.Context(), id)
 }
 
 // recall serves POST /goods/:id/recall.

@@ -288,6 +288,21 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 	}
 }
 
+func TestTheAdminClosesASale(t *testing.T) {
+	a := serveSQLite(t) // item 1 has 10
+	a.buy(t, "goods_id=1&quantity=2")
+	for range 2 {
+		closed := a.asAdmin(t, http.MethodPost, "/goods/1/close", "", http.StatusOK)
+		audit, _ := closed.body["audit"].(map[string]any)
+		if audit["stock"] != 8.0 || audit["sold"] != 2.0 || audit["clean"] != true || audit["pending"] != 0.0 || closed.body["ends_at"] == nil {
+			t.Errorf("closed with %s", closed.text)
+		}
+	}
+	a.buy(t, "goods_id=1").is(t, "sale-closed")
+	a.post(t, "/reservations?goods_id=1").is(t, "sale-closed")
+	a.asAdmin(t, http.MethodPost, "/goods/404404/close", "", http.StatusNotFound).is(t, "unknown-goods")
+}
+
 func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {
 	for _, reveal := range []bool{true, false} {
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })

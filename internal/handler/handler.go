@@ -124,6 +124,7 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	e.POST("/goods/import", o.ok(g.importItems))
 	e.POST("/goods/:id/restock", o.ok(ofItem(g.restock)))
 	e.POST("/goods/:id/correct", o.ok(ofItem(g.correct)))
+	e.POST("/goods/:id/close", o.ok(ofItem(g.close)))
 	e.POST("/goods/:id/recall", o.ok(ofItem(g.recall)))
 	e.GET("/goods/:id", o.ok(ofItem(g.read)))
 	e.PATCH("/goods/:id", o.ok(ofItem(g.change)))

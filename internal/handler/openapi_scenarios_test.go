@@ -240,6 +240,7 @@ func fails(kind string) error {
 	return map[string]error{
 		"insufficient-stock":  stock.ErrInsufficientStock,
 		"user-limit":          stock.ErrUserLimit,
+		"sale-closed":         stock.ErrSaleClosed,
 		"hold-limit":          stock.ErrHoldLimit,
 		"stock-limit":         stock.ErrStockLimit,
 		"unknown-goods":       stock.ErrUnknownGoods,

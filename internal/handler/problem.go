@@ -86,6 +86,7 @@ func problems() []struct {
 		slug   string
 		title  string
 	}{
+		{stock.ErrSaleClosed, http.StatusConflict, "sale-closed", "The sale is closed"},
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
 		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "The limit per buyer is reached"},
 		{stock.ErrHoldLimit, http.StatusConflict, "hold-limit", "The buyer holds as many units as it may"},

@@ -71,10 +71,15 @@ func (g goods) now(ctx context.Context, id int64) (service.Item, error) {
 // tagged is an item as it is shown, and a tag of that: the same at every replica, as long as all of it is the same. What
 // changes by itself, such as a clock, does not belong there.
 func (g goods) tagged(found service.Item, err error) (body []byte, tag string, _ error) {
+	clock := found.Now
+	found.Now = time.Time{}
 	if err == nil {
 		body, err = json.Marshal(g.shownRead(found))
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(body) // it never fails
+	if found.Now = clock; err == nil && !clock.IsZero() {
+		body, err = json.Marshal(g.shownRead(found))
+	}
 	return body, fmt.Sprintf(`"%x"`, sum.Sum64()), err
 }

@@ -308,7 +308,7 @@ func draws(orders []PendingOrder) []Allocation {
 }
 
 const (
-	returnToRow = `UPDATE tb_goods_stock SET stock = stock + ?, ` + byRecall + ` WHERE goods_id = ?`
+	returnToRow = addUnits + byRecall + ` WHERE goods_id = ?`
 
 	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `'
 			WHEN ` + inUnitRows + ` THEN '` + InUnitRows + `' ELSE place END
@@ -351,7 +351,7 @@ func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, allocation strin
 			return err
 		}
 		after.Units -= units
-		_, err = tx.write(ctx, "return units to the row", returnToRow, units, goodsID)
+		_, err = tx.write(ctx, "return units to the row", returnToRow, units, units, goodsID)
 		return err
 	})
 	return after, units, err
@@ -387,7 +387,7 @@ func (s *Store) recall(ctx context.Context, goodsID int64, take func(tx *Tx) (un
 		if returned, err = take(tx); err != nil || returned == 0 {
 			return err
 		}
-		_, err = tx.write(ctx, "return units to the row", returnToRow, returned, goodsID)
+		_, err = tx.write(ctx, "return units to the row", returnToRow, returned, returned, goodsID)
 		return err
 	})
 	return returned, err

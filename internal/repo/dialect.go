@@ -65,13 +65,14 @@ type dialect struct {
 // The statements that every dialect shares. Each write of the row lifts its
 // version, so that optimistic writers notice every other one.
 const (
-	goodsColumns = `g.version, g.fence, g.per_user, g.writer, g.writer_epoch`
+	goodsColumns = `g.version, g.fence, g.per_user, g.writer, g.writer_epoch, g.withheld`
 
 	// allocated is what an item has outside of its row. A locking read of the row locks
 	// none of it.
 	allocated = `COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
 
-	selectRows = `SELECT g.goods_id, g.stock, ` + allocated + `, ` + goodsColumns + ` FROM tb_goods_stock AS g`
+	rowColumns = `SELECT g.goods_id, g.stock, ` + allocated + `, ` + goodsColumns
+	selectRows = rowColumns + ` FROM tb_goods_stock AS g`
 
 	readRow = selectRows + ` WHERE g.goods_id = ?`
 
@@ -81,5 +82,7 @@ const (
 
 	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
 
-	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, ` + besideSales + ` WHERE goods_id = ?`
+	// addUnits takes the units twice: those of an item that is not on sale are withheld.
+	addUnits = `UPDATE tb_goods_stock SET stock = stock + CASE WHEN withheld IS NULL THEN ? ELSE 0 END, withheld = withheld + ?, `
+	addStock = addUnits + besideSales + ` WHERE goods_id = ?`
 )

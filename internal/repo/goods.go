@@ -29,12 +29,6 @@ func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readRow, goodsID)
 }
 
-// InStock is the item with all its units, in the row and in allocations. It may return
-// ErrUnknownGoods.
-func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error) {
-	return s.readGoods(ctx, s.pool, readInStock, goodsID)
-}
-
 // InStockAfter is InStock of up to most items whose ids are above one, by their ids.
 func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list []stock.Goods, err error) {
 	err = s.each(ctx, s.pool, "read items", func(scan scanRow) error {
@@ -66,14 +60,10 @@ func setOf(ids []int64) map[int64]bool {
 const (
 	readExisting = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN ?`
 
-	inStock = `g.stock + ` + allocated
-
 	// sumAhead leaves out the allocations that the ledger is written with.
 	sumAhead = `SELECT COALESCE(SUM(units), 0) FROM tb_stock_place WHERE goods_id = ? AND NOT (` + inBuckets + `) AND NOT (` + inUnitRows + `)`
 
-	selectInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE `
-	readInStock   = selectInStock + `g.goods_id = ?`
-	readAfter     = selectInStock + `g.goods_id > ? ORDER BY g.goods_id LIMIT ?`
+	readAfter = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id > ? ORDER BY g.goods_id LIMIT ?`
 )
 
 // CreateGoods creates an item with its first units, 0 to stock.MaxStock. ErrGoodsExist: the id
@@ -120,11 +110,11 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 		if err != nil {
 			return err
 		}
-		left = goods.Stock + units
+		left = goods.InRow() + units
 		if err := tx.appendRestock(ctx, goodsID, units, left, requestID); err != nil {
 			return err
 		}
-		if _, err := tx.write(ctx, "add stock", addStock, units, goodsID); err != nil {
+		if _, err := tx.write(ctx, "add stock", addStock, units, units, goodsID); err != nil {
 			return err
 		}
 		return tx.requireRoom(ctx, goodsID)
@@ -151,7 +141,7 @@ func (s *Store) Correct(ctx context.Context, goodsID int64, c stock.Correction, 
 		if err := tx.appendCorrection(ctx, goods, c, by, requestID); err != nil || by == 0 {
 			return err
 		}
-		if _, err := tx.write(ctx, "correct stock", addStock, by, goodsID); err != nil {
+		if _, err := tx.write(ctx, "correct stock", addStock, by, by, goodsID); err != nil {
 			return err
 		}
 		return tx.requireRoom(ctx, goodsID)
@@ -177,12 +167,12 @@ func (t *Tx) corrects(ctx context.Context, goods stock.Goods, c stock.Correction
 	if c.Counted != nil {
 		by = *c.Counted - has.Stock - has.Held
 	}
-	if by >= 0 || goods.Stock+by >= 0 {
+	if by >= 0 || goods.InRow()+by >= 0 {
 		return by, nil
 	}
 	err = &stock.BelowZeroError{Stock: has.Stock, Held: has.Held, Sold: has.Sold, By: by}
 	if has.Stock+by >= 0 {
-		err = errors.Join(err, &stock.AllocatedError{Units: has.Stock - goods.Stock, Version: goods.Version})
+		err = errors.Join(err, &stock.AllocatedError{Units: has.Stock - goods.InRow(), Version: goods.Version})
 	}
 	return 0, err
 }

@@ -193,7 +193,7 @@ func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requ
 func (t *Tx) appendCorrection(ctx context.Context, goods stock.Goods, c stock.Correction, by int64, requestID string) error {
 	args := appendValues(nil, stock.Order{
 		Kind: stock.Correct, RequestID: requestID, GoodsID: goods.ID, Quantity: by, Replica: t.store.replica, CreatedAt: acceptedNow(),
-	}, goods.Stock+goods.Allocated+by)
+	}, goods.InRow()+goods.Allocated+by)
 	_, err := t.write(ctx, "append to ledger", insertCorrection, append(args, c.Reason, c.Counted)...)
 	return err
 }

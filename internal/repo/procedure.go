@@ -187,6 +187,8 @@ func (a saleAnswer) rejection(v saleVerdict) error {
 		return &stock.UserLimitError{PerUser: a.perUser.Int64, Has: v.number}
 	case "buyer":
 		return stock.ErrUserUnknown
+	case "off sale":
+		return &stock.AllocatedError{Version: a.version.Int64, Withheld: true}
 	case "allocated":
 		return &stock.AllocatedError{Units: a.allocated.Int64, Version: a.version.Int64}
 	default:

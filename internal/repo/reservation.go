@@ -254,7 +254,7 @@ func (t *Tx) giveBack(ctx context.Context, rows []stock.Order, waits bool) error
 		}
 	}
 	for _, id := range ids {
-		written, err := t.write(ctx, "give units back", addUnderLimit, units[id], id, limits[id])
+		written, err := t.write(ctx, "give units back", addUnderLimit, units[id], units[id], id, limits[id])
 		if err != nil {
 			return err
 		}

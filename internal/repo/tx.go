@@ -102,7 +102,7 @@ func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more
 
 // columnsOf is where the columns of readRow go.
 func columnsOf(g *stock.Goods) []any {
-	return []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch}
+	return []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch, &g.Withheld}
 }
 
 // A strategy that reads the stock, decides and writes it back overwrites whatever

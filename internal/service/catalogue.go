@@ -90,7 +90,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	}
 	c.unwritten = queue.Share(allocated, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find units in Redis", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
-	c.looks = newLooks(deps.Store, timeout, deps.Log)
+	c.looks = newLooks(deps.Store, c.switches, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
 	deps.Changes = c.changes
 	versions := c.versions(ctx, entries)

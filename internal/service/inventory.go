@@ -239,10 +239,7 @@ func (i *Inventory) Recall(ctx context.Context, goodsID int64) (RecalledItem, er
 // stock.ErrUnknownOutcome may mean that this goes on, or that the limit was set and a
 // strategy that checks it elsewhere could not be notified. Setting it again finds out.
 func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock.Goods, error) {
-	if ctx.Err() != nil { // nothing is begun for a request that has ended
-		return stock.Goods{}, fmt.Errorf("set a limit: %w", context.Cause(ctx))
-	}
-	err := i.jobs.Do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
+	err := i.begin(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
 		err := i.catalogue.changes.Run(goodsID, stock.Change{Kind: stock.ChangeOfLimit, PerUser: perUser}, func() error {
 			return i.store.SetLimit(ctx, goodsID, perUser)
 		})
@@ -304,6 +301,14 @@ func (i *Inventory) choose(ctx context.Context, goodsID int64, change func(stock
 		return fmt.Errorf("%w: the strategy was set: %w", stock.ErrUnknownOutcome, err)
 	}
 	return nil
+}
+
+// begin begins work that goes on when its request has ended, and nothing for one that has ended before.
+func (i *Inventory) begin(ctx context.Context, limit time.Duration, doing string, work func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	return i.jobs.Do(ctx, limit, doing, work)
 }
 
 const (

@@ -257,8 +257,12 @@ func (c *Catalogue) Enforce(p Policy) error {
 // replica. A look that takes half a second itself still ends within a second.
 const switchesEvery = 500 * time.Millisecond
 
+// endsSoon is how long before its end the purchases of an item begin to look at the time of the database. A replica that
+// could not look for as long may sell for as long as it cannot, or until another one has withheld the units.
+const endsSoon = 5 * time.Second
+
 // switches are the strategies that the admin has switched off on all replicas, the choices
-// of items, and the items that have units in Redis, as far as this replica knows.
+// of items, the items that have units in Redis, and those whose sale ends soon, as far as this replica knows.
 // The request path reads one pointer of each.
 type switches struct {
 	store   *repo.Store
@@ -266,6 +270,7 @@ type switches struct {
 	off     atomic.Pointer[map[string]string]
 	choices atomic.Pointer[map[int64]stock.Choice]
 	inRedis atomic.Pointer[map[int64]bool]
+	ending  atomic.Pointer[[]int64]
 }
 
 func newSwitches(store *repo.Store) *switches {
@@ -296,6 +301,12 @@ func (s *switches) hasUnitsInRedis(goodsID int64) bool {
 	return known != nil && (*known)[goodsID]
 }
 
+// ends reports whether the sale of an item ended, or ends before the next look.
+func (s *switches) ends(goodsID int64) bool {
+	known := s.ending.Load()
+	return known != nil && slices.Contains(*known, goodsID)
+}
+
 // look reads all of it. Where that fails, the cached state stays.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	select {
@@ -316,6 +327,11 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	ending, err := s.store.SalesDue(ctx, endsSoon)
+	if err != nil {
+		return false, err
+	}
+	s.ending.Store(&ending)
 	s.choices.Store(&choices)
 	s.inRedis.Store(&inRedis)
 	before := s.off.Swap(&off)

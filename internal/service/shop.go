@@ -55,9 +55,8 @@ type Request struct {
 	Asked stock.Choice
 	// counted reports that the rate of its buyer has counted another line of its basket.
 	counted bool
-	// soldOut reports that a look has found no units for it. unseen is why there was no look that was due.
-	soldOut bool
-	unseen  error
+	// rejected is why a look has found that it cannot be sold. unseen is why there was no look that was due.
+	rejected, unseen error
 }
 
 // Buy sells, or returns why it does not. Catalogue.Within bounds it.
@@ -70,8 +69,8 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		r.Number, r.Durable = cmp.Or(r.Number, NewKey()), stock.InSQL
 	}
 	by, asked, wrong := s.choose(r)
-	if wrong == nil && by.looksFirst() { // before the key is searched for: a copy that took the last unit is found then
-		r.soldOut, r.unseen = s.looks.soldOut(ctx, r.GoodsID, r.Purchase)
+	if wrong == nil && s.looks.isDue(r.GoodsID, by.looksFirst()) { // before the key is searched for: a copy that took the last unit is found then
+		r.rejected, r.unseen = s.looks.look(ctx, r.GoodsID, r.Purchase)
 	}
 	first, err := s.first(ctx, r, stock.InSQL, true) // a key that was sold before has its answer
 	if err != nil || first.Replayed {
@@ -104,7 +103,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 // itself; units of an item that is sold out are not allocated to it. Where Redis does not answer, the purchase is sold:
 // what is pending there is then dead-lettered, so that the ledger has one order under a key.
 func (s *Shop) pendingCopy(ctx context.Context, by *Seller, r Request) (first stock.Outcome, err error) {
-	if by.sellsFromRedis() || r.soldOut {
+	if by.sellsFromRedis() && r.rejected == nil || errors.Is(r.rejected, stock.ErrInsufficientStock) {
 		return stock.Outcome{}, nil
 	}
 	pending, err := s.mayBePending(ctx, r)
@@ -163,15 +162,15 @@ func (s *Shop) sell(ctx context.Context, by *Seller, r Request) (outcome stock.O
 	switch {
 	case r.unseen != nil:
 		return stock.Outcome{}, r.unseen
-	case r.soldOut:
-		return stock.Outcome{Rejected: stock.ErrInsufficientStock}, nil
+	case r.rejected != nil:
+		return stock.Outcome{Rejected: r.rejected}, nil
 	}
 	outcome, err = s.sellOnce(ctx, by, r)
 	switch {
 	case errors.Is(err, stock.ErrUnknownGoods):
 		s.items.forget(r.GoodsID)
 	case err == nil && errors.Is(outcome.Rejected, stock.ErrInsufficientStock) && by.looksFirst():
-		s.looks.note(r.GoodsID)
+		s.looks.note(r.GoodsID, false)
 	}
 	if err == nil && outcome.Durable == stock.InRedis && r.Durable == stock.InSQL {
 		return s.awaitLedger(ctx, r, outcome)
@@ -221,11 +220,16 @@ func (s *Shop) sellOnce(ctx context.Context, by *Seller, r Request) (outcome sto
 }
 
 // recallFor recalls the units that a purchase is short of, if it is, for another try. A rejection is final where
-// nothing comes back.
+// nothing comes back, or where a look finds why: the item is not on sale.
 func (s *Shop) recallFor(ctx context.Context, by *Seller, r Request, vain *vainRecalls, outcome *stock.Outcome, try int) (again bool, err error) {
 	short, ok := errors.AsType[*stock.AllocatedError](outcome.Rejected)
 	if !ok {
 		return false, nil
+	}
+	if short.Withheld {
+		s.looks.note(r.GoodsID, true)
+		outcome.Rejected, err = s.looks.look(ctx, r.GoodsID, r.Purchase)
+		return err == nil && outcome.Rejected == nil, err
 	}
 	if vain.prove(short) {
 		outcome.Rejected = stock.ErrInsufficientStock

@@ -59,6 +59,7 @@ func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order
 func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, error)) *Shop {
 	log := slog.New(slog.DiscardHandler)
 	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil), standard: Mode{Strategy: "s"}, maxQuantity: 100}
+	catalogue.looks = &looks{switches: catalogue.switches}
 	catalogue.requests = share(c.find)
 	none := func(context.Context, ...int64) (map[int64]bool, error) { return nil, nil }
 	catalogue.unwritten = queue.Share(none, queue.Options[struct{}, []int64, map[int64]bool]{Most: 1, Within: time.Minute, Log: log})

@@ -36,15 +36,19 @@ func TestALookRejectsInPlaceOfTheStrategy(t *testing.T) {
 			sales = call
 			return stock.Outcome{}, nil
 		})
-		s.looks = &looks{queue: queue.New(queue.Options[int64, stock.Purchase, bool]{Most: 1, Within: time.Minute, Write: func(_ context.Context, _ int64, calls []*queue.Call[stock.Purchase, bool]) {
+		s.looks = &looks{switches: new(switches), queue: queue.New(queue.Options[int64, stock.Purchase, error]{Most: 1, Within: time.Minute, Write: func(_ context.Context, _ int64, calls []*queue.Call[stock.Purchase, error]) {
 			if looked++; sold.searches > 0 {
 				t.Errorf("%s: the key was searched for first", name)
 			}
-			calls[0].Answer(c.finds, c.fails)
+			var rejected error
+			if c.finds {
+				rejected = out
+			}
+			calls[0].Answer(rejected, c.fails)
 		}})}
 		s.byName["s"].entry.Guarantees.ExclusiveInProcess = c.excludes
 		if c.short {
-			s.looks.note(1)
+			s.looks.note(1, false)
 		}
 		_, err := s.buy1(t.Context(), c.purchase)
 		if !errors.Is(err, c.want) || looked != c.looks || sales != c.sales || sold.searches != c.searches {

@@ -10,6 +10,8 @@ import (
 var (
 	// ErrInsufficientStock rejects a purchase: not enough units are left.
 	ErrInsufficientStock = errors.New("insufficient stock")
+	// ErrSaleClosed rejects a purchase after the end of the sale of its item.
+	ErrSaleClosed = errors.New("the sale is closed")
 	// ErrAllocated rejects a purchase that does not fit into what its strategy can
 	// reach, and would fit with what is in the allocations of other strategies. An
 	// *AllocatedError has the figures. The purchase is retried once those units are recalled;
@@ -163,6 +165,8 @@ type AllocatedError struct {
 	// Version is that of the row that was read. Every move of units between the row and an
 	// allocation changes it.
 	Version int64
+	// Withheld reports that the item is not on sale: see Sale.
+	Withheld bool
 }
 
 // Error names the units.

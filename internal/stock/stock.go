@@ -182,6 +182,10 @@ type Goods struct {
 	// Allocated is the units outside of the row, in allocations such as buckets and Redis; 0
 	// where Stock includes them.
 	Allocated int64 `json:"-"`
+	// Withheld is the units of the row while the item is not on sale; nil while it is.
+	Withheld *int64 `json:"-"`
+	// Sale is read with what an item has in all.
+	Sale
 	// Writer is the only strategy that has written the row since its last change beside
 	// sales, or empty.
 	Writer string `json:"-"`
@@ -240,9 +244,15 @@ func Allot(units int64, batch []Purchase, limit Limit) (rejected []error) {
 }
 
 // Allot distributes the units of the row. A purchase that would fit with the allocated units is
-// rejected with an *AllocatedError.
+// rejected with an *AllocatedError, and so is each one of an item that is not on sale.
 func (g Goods) Allot(batch []Purchase, limit Limit) (rejected []error) {
 	rejected = make([]error, len(batch))
+	if g.Withheld != nil {
+		for i := range rejected {
+			rejected[i] = g.OffSale()
+		}
+		return rejected
+	}
 	left := g.Stock
 	taken := make(map[string]int64) // under the limit
 	for i, p := range batch {
@@ -260,6 +270,35 @@ func (g Goods) Allot(batch []Purchase, limit Limit) (rejected []error) {
 		}
 	}
 	return rejected
+}
+
+// InRow is the units of the row, on sale or withheld.
+func (g Goods) InRow() int64 {
+	if g.Withheld != nil {
+		return *g.Withheld
+	}
+	return g.Stock
+}
+
+// OffSale is the rejection of a purchase of an item whose units are withheld.
+func (g Goods) OffSale() error {
+	return &AllocatedError{Units: *g.Withheld, Version: g.Version, Withheld: true}
+}
+
+// Sale is when an item is sold, by the clock of the database; nil is any time.
+type Sale struct {
+	StartsAt *time.Time `json:"starts_at,omitempty"`
+	EndsAt   *time.Time `json:"ends_at,omitempty"`
+	// Now is the time of the database when they were read; zero where there are none.
+	Now time.Time `json:"now,omitzero"`
+}
+
+// Rejects is why nothing is sold at that time: ErrSaleClosed, or nil.
+func (s Sale) Rejects() error {
+	if s.EndsAt != nil && !s.Now.Before(*s.EndsAt) {
+		return ErrSaleClosed
+	}
+	return nil
 }
 
 // Share is how many units of the row a strategy moves into its allocation: all, or half

@@ -14,6 +14,10 @@
 -- make. writer is the only strategy that has written the row since the last such change, or empty;
 -- writer_epoch grows with each of them: a restock, a limit, units moved to or from allocations, another
 -- strategy.
+--
+-- The item is sold from starts_at until ends_at, by the clock of the database; null is any time. Before and after,
+-- withheld has the units of the row, and stock has none; it is null while the item is sold. due_at is from when on units
+-- are to be withheld; null: they are, and no allocation has any.
 CREATE TABLE IF NOT EXISTS tb_goods_stock (
     id           BIGINT          NOT NULL AUTO_INCREMENT,
     goods_id     BIGINT          NOT NULL,
@@ -25,8 +29,13 @@ CREATE TABLE IF NOT EXISTS tb_goods_stock (
     writer       VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
     writer_epoch BIGINT          NOT NULL DEFAULT 0,
     claim        VARCHAR(32)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+    starts_at    DATETIME(6)     NULL,
+    ends_at      DATETIME(6)     NULL,
+    withheld     BIGINT          NULL,
+    due_at       DATETIME(6)     NULL,
     PRIMARY KEY (id),
-    UNIQUE KEY uk_goods (goods_id)
+    UNIQUE KEY uk_goods (goods_id),
+    KEY k_due (due_at)
 ) ENGINE = InnoDB;
 
 -- Units of an item outside its row: in a bucket, or in Redis. The stock of an item is its row and all of
@@ -276,6 +285,7 @@ BEGIN
     DECLARE row_limit   BIGINT; -- of one buyer
     DECLARE sale_limit  BIGINT; -- the one that buyers are counted under
     DECLARE elsewhere   BIGINT; -- units in allocations
+    DECLARE off_sale    BOOLEAN DEFAULT FALSE;
     DECLARE request     VARCHAR(192) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE wanted      BIGINT;
     DECLARE buyer       VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -329,9 +339,9 @@ BEGIN
             END IF;
         END IF;
         IF row_stock < in_all THEN -- of one moment, for what does not fit may be elsewhere
-            SELECT g.stock, g.version,
+            SELECT g.stock, g.version, g.withheld IS NOT NULL,
                     COALESCE((SELECT SUM(a.units) FROM tb_stock_place AS a WHERE a.goods_id = g.goods_id), 0)
-                INTO row_stock, row_version, elsewhere
+                INTO row_stock, row_version, off_sale, elsewhere
                 FROM tb_goods_stock AS g WHERE g.goods_id = item;
         END IF;
 
@@ -344,6 +354,7 @@ BEGIN
                     WHERE u.goods_id = item AND u.user_id = CAST(buyer AS BINARY);
             END IF;
             SET rejection = CASE
+                WHEN off_sale THEN '["off sale", 0]'
                 WHEN sale_limit > 0 AND buyer IS NULL THEN '["buyer", 0]'
                 WHEN sale_limit > 0 AND has + wanted > sale_limit THEN CONCAT('["limit", ', has, ']')
                 WHEN wanted <= remains THEN NULL

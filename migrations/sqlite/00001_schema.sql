@@ -11,6 +11,10 @@
 -- make. writer is the only strategy that has written the row since the last such change, or empty;
 -- writer_epoch grows with each of them: a restock, a limit, units moved to or from allocations, another
 -- strategy.
+--
+-- The item is sold from starts_at until ends_at, by the clock of the database; null is any time. Before and after,
+-- withheld has the units of the row, and stock has none; it is null while the item is sold. due_at is from when on units
+-- are to be withheld; null: they are, and no allocation has any.
 CREATE TABLE tb_goods_stock (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     goods_id     INTEGER NOT NULL UNIQUE,
@@ -21,8 +25,13 @@ CREATE TABLE tb_goods_stock (
     per_user     INTEGER NOT NULL DEFAULT 0,
     writer       TEXT    NOT NULL DEFAULT '',
     writer_epoch INTEGER NOT NULL DEFAULT 0,
-    claim        TEXT    NOT NULL DEFAULT ''
+    claim        TEXT    NOT NULL DEFAULT '',
+    starts_at    TEXT    NULL,
+    ends_at      TEXT    NULL,
+    withheld     INTEGER NULL,
+    due_at       TEXT    NULL
 );
+CREATE INDEX k_due ON tb_goods_stock (due_at);
 
 -- Units of an item outside its row: in a bucket, or in Redis. The stock of an item is its row and all of
 -- its allocations together. epoch grows each time an allocation is opened, closed or loaded anew, so that a writer

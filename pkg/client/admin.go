@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // NewItem is an item to be created.
@@ -106,6 +107,20 @@ func (c Client) Correct(ctx context.Context, goodsID int64, to Correction) (Corr
 	k := c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/correct")
 	k.requestID, k.body = cmp.Or(to.RequestID, rand.Text()), to
 	return answer[Corrected](ctx, c, k)
+}
+
+// ClosedSale is an item whose sale is closed, with the audit after its last purchase.
+type ClosedSale struct {
+	GoodsID int64     `json:"goods_id"`
+	EndsAt  time.Time `json:"ends_at"`
+	Audit   Audit     `json:"audit"`
+}
+
+// CloseSale ends the sale of an item, on the admin API. After it nothing of the item is sold or held, at any replica; what is
+// held can be confirmed or released. Closing again is safe, and completes a close that failed with ErrUnavailable or
+// ErrOutcomeUnknown.
+func (c Client) CloseSale(ctx context.Context, goodsID int64) (ClosedSale, error) {
+	return answer[ClosedSale](ctx, c, c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/close"))
 }
 
 // AuditInFull is Audit over every row of the ledger, which takes longer, on the admin API.

@@ -34,6 +34,7 @@ var (
 	ErrReservationConfirmed = errors.New("reservation confirmed already") // it is an order
 	ErrReferenceUsed        = errors.New("payment reference was used for another reservation")
 
+	ErrSaleClosed      = errors.New("sale closed")            // nothing of the item is sold any more
 	ErrOrderReturned   = errors.New("order returned already") // fewer units of it are left
 	ErrGoodsExist      = errors.New("item exists already")
 	ErrStockLimit      = errors.New("stock limit")      // the stock would exceed that of an item or of the strategy
@@ -50,6 +51,7 @@ var (
 func kindOf(code string) error {
 	return map[string]error{
 		"insufficient-stock":    ErrSoldOut,
+		"sale-closed":           ErrSaleClosed,
 		"unknown-reservation":   ErrUnknownReservation,
 		"reservation-expired":   ErrReservationExpired,
 		"reservation-released":  ErrReservationReleased,

@@ -109,7 +109,7 @@ func (s *Stock) verifyBeside(
 			return again || fits, err
 		}
 	}
-	if no.short && inRow+goods.Allocated == 0 {
+	if no.short && inRow+goods.Allocated == 0 && goods.Withheld == nil {
 		s.soldOut.learn(goodsID, mark)
 	}
 	return false, nil
@@ -121,6 +121,8 @@ func anyFits(batch []stock.Purchase, answers []verdict, goods stock.Goods, inRow
 	for i, v := range answers {
 		switch {
 		case v.answer != answerShort:
+		case goods.Withheld != nil:
+			answers[i].cause = goods.OffSale()
 		case inRow > inCounter && batch[i].Quantity <= inRow:
 			fits = true
 		case goods.Allocated > 0 && batch[i].Quantity <= inRow+goods.Allocated:

@@ -25,6 +25,7 @@ type rejection struct {
 func rejections() []rejection {
 	return []rejection{
 		{"sold-out", stock.ErrInsufficientStock},
+		{"sale-closed", stock.ErrSaleClosed},
 		{"user-limit", stock.ErrUserLimit},
 		{"hold-limit", stock.ErrHoldLimit},
 		{"user-missing", stock.ErrUserUnknown},

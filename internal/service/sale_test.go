@@ -1,0 +1,88 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// everyStrategy runs a test for each strategy, safe or not, alone and grouped, with two replicas that have every backend.
+func everyStrategy(t *testing.T, test func(t *testing.T, s shop, d *servers.Database, name string, goods int64)) {
+	t.Helper()
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openAll(t, d)
+		for i, entry := range strategy.Registry() {
+			for j, name := range []string{entry.Name, entry.Name + grouped} {
+				t.Run(name, func(t *testing.T) { test(t, s, d, name, int64(2*i+j+1)) })
+			}
+		}
+	})
+}
+
+// tries buys on each replica, by a strategy and by the one that every replica has.
+func (s shop) tries(t *testing.T, name string, goods int64, want error) {
+	t.Helper()
+	for replica := range s.replicas {
+		for _, by := range []string{name, "sql-conditional", "sql-bucket"} {
+			for _, p := range []stock.Purchase{{Quantity: 1}, keyed(rand.Text(), 1), {Quantity: 1, TTL: time.Minute}} {
+				if o, err := s.strategy(t, replica, by).Deduct(t.Context(), goods, p); !errors.Is(errors.Join(err, o.Rejected), want) || o.Order.ID != "" {
+					t.Errorf("%s on replica %d: %+v, %v; want %v", by, replica+1, o, err, want)
+				}
+			}
+		}
+	}
+}
+
+// A crowd buys while the sale is closed. After the answer nothing is sold, also of what comes back later.
+func TestACloseIsTheEndAtEveryReplica(t *testing.T) {
+	everyStrategy(t, func(t *testing.T, s shop, d *servers.Database, name string, goods int64) {
+		all, _ := s.reservations(t, d)
+		s.create(t, goods, 1000)
+		first := stock.Purchase{RequestID: rand.Text(), Keyed: true, Quantity: 1}
+		sold := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, first))(t)
+		held := s.holds(t, name, goods, 2, time.Minute)
+		ctx, leave := context.WithCancel(t.Context())
+		var crowd sync.WaitGroup
+		for i := range 4 {
+			crowd.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = s.strategy(t, i%2, name).Deduct(ctx, goods, stock.Purchase{Quantity: 1})
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		closed := must.Get(s.inventory.CloseSale(t.Context(), goods))(t)
+		s.tries(t, name, goods, stock.ErrSaleClosed)
+		leave()
+		crowd.Wait()
+		again := must.Get(s.inventory.CloseSale(t.Context(), goods))(t)
+		if a := again.Audit; *a.Pending != 0 || a.Audit != closed.Audit.Audit || !again.EndsAt.Equal(closed.EndsAt) {
+			t.Errorf("closed: %+v, again: %+v", closed, again)
+		}
+		_, _, err := all[0].Confirm(t.Context(), held[0], "payment of "+held[0])
+		_, _, failed := all[1].Release(t.Context(), held[1])
+		_, _, back := all[1].Return(t.Context(), sold.Order.ID, 1, "")
+		must.Do(t, err, failed, back)
+		must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
+		_, _, err = s.inventory.Correct(t.Context(), goods, stock.Correction{By: -2, Reason: "damage"}, "")
+		must.Do(t, err)
+		s.tries(t, name, goods, stock.ErrSaleClosed)
+		if o, err := s.strategy(t, 1, name).Deduct(t.Context(), goods, first); err != nil || !o.Replayed || o.Order.ID != sold.Order.ID {
+			t.Errorf("the key of the first purchase: %+v, %v", o, err)
+		}
+		before := closed.Audit
+		should.Be(t, must.Get(s.inventory.AuditInFull(t.Context(), goods))(t).Audit,
+			stock.AuditOf(goods, before.Stock+1+1+5-2, stock.Sums{
+				Restocked: 1005, Corrected: -2, Sold: before.Sold + 1, Orders: before.Orders + 1, Held: 0, Returned: 1,
+			}), "the audit")
+	})
+}
