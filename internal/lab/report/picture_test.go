@@ -102,7 +102,7 @@ func TestAKilledHolderHoldsUntilItsDeath(t *testing.T) {
 }
 
 func TestThinningDoesNotHideAnOverlap(t *testing.T) {
-	var list []history.Lease
+	list := make([]history.Lease, 0, 4001)
 	for i := range 4000 {
 		list = append(list, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
 	}
@@ -116,7 +116,7 @@ func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 }
 
 func TestOfManyHoldersThoseWhoOverlapAreDrawn(t *testing.T) {
-	var list []history.Lease
+	list := make([]history.Lease, 0, 41)
 	for i := range 40 {
 		list = append(list, lease(fmt.Sprintf("contender-%d", i), float64(i*10), float64(i*10+5)))
 	}
@@ -124,14 +124,13 @@ func TestOfManyHoldersThoseWhoOverlapAreDrawn(t *testing.T) {
 }
 
 func TestWithoutLeasesThereAreTheRequests(t *testing.T) {
-	asked := []experiments.Picture{experiments.Timeline}
 	p := draw(&history.History{Requests: []history.Request{
 		{Start: ms(0), End: ms(50), Outcome: history.Unknown, Client: 3}, {Start: ms(60), End: ms(80), Outcome: history.Sold, Client: 3},
-	}}, asked)
+	}}, []experiments.Picture{experiments.Timeline})
 	if drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
 		t.Errorf("it is %+v", p)
 	}
-	if draw(&history.History{}, append(asked, experiments.Stock, experiments.Steps)) != nil {
+	if draw(&history.History{}, []experiments.Picture{experiments.Timeline, experiments.Stock, experiments.Steps}) != nil {
 		t.Error("there is a picture of nothing")
 	}
 }

@@ -104,8 +104,8 @@ func (p plot) sale(s Sale) {
 	p.path("curve", panelTop, plotHeight, p.steps(s.Points, sold))
 	p.line("limit", 0, p.y(s.Units)+panelTop, 100, 0)
 	p.timeAxis(p.clock, panelTop, panelTop+plotHeight)
-	p.Picture.height = panelTop + plotHeight + footHeight
-	p.Picture.Desc = fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ", s.Strategy, Count(end.Sold), Count(s.Units), Count(end.Left))
+	p.height = panelTop + plotHeight + footHeight
+	p.Desc = fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ", s.Strategy, Count(end.Sold), Count(s.Units), Count(end.Left))
 	p.text("soft", 100, 12, "end", fmt.Sprintf("%s sold, the row says %s left", Count(end.Sold), Count(end.Left)))
 }
 

@@ -134,7 +134,7 @@ func votes(h *history.History) live.Table {
 	}
 	t.Head = append(t.Head, "votes")
 	for _, r := range list {
-		row := []string{Duration(r.at.Sub(from).Round(time.Millisecond)), r.holder}
+		row := append(make([]string, 0, len(t.Head)), Duration(r.at.Sub(from).Round(time.Millisecond)), r.holder)
 		granted := 0
 		for _, name := range names {
 			row = append(row, r.votes[name])
@@ -182,7 +182,7 @@ func rows(h *history.History) live.Table {
 		t.Head = append(t.Head, strings.ReplaceAll(place, "_", " "))
 	}
 	for _, c := range innodb.Combinations() {
-		row, tried := []string{combinationWords(c)}, false
+		row, tried := append(make([]string, 0, len(t.Head)), combinationWords(c)), false
 		for _, place := range tablePlaces() {
 			sign := ""
 			if value, ok := h.Figures[c.String()+"."+place]; ok {
