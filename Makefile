@@ -16,10 +16,15 @@ MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken inte
 PARTS = TestProveRoundTrips$$|TestProveTokensGrow|TestProveFiveThousandIdleConnections|TestProveAReplicaThatDiesTakesItsUnits
 BUGS = audit-forgives-overselling|last-unit-unsold|late-holder-deletes|lost-commit-is-a-failure|lost-request-is-sent-again
 
-.PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
+.PHONY: build cross test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
+
+cross: ## both programs for systems that are not this one, which are built and not kept
+	@for to in windows/amd64 darwin/arm64 linux/arm64; do \
+		echo "$$to"; GOOS=$${to%/*} GOARCH=$${to#*/} go build -o /dev/null ./cmd/... || exit 1; \
+	done
 
 test: ## every test, on real servers; with TESTFLAGS=-race under the race detector
 	go run ./tools/test $(TESTFLAGS)
