@@ -47,6 +47,7 @@ func (l *Loaded) check() error {
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
 		l.reserve(),
+		l.queue(),
 		l.servers(),
 		l.trace(),
 		l.withoutEffect("lab", l.Lab.Enabled),
@@ -69,6 +70,22 @@ func (l *Loaded) replica() error {
 func (l *Loaded) reserve() error {
 	if l.Reserve.TTL > l.Reserve.Longest {
 		return l.wrong("reserve.ttl", "must be up to reserve.longest, which is %s, not %s", l.Reserve.Longest, l.Reserve.TTL)
+	}
+	return nil
+}
+
+// queue requires what a waiting room needs.
+func (l *Loaded) queue() error {
+	q := l.Queue
+	switch named := len(q.IDs()); {
+	case len(q.Items) == 0:
+		return nil
+	case named < len(q.Items) && (named > 0 || !q.All()):
+		return l.wrong("queue.items", "must be ids of items, separated by commas, or all, not %s", quoted(strings.Join(q.Items, ",")))
+	case len(l.Redis.Addresses) == 0:
+		return l.wrong("queue.items", "is set, and redis.addresses is empty: the line is in Redis")
+	case len(q.Secret.Reveal()) < minSecret:
+		return l.wrong("queue.secret", "must have at least %d bytes, not %d", minSecret, len(q.Secret.Reveal()))
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"audit-every", nil, strings.Fields("0 1s 24h"), strings.Fields("999ms 1ns")},
 		{"limit-user-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5 -0.001 NaN Inf")},
 		{"limit-address-rate", nil, strings.Fields("0 0.001 1000000"), strings.Fields("0.0009 1000000.5")},
+		{"queue-items", strings.Fields("--redis-addresses=a:1 --queue-secret=" + strings.Repeat("s", 32)), append(strings.Fields("all 1 1,7"), ""), strings.Fields("none 0 -1 1,all 1,none")},
+		{"queue-items", strings.Fields("--queue-secret=" + strings.Repeat("s", 32)), []string{""}, strings.Fields("all")}, // there is no Redis
+		{"queue-secret", strings.Fields("--redis-addresses=a:1 --queue-items=7"), []string{strings.Repeat("s", 32)}, []string{"", strings.Repeat("s", 31)}},
 		{"group-queue", nil, strings.Fields("256 1000000"), strings.Fields("255 1000001")},
 		{"http-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1:-1 127.0.0.1:http 127.0.0.1: ::1")},
 		{"admin-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1 127.0.0.1:http")},

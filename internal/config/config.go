@@ -6,6 +6,8 @@ package config
 import (
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +32,7 @@ type Config struct {
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
 	Reserve    Reserve    `key:"reserve" doc:"how long reservations are held, and who confirms them"`
+	Queue      Queue      `key:"queue" doc:"the waiting room before items that a crowd wants, in Redis"`
 	Strategies Strategies `key:"strategies" doc:"the strategies that this replica rejects"`
 	Group      Group      `key:"group" doc:"the queues of group=true: one for each item in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of the strategies that use one"`
@@ -101,6 +104,32 @@ type Limit struct {
 	UserBurst    int     `key:"user_burst" default:"5" min:"1" max:"1000000" doc:"purchases that a buyer may make at once"`
 	AddressRate  float64 `key:"address_rate" default:"0" min:"0.001" max:"1000000" off:"0" doc:"requests a second of one address, or of one /64 of IPv6; 0 means unlimited; behind a balancer set http.trusted_proxies"`
 	AddressBurst int     `key:"address_burst" default:"20" min:"1" max:"1000000" doc:"requests that an address may make at once"`
+}
+
+// Queue is the waiting room.
+type Queue struct {
+	Items     []string      `key:"items" doc:"ids of the items that are sold to admitted buyers alone, separated by commas, or all; none where it is empty"`
+	Rate      float64       `key:"rate" default:"50" min:"0.01" max:"100000" doc:"most buyers that an item admits a second"`
+	Share     float64       `key:"share" default:"1" min:"0.01" max:"1000" doc:"most buyers that are admitted at the same time for each unit that is left; more than 1 where many do not buy"`
+	Admission time.Duration `key:"admission" default:"5m" min:"1s" doc:"how long an admitted buyer may take to buy"`
+	Away      time.Duration `key:"away" default:"2m" min:"10s" doc:"how long a buyer may ask for nothing until it has left; who waits for long asks four times in it, so that more keeps a larger crowd off the replicas"`
+	Secret    Secret        `key:"secret" doc:"secret that signs tickets, at least 32 bytes, the same on all replicas"`
+}
+
+// allItems has every item have a waiting room.
+const allItems = "all"
+
+// All reports that every item has a waiting room.
+func (q Queue) All() bool { return slices.Contains(q.Items, allItems) }
+
+// IDs are the items that are named. Those that are wrong are left out: a configuration was checked.
+func (q Queue) IDs() (ids []int64) {
+	for _, text := range q.Items {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil && id > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Strategies are those that this replica rejects.

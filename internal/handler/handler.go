@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/room"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -52,6 +53,8 @@ type Options struct {
 	// MaxDeductions limits concurrent purchases, of which one item has at most half; 0 means
 	// unlimited.
 	MaxDeductions int
+	// Room is the waiting room; nil: no item has one.
+	Room *room.Room
 	// Buyers verifies buyers; nil trusts the field user_id.
 	Buyers buyer.Source
 	// BuyerRequired rejects purchases without a buyer.
@@ -81,7 +84,7 @@ func (o Options) stopping() bool { return o.Stopping != nil && o.Stopping() }
 
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
-	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User, Held: o.MaxHeld})}
+	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User, Held: o.MaxHeld, Room: o.Room})}
 	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
 	limited := e.Group("/", limitAddresses(rate.New(o.Limits.Address), o.observer()))
@@ -96,6 +99,8 @@ func Public(o Options) http.Handler {
 	}
 	buyers.POST("/orders", s.order)
 	buyers.GET("/orders", o.ok(placed.find))
+	buyers.POST("/queue", o.ok(line{o}.join))
+	buyers.GET("/queue/:ticket", o.ok(line{o}.look))
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
 		buyers.GET("/orders/:id", o.ok(placed.read))

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
@@ -121,6 +123,12 @@ func requests() map[string]string {
 		"/orders/{id}/return invalid-request": "/orders/3/return?quantity=0",
 		"/orders/{id}/return stock-limit":     "/orders/" + numberOf(7) + "/return",
 
+		"POST /queue no-waiting-room":                      "/queue?goods_id=1&user_id=u-17",
+		"POST /queue unknown-goods":                        "/queue?goods_id=404405&user_id=u-17",
+		"/queue/{ticket} unknown-ticket":                   "/queue/none",
+		"/deduct not-admitted":                             "/deduct?goods_id=3996&user_id=u-17",
+		"POST /orders not-admitted":                        "/orders?lines=1,3996&user_id=u-17",
+		"/reservations not-admitted":                       "/reservations?goods_id=3996&user_id=u-17",
 		"/reservations unknown-strategy":                   "/reservations?goods_id=1&strategy=hope",
 		"/reservations strategy-refused":                   "/reservations?goods_id=1&strategy=" + rejectedHere,
 		"/reservations unknown-goods":                      "/reservations?goods_id=404404",
@@ -173,7 +181,12 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
 			r.URL.RawQuery = "strategy=naive"
 		}},
-		"unauthorized":        {listener: adminAPI, options: verified(buyer.Buyer{}), request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"unauthorized": {listener: adminAPI, options: verified(buyer.Buyer{}), request: func(r *http.Request) {
+			r.Header.Del("Authorization")
+			if r.URL.Path == "/queue" { // its sample names a buyer
+				r.Body, r.ContentLength, r.URL.RawQuery = http.NoBody, 0, "goods_id=3996"
+			}
+		}},
 		"token-bound":         {options: verified(buyer.Buyer{ID: "u-17", GoodsID: 404404})},
 		"misdirected-request": {listener: adminAPI, request: func(r *http.Request) { r.Host = "rebound.example" }},
 		"rate-limited": {listener: publicAPI, before: 10, options: func(o *handler.Options) {
@@ -194,8 +207,10 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"busy":        {server: endedBy(stock.ErrBusy)},
 		"client-gone": {server: endedBy(context.Canceled)},
 		// The real one takes a database that dies in its commit, as the tests of repo have it.
-		"outcome-unknown":     {server: endedBy(stock.ErrUnknownOutcome)},
-		"backend-unavailable": {down: true},
+		"outcome-unknown": {server: endedBy(stock.ErrUnknownOutcome)},
+		"backend-unavailable": {down: true, options: func(o *handler.Options) {
+			o.Room = roomOn(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), *o, 3996)
+		}},
 	}
 }
 

@@ -38,6 +38,7 @@ func serveAll(t *testing.T) api {
 	d := lab.Database(t, "sqlite")
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
 	a.options.Routes, a.options.Pprof, a.options.Reveal = openLab(t).Routes(), true, true
+	a.options.Room = a.openRoom(t, 3996, 404405)
 	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
 	must.Do(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}))
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
@@ -48,6 +49,7 @@ func serveAll(t *testing.T) api {
 	a.ownerKeyed(t, usedKey, "/orders/3/return?quantity=2")
 	a.reserveAll(t)
 	a.order(t, "lines=1:2", "", "Idempotency-Key", "a-basket").is(t, "")
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3996, "stock": 1}`, http.StatusCreated)
 	a.asAdmin(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id": 3998, "stock": %d}`, int64(stock.MaxStock)), http.StatusCreated)
 	a.reserveAs(t, 7, 3998, time.Hour)
 	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(7)+"/confirm", `{"payment_reference": "pay-7"}`, http.StatusOK)

@@ -57,11 +57,14 @@ func BasketNumber(requestID string, tried int) string {
 
 // BuyBasket sells a basket, each line as Buy does: see Reservations.Sell.
 func (s *Shop) BuyBasket(ctx context.Context, b *Basket) (SoldBasket, error) {
-	return s.reservations.Sell(ctx, *b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		outcome, err := s.Buy(ctx, Request{GoodsID: goodsID, Purchase: p, Asked: b.Asked, counted: b.held})
+	admitted := visits{requestID: b.RequestID}
+	sold, err := s.reservations.Sell(ctx, *b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.Buy(ctx, Request{GoodsID: goodsID, Purchase: p, Asked: b.Asked, counted: b.held, basket: &admitted})
 		b.held = b.held || err == nil && !outcome.Replayed
 		return outcome, err
 	})
+	admitted.end(ctx, err)
+	return sold, err
 }
 
 // Sell sells a basket: each line is held through the strategy of its item, in the order of the

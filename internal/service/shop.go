@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/stockd/stockd/internal/rate"
+	"github.com/stockd/stockd/internal/service/room"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -25,6 +26,7 @@ type Shop struct {
 	slots        *slots
 	buyers       *rate.Limiter
 	holders      *holders
+	room         *room.Room
 }
 
 // Admission is which purchases a replica serves.
@@ -37,12 +39,15 @@ type Admission struct {
 	Buyer rate.Rate
 	// Held is how many units one buyer may hold at the same time, of all items together; 0 means unlimited.
 	Held int64
+	// Room is the waiting room; nil: no item has one.
+	Room *room.Room
 }
 
 // NewShop sells what a catalogue has.
 func NewShop(c *Catalogue, r *Reservations, a Admission) *Shop {
 	return &Shop{
 		Catalogue: c, reservations: r, mayChoose: a.Choose, slots: newSlots(a.Purchases), buyers: rate.New(a.Buyer), holders: newHolders(c, a.Held),
+		room: a.Room,
 	}
 }
 
@@ -57,6 +62,8 @@ type Request struct {
 	counted bool
 	// rejected is why a look has found that it cannot be sold. unseen is why there was no look that was due.
 	rejected, unseen error
+	// basket takes part in its waiting rooms where the purchase is a line of it; nil: the purchase does by itself.
+	basket *visits
 }
 
 // Buy sells, or returns why it does not. Catalogue.Within bounds it.
@@ -82,7 +89,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		if first, err = s.pendingCopy(ctx, by, r); err != nil || first.Replayed {
 			return first, err
 		}
-		outcome, err := s.sell(ctx, by, r)
+		outcome, err := s.sellAdmitted(ctx, by, r)
 		if err == nil {
 			err = outcome.Rejected
 		}
@@ -117,9 +124,37 @@ func (s *Shop) pendingCopy(ctx context.Context, by *Seller, r Request) (first st
 	return first, err
 }
 
-// limitsBuyer reports a rejection of what the buyer has already.
+// limitsBuyer reports a rejection of what the buyer has already, or has used up.
 func limitsBuyer(err error) bool {
-	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
+	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit) || errors.Is(err, stock.ErrNotAdmitted)
+}
+
+// sellAdmitted sells with the admission of the item's waiting room, where it has one.
+func (s *Shop) sellAdmitted(ctx context.Context, by *Seller, r Request) (stock.Outcome, error) {
+	own := visits{requestID: r.RequestID}
+	v := cmp.Or(r.basket, &own)
+	leave, err := s.room.Enter(ctx, r.GoodsID, r.UserID, v.requestID)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	v.leave = append(v.leave, leave)
+	outcome, err := s.sell(ctx, by, r)
+	if r.basket == nil {
+		own.end(ctx, cmp.Or(err, outcome.Rejected))
+	}
+	return outcome, err
+}
+
+// visits are the waiting rooms that a purchase, or a basket, has the admissions of.
+type visits struct {
+	requestID string
+	leave     []func(context.Context, error)
+}
+
+func (v *visits) end(ctx context.Context, err error) {
+	for _, leave := range v.leave {
+		leave(ctx, err)
+	}
 }
 
 // admit takes a slot, after the whole request was read, so that slow clients occupy none; wrong is why no strategy

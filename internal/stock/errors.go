@@ -23,6 +23,13 @@ var (
 	ErrHoldLimit = errors.New("limit of what one buyer holds exceeded")
 	// ErrUserUnknown rejects an anonymous purchase to which a limit per buyer applies.
 	ErrUserUnknown = errors.New("buyer unknown")
+	// ErrNotAdmitted rejects a purchase of an item with a waiting room: its buyer has no admission, or another purchase
+	// has it.
+	ErrNotAdmitted = errors.New("the buyer is not admitted")
+	// ErrNoRoom: the item has no waiting room, and needs no admission.
+	ErrNoRoom = errors.New("no waiting room")
+	// ErrUnknownTicket: it is no ticket of a waiting room.
+	ErrUnknownTicket = errors.New("unknown ticket")
 	// ErrUnknownGoods: no item has this id.
 	ErrUnknownGoods = errors.New("unknown item")
 	// ErrUnknownOrder: no order has this number or request id.

@@ -80,8 +80,13 @@ func TestAnAnswerArrivesWhole(t *testing.T) {
 			func(c client.Client) (any, error) { return c.Goods(t.Context(), 7) },
 			client.Goods{ID: 7, Stock: 1, Available: true, Version: 2, Fence: 3, PerUser: 4, Strategy: "s", Group: new(true), Fenced: new(false), MaxQuantity: new(int64(5))},
 		},
-		"an audit":      {auditJSON, func(c client.Client) (any, error) { return c.Audit(t.Context(), 7) }, audit},
-		"a full audit":  {auditJSON, func(c client.Client) (any, error) { return c.AuditInFull(t.Context(), 7) }, audit},
+		"an audit":     {auditJSON, func(c client.Client) (any, error) { return c.Audit(t.Context(), 7) }, audit},
+		"a full audit": {auditJSON, func(c client.Client) (any, error) { return c.AuditInFull(t.Context(), 7) }, audit},
+		"a place in a line": {
+			`{"ticket": "t", "goods_id": 7, "state": "admitted", "place": 2, "wait": 3, "ask_after": 4, "admitted_until": "` + at + `"}`,
+			func(c client.Client) (any, error) { return c.Queue(t.Context(), client.Purchase{GoodsID: 7}) },
+			client.Ticket{Ticket: "t", GoodsID: 7, State: client.Admitted, Place: 2, Wait: 3 * time.Second, AskAfter: 4 * time.Second, AdmittedUntil: created},
+		},
 		"no strategies": {`{"strategies": []}`, func(c client.Client) (any, error) { return c.Strategies(t.Context()) }, []client.Strategy{}},
 	} {
 		got, err := c.call(over(func(*http.Request) (*http.Response, error) {
@@ -133,6 +138,7 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"an item":             func() error { _, err := c.Goods(t.Context(), 7); return err },
 		"a basket that was":   func() error { _, err := c.Basket(t.Context(), "o"); return err },
 		"a reservation's":     func() error { _, err := c.Reservation(t.Context(), "a"); return err },
+		"a ticket":            func() error { _, err := c.Ticket(t.Context(), "t"); return err },
 		"an audit":            func() error { _, err := c.Audit(t.Context(), 7); return err },
 		"a full audit":        func() error { _, err := c.AuditInFull(t.Context(), 7); return err },
 		"the strategies":      func() error { _, err := c.Strategies(t.Context()); return err },
@@ -217,7 +223,8 @@ func TestEveryProblemHasItsKind(t *testing.T) {
 		"reference-used": client.ErrReferenceUsed, "order-returned": client.ErrOrderReturned, "goods-exist": client.ErrGoodsExist,
 		"stock-limit": client.ErrStockLimit, "below-zero": client.ErrBelowZero, "sale-closed": client.ErrSaleClosed, "key-reused": client.ErrKeyReused, "strategy-refused": client.ErrRefused,
 		"choice-refused": client.ErrChoiceRefused, "default-strategy": client.ErrDefaultStrategy, "invalid-request": client.ErrInvalid,
-		"unauthorized": client.ErrUnauthorized, "token-bound": client.ErrTokenBound,
+		"unauthorized": client.ErrUnauthorized, "token-bound": client.ErrTokenBound, "not-admitted": client.ErrNotAdmitted,
+		"no-waiting-room": client.ErrNoRoom, "unknown-ticket": client.ErrUnknownTicket,
 	} {
 		if got := (&client.Problem{Code: code}).Unwrap(); got != want { //nolint:errorlint // the very one
 			t.Errorf("%s is %v, want %v", code, got, want)

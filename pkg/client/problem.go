@@ -45,6 +45,9 @@ var (
 	ErrConcealed       = errors.New("concealed from the public")
 	ErrUnauthorized    = errors.New("unauthorized") // the token is missing or wrong
 	ErrTokenBound      = errors.New("token is for another item")
+	ErrNotAdmitted     = errors.New("not admitted")    // the item has a waiting room: see Queue
+	ErrNoRoom          = errors.New("no waiting room") // the item needs no admission
+	ErrUnknownTicket   = errors.New("unknown ticket")
 )
 
 // kindOf is the error of the code of a problem; nil for an unknown code.
@@ -80,6 +83,9 @@ func kindOf(code string) error {
 		"invalid-request":       ErrInvalid,
 		"unauthorized":          ErrUnauthorized,
 		"token-bound":           ErrTokenBound,
+		"not-admitted":          ErrNotAdmitted,
+		"no-waiting-room":       ErrNoRoom,
+		"unknown-ticket":        ErrUnknownTicket,
 	}[code]
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/service/room"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -58,6 +60,18 @@ func redisStockOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) r
 		Tracer:     tracer,
 		Log:        log,
 	}
+}
+
+// openRoom is the waiting room; nil where no item has one.
+func openRoom(c config.Config, clients *backend.Clients, inventory *service.Inventory) *room.Room {
+	q := c.Queue
+	if len(q.Items) == 0 {
+		return nil
+	}
+	return room.New(clients.Redis, room.Options{
+		Prefix: clients.KeyPrefix(), All: q.All(), Items: q.IDs(), Rate: q.Rate, Share: q.Share, Admission: q.Admission, Away: q.Away,
+		Secret: []byte(q.Secret.Reveal()), Goods: inventory.Goods,
+	})
 }
 
 // lockSlice is how long a SQL lock waits in the database at a time: in between it checks

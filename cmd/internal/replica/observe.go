@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -47,7 +48,7 @@ func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 }
 
 // stateOf is what a scrape reads from a replica.
-func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, feed *service.Feed, locks *backend.Clients) metrics.State {
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, o handler.Options, locks *backend.Clients) metrics.State {
 	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
 	if locks.Redis != nil {
 		pools = append(pools, metrics.RedisPool(string(backend.Redis), c.Redis.MaxOpen, locks.Redis))
@@ -57,7 +58,8 @@ func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue,
 	}
 	return metrics.State{
 		Stopping: func() bool { return ctx.Err() != nil },
-		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag, Reservations: store.Reservations, Readers: feed.Lags,
+		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag, Reservations: store.Reservations, Readers: o.Feed.Lags,
+		Line: o.Room.Count,
 		Pools: pools,
 	}
 }

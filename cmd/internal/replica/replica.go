@@ -135,7 +135,8 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	open.add("background jobs", quietly(keepUp(serving, c, catalogue, inventory, reservations, watch)))
 	open.add("checks", quietly(inBackground(serving, func(ctx context.Context) { checkAtStart(ctx, c, locks.Clients, store, log) })))
 	options.Feed = service.NewFeed(store)
-	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, options.Feed, locks.Clients))
+	options.Room = openRoom(c, locks.Clients, inventory)
+	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, options, locks.Clients))
 	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers
 	open.add("requests", func() error { return nil }) // listen ends them
 	return listen(ctx, c, log, options, o.Listening, watch.metrics.ConnectionRejected)

@@ -226,6 +226,7 @@ func state() metrics.State {
 		Readers: func(context.Context) (map[string]time.Duration, error) {
 			return map[string]time.Duration{"shipping": 90 * time.Second}, nil
 		},
+		Line: func(context.Context) (int64, int64, error) { return 4000, 30, nil },
 		Pools: []metrics.Pool{{Name: "stock", Stats: func() metrics.PoolStats {
 			return metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: 4 * time.Second, Timeouts: 1}
 		}}},
@@ -245,7 +246,7 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
 		`stockd_pool_timeouts_total{pool="stock"} 1`,
 		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`,
-		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`)
+		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`, `stockd_room_buyers{state="waiting"} 4000`, `stockd_room_buyers{state="admitted"} 30`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) || strings.Contains(scraped, `backend_writable{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
 	}
@@ -270,11 +271,12 @@ func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
 		within(ctx)
 		return map[string]time.Duration{"shipping": 1}, gone
 	}
+	s.Line = func(ctx context.Context) (int64, int64, error) { within(ctx); return 1, 1, gone }
 	m.Watch(s)
 	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", 2.5)
 	scraped := scrape(t, m)
 	wants(t, scraped, `stockd_stopping 0`, `stockd_config_lock_wait_seconds 2.5`)
-	for _, unknown := range []string{"stockd_backend_up", "stockd_backend_writable", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader"} {
+	for _, unknown := range []string{"stockd_backend_up", "stockd_backend_writable", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader", "stockd_room"} {
 		if lines := about(scraped, unknown); len(lines) > 0 {
 			t.Errorf("what is unknown is %q", lines)
 		}

@@ -24,7 +24,9 @@ type State struct {
 	Reservations func(context.Context) (repo.Reservations, error)
 	// Readers is how far those are behind that read the feed. An error means unknown.
 	Readers func(context.Context) (map[string]time.Duration, error)
-	Pools   []Pool
+	// Line counts the buyers who wait in rooms, and those who are admitted. An error means unknown.
+	Line  func(context.Context) (waiting, admitted int64, err error)
+	Pools []Pool
 }
 
 // scrapeTimeout limits one scrape.
@@ -43,6 +45,7 @@ func (m *Metrics) Watch(s State) {
 		held:     prometheus.NewDesc("stockd_reservations_held", "Reservations that are held, those among them that are over.", nil, nil),
 		overdue:  prometheus.NewDesc("stockd_reservations_overdue", "Reservations that are over, and whose units are not back.", nil, nil),
 		behind:   prometheus.NewDesc("stockd_feed_reader_behind_seconds", "For how long the first order has been in the ledger that a reader of the feed has not asked beyond, as of the last time it asked this replica.", []string{"reader"}, nil),
+		line:     prometheus.NewDesc("stockd_room_buyers", "Buyers in the waiting rooms of the items that this replica was asked for: waiting, or admitted and without a purchase yet.", []string{"state"}, nil),
 		late:     prometheus.NewDesc("stockd_reservations_overdue_seconds", "For how long the first of them has been over.", nil, nil),
 	})
 }
@@ -54,11 +57,11 @@ type state struct {
 	pools                                  poolDescs
 	stopping, up, waiting, pending, oldest *prometheus.Desc
 	writable                               *prometheus.Desc
-	held, overdue, late, behind            *prometheus.Desc
+	held, overdue, late, behind, line      *prometheus.Desc
 }
 
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append(s.pools.list(), s.stopping, s.up, s.writable, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.writable, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind, s.line) {
 		ch <- d
 	}
 }
@@ -93,6 +96,10 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		for reader, by := range behind {
 			gauge(s.behind, by.Seconds(), reader)
 		}
+	}
+	if waiting, admitted, err := s.Line(ctx); err == nil {
+		gauge(s.line, float64(waiting), "waiting")
+		gauge(s.line, float64(admitted), "admitted")
 	}
 	for _, pool := range s.Pools {
 		s.pools.collect(pool, ch)

@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+func TestTheConfigurationOpensAWaitingRoom(t *testing.T) {
+	k := labtest.StartSupervisor(t)
+	redis := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
+	r := runs(t, Options{}, append(redis.Env(), "STOCKD_QUEUE_ITEMS=1,7", "STOCKD_QUEUE_SECRET="+strings.Repeat("secret", 6))...)
+	for _, id := range []int64{1, 2} {
+		must.Get(r.Create(t.Context(), client.NewItem{GoodsID: id, Stock: 5}))(t)
+	}
+	buyer := client.Purchase{GoodsID: 1, UserID: "u"}
+	should.Reject(r.Queue(t.Context(), client.Purchase{GoodsID: 2, UserID: "u"}))(t, client.ErrNoRoom)
+	should.Reject(r.Ticket(t.Context(), "none"))(t, client.ErrUnknownTicket)
+	should.Reject(r.Deduct(t.Context(), buyer))(t, client.ErrNotAdmitted)
+	place := must.Get(r.Queue(t.Context(), buyer))(t)
+	if place.State != client.Waiting || place.Place != 1 || place.Wait > time.Second || place.AskAfter < time.Second {
+		t.Errorf("the first has %+v", place)
+	}
+	if !labtest.Eventually(10*time.Second, func() bool {
+		place = must.Get(r.Ticket(t.Context(), place.Ticket))(t)
+		return place.State == client.Admitted
+	}) {
+		t.Fatalf("it is not admitted: %+v", place)
+	}
+	if left := time.Until(place.AdmittedUntil); left < 4*time.Minute || left > 5*time.Minute {
+		t.Errorf("it is admitted for %s", left)
+	}
+	for _, want := range []string{`stockd_room_buyers{state="waiting"} 0`, `stockd_room_buyers{state="admitted"} 1`} {
+		if metrics := r.scrape(t); !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	must.Get(r.Deduct(t.Context(), buyer))(t)
+	if _, err := r.Deduct(t.Context(), buyer); !errors.Is(err, client.ErrNotAdmitted) {
+		t.Errorf("a second purchase is answered with %v", err)
+	}
+}

@@ -1,0 +1,73 @@
+package handler_test
+
+import (
+	crand "crypto/rand"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/room"
+	"github.com/stockd/stockd/internal/should"
+)
+
+// openRoom has these items have a waiting room.
+func (a api) openRoom(t *testing.T, items ...int64) *room.Room {
+	t.Helper()
+	client := labtest.RedisClient(lab.Redis(t))
+	t.Cleanup(func() { client.Close() }) //nolint:errcheck // the test is over
+	return roomOn(client, a.options, items...)
+}
+
+func roomOn(client redis.UniversalClient, o handler.Options, items ...int64) *room.Room {
+	return room.New(client, room.Options{
+		Prefix: "test-" + crand.Text(), Items: items, Rate: 1000, Share: 1, Admission: time.Minute, Away: time.Minute,
+		Secret: []byte("a secret of the examples"), Goods: o.Inventory.Goods,
+	})
+}
+
+// admit waits until a buyer is admitted to an item.
+func (a api) admit(t *testing.T, goodsID int64, buyer string) {
+	t.Helper()
+	joined := a.post(t, fmt.Sprintf("/queue?goods_id=%d&user_id=%s", goodsID, buyer), "X-Test", "")
+	joined.is(t, "")
+	if joined.header.Get("Retry-After") == "" && joined.body["state"] == "waiting" {
+		t.Errorf("no one says when to ask again: %s", joined.text)
+	}
+	if !labtest.Eventually(10*time.Second, func() bool {
+		return a.get(t, fmt.Sprint("/queue/", joined.body["ticket"])).body["state"] == "admitted"
+	}) {
+		t.Fatalf("%s is not admitted", buyer)
+	}
+}
+
+func TestAnItemWithAWaitingRoomIsSoldToTheAdmitted(t *testing.T) {
+	a := serve(t, lab.Database(t, servers.SQLite))
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 5}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 0}`, http.StatusCreated)
+	a = a.with(t, func(o *handler.Options) { o.Room = a.openRoom(t, 2) })
+	a.post(t, "/queue?goods_id=2", "X-Test", "").names(t, "user_id")
+	for _, buy := range []string{"/deduct?goods_id=2", "/deduct?goods_id=2&user_id=u", "/reservations?goods_id=2&user_id=u", "/orders?lines=1,2&user_id=u"} {
+		a.post(t, buy, "X-Test", "").is(t, "not-admitted")
+	}
+	a.buy(t, "goods_id=1").is(t, "")
+	a.admit(t, 2, "u")
+	a.buy(t, "goods_id=2&user_id=another").is(t, "not-admitted")
+	a.buy(t, "goods_id=2&user_id=u&quantity=6").is(t, "insufficient-stock")
+	a.post(t, "/orders?lines=2,3&user_id=u", "Idempotency-Key", "k").is(t, "insufficient-stock") // the line of item 2 was held
+	sold := a.post(t, "/deduct?goods_id=2&user_id=u", "Idempotency-Key", "order-1")
+	sold.is(t, "")
+	again := a.post(t, "/deduct?goods_id=2&user_id=u", "Idempotency-Key", "order-1")
+	should.Be(t, again.body["order_id"], sold.body["order_id"], "the order under the same key")
+	a.buy(t, "goods_id=2&user_id=u").is(t, "not-admitted")
+	for _, buy := range []string{"/reservations?goods_id=2", "/orders?lines=1,2"} {
+		a.admit(t, 2, "u")
+		a.post(t, buy+"&user_id=u", "X-Test", "").is(t, "")
+		a.post(t, buy+"&user_id=u", "X-Test", "").is(t, "not-admitted")
+	}
+}
