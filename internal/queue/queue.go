@@ -44,7 +44,9 @@ type Options[K comparable, C, A any] struct {
 	Writers int
 	// Patience is how long a call waits for one of them to end, before one more begins; 0: for ever.
 	Patience time.Duration
-	Log      *slog.Logger
+	// Late makes the error of a caller whose deadline has ended its wait; nil: it has the cause.
+	Late func(doing string, cause error) error
+	Log  *slog.Logger
 }
 
 // Queue makes one write of the calls for the same key that wait while others are being written.
@@ -92,7 +94,7 @@ func New[K comparable, C, A any](o Options[K, C, A]) *Queue[K, C, A] {
 func (q *Queue[K, C, A]) Do(ctx context.Context, key K, ask C) (A, error) {
 	var none A
 	if ctx.Err() != nil {
-		return none, fmt.Errorf("%s: %w", q.o.Doing, context.Cause(ctx))
+		return none, q.gone(ctx)
 	}
 	c := &Call[C, A]{Ask: ask, Since: time.Now(), mu: &q.mu, step: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	c.until, _ = ctx.Deadline()
@@ -113,8 +115,16 @@ func (q *Queue[K, C, A]) Do(ctx context.Context, key K, ask C) (A, error) {
 	case <-c.done: // it was answered as its caller gave up
 		return c.answer, c.err
 	default:
-		return none, fmt.Errorf("%s: %w", q.o.Doing, cause)
+		return none, q.gone(ctx)
 	}
+}
+
+// gone is the error of a caller whose ctx has ended, and who has changed nothing.
+func (q *Queue[K, C, A]) gone(ctx context.Context) error {
+	if q.o.Late != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return q.o.Late(q.o.Doing, context.Cause(ctx))
+	}
+	return fmt.Errorf("%s: %w", q.o.Doing, context.Cause(ctx))
 }
 
 // Waiting is the weight of all calls that wait.

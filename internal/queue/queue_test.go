@@ -245,6 +245,24 @@ func TestWhoLeavesAReadGoesAtOnceAndTheLastOneEndsIt(t *testing.T) {
 	})
 }
 
+// A read that is not answered in time is what its user says: overload, or a failure.
+func TestWhoWaitsTooLongForAReadHasTheErrorOfItsUser(t *testing.T) {
+	errLate := errors.New("late")
+	atDesk(t, options{Late: func(doing string, cause error) error { return fmt.Errorf("%w: %s: %w", errLate, doing, cause) }}, func(d *desk) {
+		ctx, end := context.WithTimeout(d.t.Context(), time.Second)
+		defer end()
+		d.call("first")
+		late := d.ask(ctx, "key", "a")
+		gone, leave := d.leaving("b")
+		leave()
+		d.pass(2 * time.Second)
+		d.assertError(late, false, errLate, context.DeadlineExceeded)
+		d.assertError(gone, false, errGone)
+		d.assertError(d.ask(ctx, "key", "c"), false, errLate)
+		d.endAll()
+	})
+}
+
 func TestWhoLeavesAChangeHasItsOutcomeOrDoesNotKnowIt(t *testing.T) {
 	atDesk(t, options{Changes: true}, func(d *desk) {
 		a, b, leaveA, _ := inOneWrite(d)

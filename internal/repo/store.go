@@ -407,7 +407,7 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
-		return s.late(doing, context.Cause(ctx))
+		return s.Late(doing, context.Cause(ctx))
 	}
 	switch s.dialect.classify(err) {
 	case faultDuplicate:
@@ -421,22 +421,13 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 	}
 }
 
-// late is a deadline before anything was sent: no connection, or turn, became free in time. This is overload, and a failure
-// of the database only where it has answered nothing for a while.
-func (s *Store) late(doing string, cause error) error {
+// Late is the error of a deadline before anything was sent: no connection, or turn, became free in time. This is overload,
+// and a failure of the database only where it has answered nothing for a while.
+func (s *Store) Late(doing string, cause error) error {
 	if s.pool.Silent() {
 		return s.failure(doing, fmt.Errorf("it answers no one: %w", cause))
 	}
 	return fmt.Errorf("%s: %w: no connection to %s became free in time: %w", doing, stock.ErrBusy, s.dialect.name, cause)
-}
-
-// Waited is the error of a wait for a read that several callers share: where it is the deadline of the caller, it is
-// that of a read of its own.
-func (s *Store) Waited(ctx context.Context, doing string, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrBackendUnavailable) {
-		return s.late(doing, context.Cause(ctx))
-	}
-	return err
 }
 
 // commitFault distinguishes a commit that was never sent, or that the database rejected, from

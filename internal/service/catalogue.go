@@ -84,12 +84,12 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
 		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity, changes: new(background.Changes),
 	}
-	c.requests = queue.Share(deps.Store.Orders, queue.Options[struct{}, []string, map[string]stock.Order]{Doing: "find requests", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
+	c.requests = shareRead(c, "find requests", c.store.Orders)
 	allocated := func(ctx context.Context, ids ...int64) (map[int64]bool, error) {
 		return deps.Store.Allocated(ctx, redisstock.Allocation, ids...)
 	}
-	c.unwritten = queue.Share(allocated, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find units in Redis", Most: deps.Group.Batch, Within: timeout, Log: deps.Log})
-	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
+	c.unwritten = shareRead(c, "find units in Redis", allocated)
+	c.items = newItems(c)
 	c.looks = newLooks(deps.Store, c.switches, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
 	deps.Changes = c.changes
@@ -112,6 +112,11 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		}
 	}
 	return c
+}
+
+// shareRead has one statement answer all that wait for the same query.
+func shareRead[K comparable, V any](c *Catalogue, doing string, query queue.Query[K, V]) *queue.Shared[K, V] {
+	return queue.Share(query, queue.Options[struct{}, []K, map[K]V]{Doing: doing, Most: c.batch, Within: c.timeout, Late: c.store.Late, Log: c.log})
 }
 
 func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {

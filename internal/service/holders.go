@@ -28,9 +28,7 @@ func newHolders(c *Catalogue, most int64) *holders {
 	if most == 0 {
 		return nil
 	}
-	return &holders{most: most, turns: process.New(), held: queue.Share(c.store.HeldBy, queue.Options[struct{}, []string, map[string]int64]{
-		Doing: "find what buyers hold", Most: c.batch, Within: c.timeout, Log: c.log,
-	})}
+	return &holders{most: most, turns: process.New(), held: shareRead(c, "find what buyers hold", c.store.HeldBy)}
 }
 
 // begin waits for the end of other reservations of the same buyer. stock.ErrHoldLimit, stock.ErrUserUnknown: this one

@@ -30,10 +30,10 @@ type Inventory struct {
 func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
 	i := &Inventory{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log)}
 	i.reads = queue.New(queue.Options[int64, bool, Item]{
-		Doing: "read an item", Plain: true, Write: i.read, Most: mostLooks, Within: catalogue.timeout, Log: catalogue.log,
+		Doing: "read an item", Plain: true, Write: i.read, Most: mostLooks, Within: catalogue.timeout, Late: store.Late, Log: catalogue.log,
 	})
 	i.looks = queue.New(queue.Options[int64, bool, Item]{
-		Doing: "look at an item", Plain: true, Write: i.readLater, Most: mostLooks, Room: mostLooks, Within: lookEvery + catalogue.timeout, Log: catalogue.log,
+		Doing: "look at an item", Plain: true, Write: i.readLater, Most: mostLooks, Room: mostLooks, Within: lookEvery + catalogue.timeout, Late: store.Late, Log: catalogue.log,
 	})
 	return i
 }
@@ -59,19 +59,17 @@ type Item struct {
 // all callers that wait for one.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	item, err := i.reads.Do(ctx, goodsID, false)
-	return item.Goods, i.store.Waited(ctx, "read an item", err)
+	return item.Goods, err
 }
 
 // Item is Goods with the changes of this replica, and with those of others that have a mark in the database.
 func (i *Inventory) Item(ctx context.Context, goodsID int64) (Item, error) {
-	item, err := i.reads.Do(ctx, goodsID, true)
-	return item, i.store.Waited(ctx, "read an item", err)
+	return i.reads.Do(ctx, goodsID, true)
 }
 
 // Next is Item, or Goods, as of the next look at it. stock.ErrBusy: as many as may wait for it already.
 func (i *Inventory) Next(ctx context.Context, goodsID int64, changes bool) (Item, error) {
-	item, err := i.looks.Do(ctx, goodsID, changes)
-	return item, i.store.Waited(ctx, "look at an item", err)
+	return i.looks.Do(ctx, goodsID, changes)
 }
 
 func (i *Inventory) readLater(ctx context.Context, goodsID int64, calls []*queue.Call[bool, Item]) {

@@ -3,12 +3,9 @@ package service
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/stockd/stockd/internal/queue"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -27,11 +24,8 @@ type items struct {
 	known map[int64]struct{}
 }
 
-func newItems(store *repo.Store, known *switches, batch int, within time.Duration, log *slog.Logger) *items {
-	return &items{
-		switches: known, most: mostKnown, known: make(map[int64]struct{}),
-		search: queue.Share(store.Existing, queue.Options[struct{}, []int64, map[int64]bool]{Doing: "find items", Most: batch, Within: within, Log: log}),
-	}
+func newItems(c *Catalogue) *items {
+	return &items{switches: c.switches, most: mostKnown, known: make(map[int64]struct{}), search: shareRead(c, "find items", c.store.Existing)}
 }
 
 // require looks an item up where it is not remembered. All callers on this replica that

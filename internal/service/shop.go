@@ -307,13 +307,13 @@ func (s *Shop) mayBePending(ctx context.Context, r Request) (bool, error) {
 		return true, nil
 	}
 	items, err := s.unwritten.Get(ctx, r.GoodsID)
-	return items[r.GoodsID], s.store.Waited(ctx, "find units in Redis", err)
+	return items[r.GoodsID], err
 }
 
 func (s *Shop) written(ctx context.Context, r Request) (stock.Outcome, error) {
 	orders, err := s.requests.Get(ctx, r.RequestID)
 	if err != nil {
-		return stock.Outcome{}, s.store.Waited(ctx, "find a request", err)
+		return stock.Outcome{}, err
 	}
 	order, ok := orders[r.RequestID]
 	return r.answeredBy(order, ok, stock.InSQL)

@@ -37,7 +37,7 @@ const mostLooks = 1000
 
 func newLooks(store *repo.Store, known *switches, within time.Duration, log *slog.Logger) *looks {
 	l := &looks{store: store, switches: known}
-	l.queue = queue.New(queue.Options[int64, stock.Purchase, error]{Doing: "look for units", Plain: true, Write: l.read, Most: mostLooks, Within: within, Log: log})
+	l.queue = queue.New(queue.Options[int64, stock.Purchase, error]{Doing: "look for units", Plain: true, Write: l.read, Most: mostLooks, Within: within, Late: store.Late, Log: log})
 	return l
 }
 
@@ -56,7 +56,7 @@ func (l *looks) look(ctx context.Context, goodsID int64, p stock.Purchase) (reje
 	if errors.Is(err, stock.ErrUnknownGoods) {
 		return nil, nil
 	}
-	return rejected, l.store.Waited(ctx, "look for units", err)
+	return rejected, err
 }
 
 func (l *looks) read(ctx context.Context, goodsID int64, calls []*queue.Call[stock.Purchase, error]) {

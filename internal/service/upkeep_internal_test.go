@@ -104,7 +104,7 @@ func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 		must.Get(store.Fill(t.Context(), map[string]int64{"another": 2, redisstock.Allocation: 1}[allocation], allocation, 0))(t)
 		must.Get(known.look(t.Context()))(t)
 	}
-	i := newItems(store, known, 10, time.Second, slog.New(slog.DiscardHandler))
+	i := newItems(&Catalogue{store: store, switches: known, batch: 10, timeout: time.Second, log: slog.New(slog.DiscardHandler)})
 	must.Do(t, store.Close())
 	for id, want := range []bool{false, true, false} {
 		if err := i.require(t.Context(), int64(id)); (err == nil) != want || errors.Is(err, stock.ErrUnknownGoods) {
