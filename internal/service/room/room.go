@@ -240,7 +240,7 @@ func (r *Room) Count(ctx context.Context) (waiting, admitted int64, err error) {
 }
 
 const (
-	// unknown is how many units are left where the database does not say.
+	// unknown is how many units can be sold where the database does not say: no one is admitted.
 	unknown = -1
 	// recent is how old what is known of an item may be: a line of any length costs each replica a few reads a second.
 	recent = 250 * time.Millisecond
@@ -260,8 +260,15 @@ func (r *Room) left(ctx context.Context, goodsID int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.items.Store(goodsID, known{time.Now(), goods.Stock})
-	return goods.Stock, nil
+	left := goods.Stock
+	switch {
+	case goods.Rejects() != nil:
+		left = 0
+	case goods.StartsAt != nil && goods.Now.Before(*goods.StartsAt):
+		left = unknown // the line stands before the sale begins
+	}
+	r.items.Store(goodsID, known{time.Now(), left})
+	return left, nil
 }
 
 func (r *Room) run(ctx context.Context, script *redis.Script, keys []string, args ...any) *redis.Cmd {

@@ -34,6 +34,7 @@ type shop struct {
 	options room.Options
 	left    atomic.Int64
 	down    atomic.Bool // the database
+	sale    atomic.Pointer[stock.Sale]
 }
 
 // open has an item with so many units. Its room admits as many a second as a test wants.
@@ -50,7 +51,11 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 			case id != goods:
 				return stock.Goods{}, stock.ErrUnknownGoods
 			}
-			return stock.Goods{Stock: s.left.Load()}, nil
+			goods := stock.Goods{Stock: s.left.Load()}
+			if sale := s.sale.Load(); sale != nil {
+				goods.Sale = *sale
+			}
+			return goods, nil
 		},
 	}
 	return s
@@ -250,6 +255,22 @@ func TestAClosedItemTellsTheWholeLine(t *testing.T) {
 	tickets := crowd(t, r, "buyer", 5)
 	should.Be(t, count(t, r, tickets, room.Closed), 5)
 	s.left.Store(5)
+	for _, ticket := range tickets {
+		await(t, r, ticket, room.Admitted)
+	}
+}
+
+func TestTheLineWaitsForASaleToBeginAndIsToldOfItsEnd(t *testing.T) {
+	s, now := open(t, lab.Redis(t), 5), time.Now()
+	r := s.replica(t)
+	s.sale.Store(&stock.Sale{StartsAt: new(now.Add(time.Hour)), Now: now})
+	tickets := crowd(t, r, "buyer", 5)
+	time.Sleep(time.Second)
+	should.Be(t, count(t, r, tickets, room.Waiting), 5, "waiting before the sale")
+	s.sale.Store(&stock.Sale{StartsAt: &now, EndsAt: &now, Now: now})
+	time.Sleep(500 * time.Millisecond) // what was known of the item is old
+	should.Be(t, count(t, r, tickets, room.Closed), 5, "closed after it")
+	s.sale.Store(nil)
 	for _, ticket := range tickets {
 		await(t, r, ticket, room.Admitted)
 	}
