@@ -78,7 +78,7 @@ func crowd(t *testing.T, r *room.Room, name string, n int) (tickets []string) {
 	t.Helper()
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Redis has the same clock
 	for i := range n {
-		tickets = append(tickets, join(t, r, fmt.Sprint(name, "-", i)).Ticket)
+		tickets = append(tickets, join(t, r, fmt.Sprintf("%s-%03d", name, i)).Ticket)
 	}
 	return tickets
 }
@@ -165,7 +165,7 @@ func TestABuyerHasOnePlaceAndOneTicketAtEveryReplica(t *testing.T) {
 	for i, ticket := range tickets {
 		was := look(t, b, ticket)
 		for _, replica := range []*room.Room{a, b} {
-			p := join(t, replica, fmt.Sprint("buyer-", i))
+			p := join(t, replica, fmt.Sprintf("buyer-%03d", i))
 			if p.Ticket != ticket || p.Place != was.Place || p.State != was.State || (p.State == room.Admitted) != (i == in) {
 				t.Errorf("number %d has %+v, and again %+v", i, was, p)
 			}
@@ -208,8 +208,24 @@ func TestABuyerThatHasLeftIsNotCountedAndNotAdmitted(t *testing.T) {
 		await(t, r, ticket, room.Admitted)
 	}
 	should.Be(t, count(t, r, gone, room.Ended), 3, "those who have left")
-	if p := join(t, r, "buyer-0"); p.State != room.Waiting || p.Place != 1 || p.Ticket == gone[0] {
+	if p := join(t, r, "buyer-000"); p.State != room.Waiting || p.Place != 1 || p.Ticket == gone[0] {
 		t.Errorf("one that comes back has %+v", p)
+	}
+}
+
+// They are more than one call lets go.
+func TestACrowdThatHasLeftUsesUpNoAdmission(t *testing.T) {
+	s := open(t, lab.Redis(t), 0)
+	s.options.Away = 1500 * time.Millisecond
+	r := s.replica(t)
+	crowd(t, r, "gone", 250)
+	time.Sleep(time.Second)
+	last := join(t, r, "late").Ticket
+	s.left.Store(1000)
+	time.Sleep(s.options.Away / 2)
+	await(t, r, last, room.Admitted)
+	if waiting, in, err := r.Count(t.Context()); err != nil || waiting != 0 || in != 1 {
+		t.Errorf("%d wait and %d are admitted (%v), want 1", waiting, in, err)
 	}
 }
 
@@ -220,7 +236,7 @@ func TestAnAdmissionIsForOnePurchaseThatIsAccepted(t *testing.T) {
 	tickets := crowd(t, r, "buyer", 2)
 	in := admitted(t, r, tickets)
 	out := 1 - in
-	buyer, other := fmt.Sprint("buyer-", in), fmt.Sprint("buyer-", out)
+	buyer, other := fmt.Sprintf("buyer-%03d", in), fmt.Sprintf("buyer-%03d", out)
 	rejects(t, r, other, "k")
 	if p := look(t, r, tickets[in]); time.Until(p.AdmittedUntil) > time.Minute || time.Until(p.AdmittedUntil) < 30*time.Second {
 		t.Errorf("the admission is %+v", p)
@@ -294,14 +310,14 @@ func TestALineThatIsLostIsANewOne(t *testing.T) {
 	s := open(t, server, 1)
 	a, b := s.replica(t), s.replica(t)
 	tickets := crowd(t, a, "buyer", 3)
-	leave := enter(t, a, fmt.Sprint("buyer-", admitted(t, a, tickets)), "k")
+	leave := enter(t, a, fmt.Sprintf("buyer-%03d", admitted(t, a, tickets)), "k")
 	client := labtest.RedisClient(server)
 	defer client.Close() //nolint:errcheck // the test is over
 	must.Do(t, client.FlushAll(t.Context()).Err())
 	leave(t.Context(), nil)
 	for i, ticket := range tickets {
 		should.Be(t, look(t, b, ticket).State, room.Ended, ticket)
-		rejects(t, b, fmt.Sprint("buyer-", i), "another")
+		rejects(t, b, fmt.Sprintf("buyer-%03d", i), "another")
 	}
 	again := crowd(t, b, "buyer", 3)
 	labtest.Eventually(2*time.Second, func() bool { return count(t, b, again, room.Admitted) > 1 })
