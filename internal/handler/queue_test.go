@@ -4,15 +4,19 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/room"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 )
 
@@ -69,5 +73,19 @@ func TestAnItemWithAWaitingRoomIsSoldToTheAdmitted(t *testing.T) {
 		a.admit(t, 2, "u")
 		a.post(t, buy+"&user_id=u", "X-Test", "").is(t, "")
 		a.post(t, buy+"&user_id=u", "X-Test", "").is(t, "not-admitted")
+	}
+}
+
+func TestACopyOfWhatIsPendingNeedsNoSecondAdmission(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Hour, Partitions: 2})
+	a = a.with(t, func(o *handler.Options) { o.Room = a.openRoom(t, 1) })
+	for _, key := range []string{"written at once", "pending"} {
+		a.admit(t, 1, "u")
+		key = url.QueryEscape(key)
+		sold := a.post(t, "/deduct?goods_id=1&user_id=u&strategy=redis-stock", "Idempotency-Key", key)
+		again := a.post(t, "/deduct?goods_id=1&user_id=u&strategy=redis-stock", "Idempotency-Key", key)
+		again.is(t, "")
+		should.Be(t, again.body["order_id"], sold.body["order_id"], "the order under", key)
 	}
 }

@@ -124,9 +124,9 @@ func (s *Shop) pendingCopy(ctx context.Context, by *Seller, r Request) (first st
 	return first, err
 }
 
-// limitsBuyer reports a rejection of what the buyer has already, or has used up.
+// limitsBuyer reports a rejection of what the buyer has already.
 func limitsBuyer(err error) bool {
-	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit) || errors.Is(err, stock.ErrNotAdmitted)
+	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
 }
 
 // sellAdmitted sells with the admission of the item's waiting room, where it has one.
@@ -134,6 +134,15 @@ func (s *Shop) sellAdmitted(ctx context.Context, by *Seller, r Request) (stock.O
 	own := visits{requestID: r.RequestID}
 	v := cmp.Or(r.basket, &own)
 	leave, err := s.room.Enter(ctx, r.GoodsID, r.UserID, v.requestID)
+	if errors.Is(err, stock.ErrNotAdmitted) { // a copy of what is pending has used the admission
+		pending, failed := s.mayBePending(ctx, r)
+		if failed != nil {
+			return stock.Outcome{}, failed
+		}
+		if first, failed := s.first(ctx, r, stock.InRedis, pending); failed != nil || first.Replayed {
+			return first, failed
+		}
+	}
 	if err != nil {
 		return stock.Outcome{}, err
 	}
