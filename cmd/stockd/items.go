@@ -37,11 +37,11 @@ func importCommand(admin *cli.Admin) *cobra.Command {
 		Short: "Put the items of a file on sale, in CSV or in lines of JSON",
 		Long: "Put the items of a file on sale, through the admin API. CSV begins with the names of its columns; a line of\n" +
 			"JSON is an object. The fields are those of POST /goods: goods_id and stock, and per_user, strategy, group,\n" +
-			"fence, max_quantity. An item that exists gets what is given of them, and keeps the stock that it has.\n" +
+			"fence, max_quantity, starts_at, ends_at. An item that exists gets what is given of them, and keeps the stock that it has.\n" +
 			"Importing the file again, such as after an interruption, changes nothing twice.",
 		Example: "  stockd stock import items.csv --token-file admin.token\n" +
 			"  stockd stock import items.jsonl --admin-url https://stockd.internal:8081 --token-file admin.token",
-		Args:    oneArg("FILE"),
+		Args: oneArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := os.ReadFile(args[0])
 			if err != nil {
@@ -176,7 +176,7 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 			"interruption, --after goes on behind the last goods_id.",
 		Example: "  stockd stock export --token-file admin.token > items.jsonl\n" +
 			"  stockd stock export --after 4711 --token-file admin.token >> items.jsonl",
-		Args:    cli.NoArgs,
+		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "goods_id to go on after")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -189,7 +189,7 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			item := client.NewItem{GoodsID: goods.ID, Stock: goods.Stock, PerUser: &goods.PerUser}
+			item := client.NewItem{GoodsID: goods.ID, Stock: goods.Stock, PerUser: &goods.PerUser, StartsAt: goods.StartsAt, EndsAt: goods.EndsAt}
 			item.Choice = &client.Choice{Strategy: goods.Strategy, Group: goods.Group, Fence: goods.Fenced}
 			if goods.MaxQuantity != nil {
 				item.MaxQuantity = *goods.MaxQuantity

@@ -19,6 +19,7 @@ func stockCommand() *cobra.Command {
 		item         client.Goods
 		choice       client.Choice
 		group, fence bool
+		starts, ends string
 	)
 	cmd := &cobra.Command{
 		Use:   "stock",
@@ -37,6 +38,8 @@ func stockCommand() *cobra.Command {
 	flags.StringVar(&choice.Strategy, "strategy", "", "strategy of its purchases that name none (default: deduct.strategy)")
 	flags.BoolVar(&group, "group", false, "commit all waiting purchases of it in one transaction where a purchase does not say (default: deduct.group)")
 	flags.BoolVar(&fence, "fence", false, "check the token of its lock where a purchase does not say (default: deduct.fence)")
+	flags.StringVar(&starts, "starts-at", "", "time from which on it is sold, by the clock of the database, such as 2026-11-27T20:00:00Z")
+	flags.StringVar(&ends, "ends-at", "", "time until which it is sold")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkItem(item); err != nil {
 			return cli.UsageError{Err: err}
@@ -52,6 +55,16 @@ func stockCommand() *cobra.Command {
 			choice.Fence = &fence
 		}
 		created := client.NewItem{GoodsID: item.ID, Stock: item.Stock, Choice: &choice}
+		for at, text := range map[**time.Time]string{&created.StartsAt: starts, &created.EndsAt: ends} {
+			if text == "" {
+				continue
+			}
+			when, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return cli.UsageError{Err: fmt.Errorf("--starts-at and --ends-at must be a time such as 2026-11-27T20:00:00Z, not %q", text)}
+			}
+			*at = &when
+		}
 		if flags.Changed("per-user") {
 			created.PerUser = &item.PerUser
 		}

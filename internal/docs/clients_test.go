@@ -41,7 +41,7 @@ func TestClientsInOtherLanguagesRepeatAPurchase(t *testing.T) {
 				}
 			}))
 			defer shop.Close()
-			code := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindStringSubmatch(page)[1]
+			code := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```").FindStringSubmatch(page)[1]
 			folder := t.TempDir()
 			code = strings.ReplaceAll(code, "http://localhost:8080", shop.URL)
 			if err := os.WriteFile(filepath.Join(folder, command[1]), []byte(code), 0o600); err != nil {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -429,6 +430,31 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 		}
 		return c
 	}
+}
+
+// sale reads a change to the times of a sale; null, or an empty text, is any time.
+func (f *form) sale() stock.SaleChange {
+	to := stock.SaleChange{StartsAt: f.time("starts_at"), EndsAt: f.time("ends_at")}
+	if s, e := to.StartsAt, to.EndsAt; s != nil && e != nil && !e.IsZero() && !e.After(*s) {
+		f.failf("ends_at", "must be after starts_at")
+	}
+	return to
+}
+
+// time reads a time in RFC 3339, to the millisecond; nil: it is missing.
+func (f *form) time(name string) *time.Time {
+	if !f.given(name) {
+		return nil
+	}
+	if f.values[name].text == "" {
+		return new(time.Time)
+	}
+	at := read(f, name, words("a time such as 2026-11-27T20:00:00Z, from 2000 to 2099"), jsonText, func(text string) (time.Time, bool) {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		at = at.UTC().Truncate(time.Millisecond)
+		return at, err == nil && at.Year() >= 2000 && at.Year() < 2100
+	})
+	return &at
 }
 
 // flagOrNull is flagIfGiven, where null is nil as well.

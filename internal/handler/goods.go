@@ -130,7 +130,7 @@ func (g goods) create(c *gin.Context) (any, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	row, err := g.options.Inventory.Create(c.Request.Context(), item.GoodsID, item.Units, item.PerUser, item.Choice, key)
+	row, err := g.options.Inventory.Create(c.Request.Context(), item, key)
 	if err == nil && row.PerUser == 0 && g.options.Buyers != nil {
 		g.options.Log.WarnContext(c.Request.Context(), "item without a limit per buyer", append(about(c), "goods", item.GoodsID)...)
 	}
@@ -139,19 +139,19 @@ func (g goods) create(c *gin.Context) (any, error) {
 
 // change serves PATCH /goods/:id.
 func (g goods) change(c *gin.Context, id int64) (any, error) {
-	f, err := readAdminForm(c, "per_user", "strategy", "group", "fence", "max_quantity")
+	f, err := readAdminForm(c, newItemFields()[2:]...)
 	if err != nil {
 		return nil, err
 	}
-	var change service.Change
+	change := service.Change{Sale: f.sale()}
 	if f.given("per_user") {
 		change.PerUser = new(f.whole("per_user", 0, stock.MaxPerUser))
 	}
 	if f.given("strategy", "group", "fence", "max_quantity") {
 		change.Choice = f.choice()
 	}
-	if change.PerUser == nil && change.Choice == nil {
-		f.failf("per_user", "is missing, and so are strategy, group, fence and max_quantity; at least one of them must be given")
+	if !f.given(newItemFields()[2:]...) {
+		f.failf("per_user", "is missing, and so are %s; at least one of them must be given", strings.Join(newItemFields()[3:], ", "))
 	}
 	if err := f.err(); err != nil {
 		return nil, err

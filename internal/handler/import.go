@@ -96,7 +96,7 @@ func (g goods) put(ctx context.Context, item service.NewItem, otherwise service.
 }
 
 func newItemFields() []string {
-	return []string{"goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity"}
+	return []string{"goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity", "starts_at", "ends_at"}
 }
 
 // newItem reads an item that is to be created, and what an item that exists is to have of it.
@@ -107,7 +107,8 @@ func (g goods) newItem(f *form) (item service.NewItem, otherwise service.Change)
 		PerUser: f.wholeOr("per_user", g.options.PerUser, 0, stock.MaxPerUser),
 	}
 	change := f.choice()
-	item.Choice = change(stock.Choice{})
+	item.Choice, item.Sale = change(stock.Choice{}), f.sale()
+	otherwise.Sale = item.Sale
 	if f.given("per_user") {
 		otherwise.PerUser = &item.PerUser
 	}

@@ -301,7 +301,9 @@ func TestAReaderGetsTheKindsThatItAsksFor(t *testing.T) {
 	a.buy(t, "goods_id=1")
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 5}`, http.StatusOK)
-	list := func(query string) string { return a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusOK).text }
+	list := func(query string) string {
+		return a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusOK).text
+	}
 	got := list("kinds=limit,strategy,restock&goods_id=1&reader=r")
 	for _, want := range []string{`"per_user":3`, `"strategy":"mutex"`, `"max_quantity":2`, `"quantity":5`} {
 		should.Be(t, strings.Count(got, want), 1, "the changes have", want, got)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -53,6 +54,8 @@ type problem struct {
 	Stock *int64 `json:"stock,omitempty"`
 	Held  *int64 `json:"held,omitempty"`
 	Sold  *int64 `json:"sold,omitempty"`
+	// StartsIn is the seconds until the sale starts.
+	StartsIn float64 `json:"starts_in,omitempty"`
 	// GoodsID is the item of a basket that is the cause.
 	GoodsID int64 `json:"goods_id,omitempty"`
 	// Strategies are the known ones.
@@ -86,6 +89,7 @@ func problems() []struct {
 		slug   string
 		title  string
 	}{
+		{stock.ErrSaleNotStarted, http.StatusConflict, "sale-not-started", "The sale has not started"},
 		{stock.ErrSaleClosed, http.StatusConflict, "sale-closed", "The sale is closed"},
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
 		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "The limit per buyer is reached"},
@@ -143,6 +147,9 @@ func problemOf(err error) problem {
 		}
 		if limit, ok := errors.AsType[*stock.HoldLimitError](err); ok {
 			p.MaxHeld, p.Has = limit.MaxHeld, &limit.Has
+		}
+		if early, ok := errors.AsType[*stock.NotStartedError](err); ok {
+			p.StartsIn, p.retryAfter = early.In.Seconds(), strconv.Itoa(int(math.Ceil(early.In.Seconds())))
 		}
 		if below, ok := errors.AsType[*stock.BelowZeroError](err); ok {
 			p.Stock, p.Held, p.Sold = &below.Stock, &below.Held, &below.Sold

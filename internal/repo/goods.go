@@ -29,17 +29,6 @@ func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readRow, goodsID)
 }
 
-// InStockAfter is InStock of up to most items whose ids are above one, by their ids.
-func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list []stock.Goods, err error) {
-	err = s.each(ctx, s.pool, "read items", func(scan scanRow) error {
-		var g stock.Goods
-		err := scan(columnsOf(&g)...)
-		list = append(list, g)
-		return err
-	}, readAfter, goodsID, most)
-	return list, err
-}
-
 // Existing returns the ids that exist.
 func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool, error) {
 	var ids []int64
@@ -62,8 +51,6 @@ const (
 
 	// sumAhead leaves out the allocations that the ledger is written with.
 	sumAhead = `SELECT COALESCE(SUM(units), 0) FROM tb_stock_place WHERE goods_id = ? AND NOT (` + inBuckets + `) AND NOT (` + inUnitRows + `)`
-
-	readAfter = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id > ? ORDER BY g.goods_id LIMIT ?`
 )
 
 // CreateGoods creates an item with its first units, 0 to stock.MaxStock. ErrGoodsExist: the id
@@ -80,6 +67,11 @@ func (s *Store) CreateLimited(ctx context.Context, goodsID, units, perUser int64
 
 // CreateChosen is CreateLimited of an item with its own strategy.
 func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, requestID string) error {
+	return s.CreateOnSale(ctx, goodsID, units, perUser, choice, stock.SaleChange{}, requestID)
+}
+
+// CreateOnSale is CreateChosen of an item with the times of its sale.
+func (s *Store) CreateOnSale(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, sale stock.SaleChange, requestID string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
 		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
@@ -95,7 +87,13 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 		if err != nil {
 			return err
 		}
-		return tx.appendRestock(ctx, goodsID, units, units, requestID)
+		if err := tx.appendRestock(ctx, goodsID, units, units, requestID); err != nil || sale == (stock.SaleChange{}) {
+			return err
+		}
+		if err := tx.setSale(ctx, goodsID, sale); err != nil {
+			return err
+		}
+		return tx.turnSale(ctx, goodsID)
 	})
 }
 

@@ -3,6 +3,7 @@ package repo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/stock"
@@ -18,26 +19,51 @@ const (
 	// closeSale has the time three times.
 	closeSale = `UPDATE tb_goods_stock SET ends_at = %[1]s, due_at = %[1]s WHERE goods_id = ? AND (ends_at IS NULL OR ends_at > %[1]s)`
 
-	// withhold is followed by the time.
-	withhold = `UPDATE tb_goods_stock SET withheld = stock, stock = 0, ` + besideSales + ` WHERE goods_id = ? AND withheld IS NULL AND ends_at <= `
+	// setSale has whether a time is set, and the time, twice; and the time of now.
+	setSale = `UPDATE tb_goods_stock SET starts_at = CASE WHEN ? THEN ? ELSE starts_at END, ends_at = CASE WHEN ? THEN ? ELSE ends_at END,
+		due_at = %[1]s WHERE goods_id = ?`
 
-	settleSale = `UPDATE tb_goods_stock SET due_at = NULL WHERE goods_id = ? AND withheld IS NOT NULL AND due_at <= `
+	// withhold and putBack have the time twice.
+	withhold = `UPDATE tb_goods_stock SET withheld = stock, stock = 0, ` + besideSales + `
+		WHERE goods_id = ? AND withheld IS NULL AND (ends_at <= %[1]s OR starts_at > %[1]s)`
+	putBack = `UPDATE tb_goods_stock SET stock = stock + withheld, withheld = NULL, ` + besideSales + `
+		WHERE goods_id = ? AND withheld IS NOT NULL AND (ends_at IS NULL OR ends_at > %[1]s) AND (starts_at IS NULL OR starts_at <= %[1]s)`
+
+	// expectEnd is for an item that is on sale, and settleSale, which has the time twice, for one whose units are withheld.
+	expectEnd  = `UPDATE tb_goods_stock SET due_at = ends_at WHERE goods_id = ? AND withheld IS NULL`
+	settleSale = `UPDATE tb_goods_stock SET due_at = CASE WHEN starts_at > %[1]s THEN starts_at END
+		WHERE goods_id = ? AND withheld IS NOT NULL AND due_at <= %[1]s`
 
 	readDue = `SELECT goods_id FROM tb_goods_stock WHERE due_at <= `
 )
 
+// saleTimes are the columns of onSale.
+type saleTimes struct {
+	starts, ends *moment
+	now          moment
+}
+
+func (t *saleTimes) columns() []any { return []any{&t.starts, &t.ends, &t.now} }
+
+func (t *saleTimes) of(g *stock.Goods) {
+	if t.starts != nil {
+		g.StartsAt, g.Now = &t.starts.Time, t.now.Time
+	}
+	if t.ends != nil {
+		g.EndsAt, g.Now = &t.ends.Time, t.now.Time
+	}
+}
+
+// onSale reads items with the times of their sales, and the time of the database.
+func (s *Store) onSale(where string) string {
+	return rowColumns + `, g.starts_at, g.ends_at, ` + s.dialect.now + ` FROM tb_goods_stock AS g WHERE ` + where
+}
+
 // GoodsOnSale is Goods with the times of its sale, and the time of the database.
 func (s *Store) GoodsOnSale(ctx context.Context, goodsID int64) (stock.Goods, error) {
-	var starts, ends *moment
-	var now moment
-	statement := rowColumns + `, g.starts_at, g.ends_at, ` + s.dialect.now + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
-	goods, err := s.scanGoods(ctx, s.pool.QueryRowContext(ctx, statement, goodsID), goodsID, &starts, &ends, &now)
-	if starts != nil {
-		goods.StartsAt, goods.Now = &starts.Time, now.Time
-	}
-	if ends != nil {
-		goods.EndsAt, goods.Now = &ends.Time, now.Time
-	}
+	var times saleTimes
+	goods, err := s.scanGoods(ctx, s.pool.QueryRowContext(ctx, s.onSale(`g.goods_id = ?`), goodsID), goodsID, times.columns()...)
+	times.of(&goods)
 	return goods, err
 }
 
@@ -49,21 +75,54 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 	return goods, err
 }
 
+// InStockAfter is InStock of up to most items whose ids are above one, by their ids.
+func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list []stock.Goods, err error) {
+	err = s.each(ctx, s.pool, "read items", func(scan scanRow) error {
+		var g stock.Goods
+		var times saleTimes
+		err := scan(append(columnsOf(&g), times.columns()...)...)
+		times.of(&g)
+		g.Stock, g.Allocated = g.InRow()+g.Allocated, 0
+		list = append(list, g)
+		return err
+	}, s.onSale(`g.goods_id > ? ORDER BY g.goods_id LIMIT ?`), goodsID, most)
+	return list, err
+}
+
 // CloseSale ends the sale of an item now, where it has not ended, and withholds the units of its row. It may return
 // ErrUnknownGoods.
 func (s *Store) CloseSale(ctx context.Context, goodsID int64) error {
-	return s.endSale(ctx, goodsID, func(tx *Tx) error {
+	return s.turnSale(ctx, goodsID, func(tx *Tx) error {
 		_, err := tx.write(ctx, "close a sale", fmt.Sprintf(closeSale, s.dialect.now), goodsID)
 		return err
 	})
 }
 
-// Withhold withholds the units of the row of an item whose sale has ended.
-func (s *Store) Withhold(ctx context.Context, goodsID int64) error {
-	return s.endSale(ctx, goodsID, func(*Tx) error { return nil })
+// SetSale sets the times of the sale of an item. It may return ErrUnknownGoods.
+func (s *Store) SetSale(ctx context.Context, goodsID int64, to stock.SaleChange) error {
+	return s.turnSale(ctx, goodsID, func(tx *Tx) error { return tx.setSale(ctx, goodsID, to) })
 }
 
-func (s *Store) endSale(ctx context.Context, goodsID int64, set func(*Tx) error) error {
+func (t *Tx) setSale(ctx context.Context, goodsID int64, to stock.SaleChange) error {
+	at := func(set *time.Time) (given bool, written any) {
+		if set == nil || set.IsZero() {
+			return set != nil, nil
+		}
+		return true, set.UTC().Format(t.store.dialect.columnTime)
+	}
+	starts, from := at(to.StartsAt)
+	ends, until := at(to.EndsAt)
+	_, err := t.write(ctx, "set the times of a sale", fmt.Sprintf(setSale, t.store.dialect.now), starts, from, ends, until, goodsID)
+	return err
+}
+
+// TurnSale withholds the units of the row of an item that is not on sale by now, and puts those of one that is on sale
+// back into the row.
+func (s *Store) TurnSale(ctx context.Context, goodsID int64) error {
+	return s.turnSale(ctx, goodsID, func(*Tx) error { return nil })
+}
+
+func (s *Store) turnSale(ctx context.Context, goodsID int64, set func(*Tx) error) error {
 	return s.InItem(ctx, goodsID, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
 			return err
@@ -71,20 +130,31 @@ func (s *Store) endSale(ctx context.Context, goodsID int64, set func(*Tx) error)
 		if err := set(tx); err != nil {
 			return err
 		}
-		_, err := tx.write(ctx, "withhold units", withhold+s.dialect.now, goodsID)
-		return err
+		return tx.turnSale(ctx, goodsID)
 	})
+}
+
+func (t *Tx) turnSale(ctx context.Context, goodsID int64) error {
+	for _, statement := range []string{withhold, putBack, expectEnd} {
+		if strings.Contains(statement, "%") {
+			statement = fmt.Sprintf(statement, t.store.dialect.now)
+		}
+		if _, err := t.write(ctx, "turn a sale", statement, goodsID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SettleSale notes that no allocation of an item has units whose units are withheld.
 func (s *Store) SettleSale(ctx context.Context, goodsID int64) error {
 	return s.InItem(ctx, goodsID, func(tx *Tx) error {
-		_, err := tx.write(ctx, "settle a sale", settleSale+s.dialect.now, goodsID)
+		_, err := tx.write(ctx, "settle a sale", fmt.Sprintf(settleSale, s.dialect.now), goodsID)
 		return err
 	})
 }
 
-// SalesDue lists the items whose units are to be withheld within a time from now.
+// SalesDue lists the items whose units are to be withheld, or put back, within a time from now.
 func (s *Store) SalesDue(ctx context.Context, within time.Duration) (ids []int64, err error) {
 	err = s.db.WithContext(ctx).Raw(readDue+s.dialect.until, within.Microseconds()).Scan(&ids).Error
 	return ids, s.fault(ctx, "read the sales that end", err)

@@ -12,6 +12,7 @@ import (
 type NewItem struct {
 	GoodsID, Units, PerUser int64
 	Choice                  stock.Choice
+	Sale                    stock.SaleChange
 }
 
 // What Put has done.
@@ -26,7 +27,7 @@ const (
 func (i *Inventory) Put(ctx context.Context, item NewItem, otherwise Change) (goods stock.Goods, done string, err error) {
 	goods, err = i.store.InStock(ctx, item.GoodsID)
 	if errors.Is(err, stock.ErrUnknownGoods) {
-		goods, err = i.Create(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, "")
+		goods, err = i.Create(ctx, item, "")
 		if !errors.Is(err, stock.ErrGoodsExist) {
 			return goods, PutCreated, err
 		}
@@ -42,7 +43,10 @@ func (i *Inventory) Put(ctx context.Context, item NewItem, otherwise Change) (go
 	if otherwise.Choice != nil && !reflect.DeepEqual(otherwise.Choice(before), before) {
 		change.Choice = otherwise.Choice
 	}
-	if change.PerUser == nil && change.Choice == nil {
+	if !otherwise.Sale.Of(goods.Sale) {
+		change.Sale = otherwise.Sale
+	}
+	if change.PerUser == nil && change.Choice == nil && change.Sale == (stock.SaleChange{}) {
 		return goods, PutSame, nil
 	}
 	goods, err = i.Change(ctx, item.GoodsID, change)

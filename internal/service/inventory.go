@@ -123,24 +123,24 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 }
 
 // Create makes an item with its first units, 0 to stock.MaxStock, of which one buyer may
-// have perUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
+// have PerUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
 // it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
-func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
-	err := i.once(ctx, key, stock.CreationKey, sameUnits(goodsID, units), func(id string) error {
-		if err := i.wrongChoice(choice); err != nil {
+func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock.Goods, error) {
+	err := i.once(ctx, key, stock.CreationKey, sameUnits(item.GoodsID, item.Units), func(id string) error {
+		if err := i.wrongChoice(item.Choice); err != nil {
 			return err
 		}
-		return i.store.CreateChosen(ctx, goodsID, units, perUser, choice, id)
+		return i.store.CreateOnSale(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, item.Sale, id)
 	})
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	if choice != (stock.Choice{}) {
+	if item.Choice != (stock.Choice{}) || item.Sale != (stock.SaleChange{}) {
 		err = i.catalogue.LookAtSwitches(ctx)
 	}
-	return i.changed(ctx, goodsID, "the item was created", err)
+	return i.changed(ctx, item.GoodsID, "the item was created", err)
 }
 
 // wrongChoice returns why an item cannot be created with a choice; none is as configured.
@@ -260,6 +260,7 @@ func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock
 // Change is what is changed of an item; what is nil stays as it is.
 type Change struct {
 	PerUser *int64
+	Sale    stock.SaleChange
 	// Choice makes the new choice of the old one.
 	Choice func(stock.Choice) stock.Choice
 }
@@ -274,12 +275,17 @@ func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.
 			return stock.Goods{}, err
 		}
 	}
+	if c.Sale != (stock.SaleChange{}) {
+		if err := i.setSale(ctx, goodsID, c.Sale); err != nil {
+			return stock.Goods{}, err
+		}
+	}
 	if c.PerUser == nil {
-		return i.changed(ctx, goodsID, "the strategy was set", nil)
+		return i.changed(ctx, goodsID, "the item was changed", nil)
 	}
 	goods, err := i.SetLimit(ctx, goodsID, *c.PerUser)
-	if err != nil && c.Choice != nil && !errors.Is(err, stock.ErrUnknownOutcome) {
-		err = fmt.Errorf("%w: the strategy was set: %w", stock.ErrUnknownOutcome, err)
+	if err != nil && (c.Choice != nil || c.Sale != (stock.SaleChange{})) && !errors.Is(err, stock.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: another part was changed: %w", stock.ErrUnknownOutcome, err)
 	}
 	return goods, err
 }

@@ -46,10 +46,24 @@ func (i *Inventory) CloseSale(ctx context.Context, goodsID int64) (closed Closed
 	return ClosedSale{goodsID, *goods.EndsAt, audit}, err
 }
 
+// setSale sets the times of a sale. Where the item is not on sale by now, its units are withheld and recalled as by a close.
+func (i *Inventory) setSale(ctx context.Context, goodsID int64, to stock.SaleChange) error {
+	err := i.begin(ctx, closeWithin, "set the times of a sale", func(ctx context.Context) error {
+		if err := i.store.SetSale(ctx, goodsID, to); err != nil {
+			return err
+		}
+		return i.catalogue.settleSale(ctx, goodsID)
+	})
+	if err != nil {
+		return err
+	}
+	return i.catalogue.LookAtSwitches(ctx)
+}
+
 // settleEach is the pause between two recalls of units that orders in Redis still have.
 const settleEach = 10 * time.Millisecond
 
-// settleSale withholds the units of an item whose sale has ended, and recalls what allocations have until nothing is
+// settleSale withholds the units of an item that is not on sale, and recalls what allocations have until nothing is
 // pending. It may be called by any number of replicas, and again after any failure.
 func (c *Catalogue) settleSale(ctx context.Context, goodsID int64) error {
 	for {
@@ -57,12 +71,12 @@ func (c *Catalogue) settleSale(ctx context.Context, goodsID int64) error {
 		switch {
 		case err != nil:
 			return err
-		case goods.Rejects() == nil: // it was opened again
+		case goods.Rejects() == nil: // it is on sale
 			return nil
 		case goods.Withheld != nil && goods.Allocated == 0:
 			return c.store.SettleSale(ctx, goodsID)
 		case goods.Withheld == nil:
-			err = c.store.Withhold(ctx, goodsID)
+			err = c.store.TurnSale(ctx, goodsID)
 		default:
 			_, err = c.recalls.recall(ctx, goodsID, "")
 		}
@@ -75,14 +89,14 @@ func (c *Catalogue) settleSale(ctx context.Context, goodsID int64) error {
 	}
 }
 
-// KeepSales ends the sales whose time is over until ctx ends. Any number of replicas may do so at once, and each may be
+// KeepSales begins and ends the sales whose time has come until ctx ends. Any number of replicas may do so at once, and each may be
 // killed anywhere.
 func (c *Catalogue) KeepSales(ctx context.Context) {
 	var failing bool
 	for pause.For(ctx, expireEvery) == nil {
-		err := background.Guard(ctx, c.log, "end sales", func() error { return c.EndSales(ctx) })
+		err := background.Guard(ctx, c.log, "turn sales", func() error { return c.EndSales(ctx) })
 		if err != nil && ctx.Err() == nil && !failing {
-			c.log.WarnContext(ctx, "sales not ended", "error", err, "again", expireEvery)
+			c.log.WarnContext(ctx, "sales not begun or ended", "error", err, "again", expireEvery)
 		}
 		failing = err != nil
 	}
@@ -95,7 +109,7 @@ func (c *Catalogue) EndSales(ctx context.Context) error {
 	defer cancel()
 	ids, err := c.store.SalesDue(ctx, 0)
 	for _, id := range ids {
-		err = errors.Join(err, c.store.Withhold(ctx, id))
+		err = errors.Join(err, c.store.TurnSale(ctx, id))
 	}
 	for _, id := range ids {
 		err = errors.Join(err, c.settleSale(ctx, id))

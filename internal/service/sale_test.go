@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
@@ -84,5 +86,88 @@ func TestACloseIsTheEndAtEveryReplica(t *testing.T) {
 			stock.AuditOf(goods, before.Stock+1+1+5-2, stock.Sums{
 				Restocked: 1005, Corrected: -2, Sold: before.Sold + 1, Orders: before.Orders + 1, Held: 0, Returned: 1,
 			}), "the audit")
+	})
+}
+
+// An item is not sold before its start, nor after its end, whatever allocations it had; and is sold between them.
+func TestAnItemIsSoldWithinItsTimes(t *testing.T) {
+	everyStrategy(t, func(t *testing.T, s shop, _ *servers.Database, name string, goods int64) {
+		late, past, always := time.Now().Add(time.Hour), time.Now().Add(-time.Hour), time.Time{}
+		must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goods, Units: 100, Sale: stock.SaleChange{StartsAt: &late}}, ""))(t)
+		var sold int64
+		for i, step := range []struct {
+			set  stock.SaleChange
+			want error
+		}{
+			{stock.SaleChange{}, stock.ErrSaleNotStarted},
+			{stock.SaleChange{StartsAt: &past}, nil},
+			{stock.SaleChange{StartsAt: &late}, stock.ErrSaleNotStarted},
+			{stock.SaleChange{StartsAt: &always, EndsAt: &past}, stock.ErrSaleClosed},
+			{stock.SaleChange{EndsAt: &late}, nil},
+			{stock.SaleChange{EndsAt: &always}, nil},
+		} {
+			if i > 0 {
+				must.Get(s.inventory.Change(t.Context(), goods, service.Change{Sale: step.set}))(t)
+			}
+			if step.want != nil {
+				s.tries(t, name, goods, step.want)
+				continue
+			}
+			for replica := range s.replicas {
+				if o, err := s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil || o.Rejected != nil {
+					t.Errorf("step %d on replica %d: %v, %v", i, replica+1, err, o.Rejected)
+				}
+				sold++
+			}
+		}
+		must.Get(s.inventory.CloseSale(t.Context(), goods))(t)
+		should.Be(t, must.Get(s.inventory.AuditInFull(t.Context(), goods))(t).Audit,
+			stock.AuditOf(goods, 100-sold, stock.Sums{Restocked: 100, Sold: sold, Orders: sold}), "the audit")
+	})
+}
+
+// A crowd buys all the time. The clock of the database opens the sale, and ends it.
+func TestASaleBeginsAndEndsByTheClockOfTheDatabase(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openAll(t, d)
+		for i, name := range []string{"naive", "sql-conditional", "sql-conditional" + grouped, "sql-bucket", "redis-stock", "redis-lua"} {
+			t.Run(name, func(t *testing.T) {
+				goods := int64(i + 1)
+				for _, c := range s.replicas {
+					go c.KeepSales(t.Context())
+				}
+				starts, ends := time.Now().Add(700*time.Millisecond), time.Now().Add(2200*time.Millisecond)
+				must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goods, Units: 1_000_000, Sale: stock.SaleChange{StartsAt: &starts, EndsAt: &ends}}, ""))(t)
+				for _, c := range s.replicas {
+					must.Do(t, c.LookAtSwitches(t.Context()))
+				}
+				ctx, leave := context.WithDeadline(t.Context(), ends.Add(500*time.Millisecond))
+				defer leave()
+				var crowd sync.WaitGroup
+				var sold atomic.Int64
+				for client := range 4 {
+					crowd.Go(func() {
+						for ctx.Err() == nil {
+							sent := time.Now()
+							o, err := s.strategy(t, client%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
+							rejected := errors.Join(err, o.Rejected)
+							switch answered := time.Now(); {
+							case rejected == nil && (answered.Before(starts) || sent.After(ends)):
+								t.Errorf("sold between %s after the start and %s after the end", answered.Sub(starts), sent.Sub(ends))
+							case rejected == nil:
+								sold.Add(1)
+							case !errors.Is(rejected, stock.ErrSaleNotStarted) && !errors.Is(rejected, stock.ErrSaleClosed),
+								errors.Is(rejected, stock.ErrSaleNotStarted) && sent.After(starts), errors.Is(rejected, stock.ErrSaleClosed) && answered.Before(ends):
+								t.Errorf("%s after the start it is %v", sent.Sub(starts), rejected)
+							}
+						}
+					})
+				}
+				crowd.Wait()
+				if sold.Load() == 0 {
+					t.Error("nothing was sold")
+				}
+			})
+		}
 	})
 }

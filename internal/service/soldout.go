@@ -65,6 +65,9 @@ func (l *looks) read(ctx context.Context, goodsID int64, calls []*queue.Call[sto
 		purchases[i] = c.Ask
 	}
 	goods, err := l.store.GoodsOnSale(ctx, goodsID)
+	if err == nil && goods.Withheld != nil && goods.Rejects() == nil { // this is the first look since the start
+		err = l.store.TurnSale(ctx, goodsID)
+	}
 	var limit stock.Limit
 	if err == nil {
 		limit, err = l.store.Has(ctx, goodsID, goods.PerUser, purchases)

@@ -3,6 +3,7 @@ package stock
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The kinds of failure. Each layer wraps them with what it was doing; the
@@ -12,6 +13,8 @@ var (
 	ErrInsufficientStock = errors.New("insufficient stock")
 	// ErrSaleClosed rejects a purchase after the end of the sale of its item.
 	ErrSaleClosed = errors.New("the sale is closed")
+	// ErrSaleNotStarted rejects a purchase before the start of the sale of its item. A *NotStartedError says how long before.
+	ErrSaleNotStarted = errors.New("the sale has not started")
 	// ErrAllocated rejects a purchase that does not fit into what its strategy can
 	// reach, and would fit with what is in the allocations of other strategies. An
 	// *AllocatedError has the figures. The purchase is retried once those units are recalled;
@@ -181,3 +184,14 @@ func (e *AllocatedError) Error() string { return fmt.Sprintf("%v: %d", ErrAlloca
 
 // Unwrap makes the kind visible to errors.Is.
 func (e *AllocatedError) Unwrap() error { return ErrAllocated }
+
+// NotStartedError is ErrSaleNotStarted, with the time until the start.
+type NotStartedError struct{ In time.Duration }
+
+// Error says when the sale starts.
+func (e *NotStartedError) Error() string {
+	return fmt.Sprintf("%v: it starts in %s", ErrSaleNotStarted, e.In.Round(time.Second))
+}
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *NotStartedError) Unwrap() error { return ErrSaleNotStarted }

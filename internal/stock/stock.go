@@ -293,8 +293,29 @@ type Sale struct {
 	Now time.Time `json:"now,omitzero"`
 }
 
-// Rejects is why nothing is sold at that time: ErrSaleClosed, or nil.
+// SaleChange sets the times of a sale: nil leaves one as it is, and the zero time means any.
+type SaleChange struct{ StartsAt, EndsAt *time.Time }
+
+// Of reports whether the change leaves a sale as it is.
+func (c SaleChange) Of(s Sale) (same bool) {
+	as := func(set, now *time.Time) bool {
+		switch {
+		case set == nil:
+			return true
+		case now == nil:
+			return set.IsZero()
+		default:
+			return set.Equal(*now)
+		}
+	}
+	return as(c.StartsAt, s.StartsAt) && as(c.EndsAt, s.EndsAt)
+}
+
+// Rejects is why nothing is sold at that time: a *NotStartedError, ErrSaleClosed, or nil.
 func (s Sale) Rejects() error {
+	if s.StartsAt != nil && s.Now.Before(*s.StartsAt) {
+		return &NotStartedError{In: s.StartsAt.Sub(s.Now)}
+	}
 	if s.EndsAt != nil && !s.Now.Before(*s.EndsAt) {
 		return ErrSaleClosed
 	}

@@ -19,6 +19,9 @@ type NewItem struct {
 	PerUser *int64 `json:"per_user,omitempty"`
 	// MaxQuantity is the most units of one purchase, 1 to 1,000,000; 0 means as configured.
 	MaxQuantity int64 `json:"max_quantity,omitempty"`
+	// StartsAt and EndsAt are when it is sold, by the clock of the database; nil is any time.
+	StartsAt *time.Time `json:"starts_at,omitempty"`
+	EndsAt   *time.Time `json:"ends_at,omitempty"`
 	// Choice is how it is sold; nil means as configured.
 	*Choice
 
@@ -47,6 +50,8 @@ type Change struct {
 	PerUser *int64
 	// MaxQuantity is the most units of one purchase, 1 to 1,000,000; 0 means as configured.
 	MaxQuantity *int64
+	// StartsAt and EndsAt are when it is sold; the zero time is any time.
+	StartsAt, EndsAt *time.Time
 	// Choice is how it is sold: on the replica that serves the call at once, on the others within
 	// about a second.
 	Choice *Choice
@@ -63,6 +68,14 @@ func (c Client) Change(ctx context.Context, goodsID int64, to Change) (Goods, er
 		body["max_quantity"] = to.MaxQuantity
 		if *to.MaxQuantity == 0 {
 			body["max_quantity"] = nil
+		}
+	}
+	for name, at := range map[string]*time.Time{"starts_at": to.StartsAt, "ends_at": to.EndsAt} {
+		if at != nil {
+			body[name] = at
+			if at.IsZero() {
+				body[name] = nil
+			}
 		}
 	}
 	if to.Choice != nil {

@@ -63,6 +63,10 @@ type Goods struct {
 	Fenced   *bool  `json:"fenced"`
 	// MaxQuantity is the most units of one purchase; nil means as configured.
 	MaxQuantity *int64 `json:"max_quantity"`
+	// StartsAt and EndsAt are when it is sold, by the clock of the database, which says Now; nil is any time.
+	StartsAt *time.Time `json:"starts_at"`
+	EndsAt   *time.Time `json:"ends_at"`
+	Now      time.Time  `json:"now"`
 	// Changes are those in the background that are in progress or failed. Only a read of the item has them.
 	Changes []GoodsChange `json:"changes"`
 

@@ -34,6 +34,7 @@ var (
 	ErrReservationConfirmed = errors.New("reservation confirmed already") // it is an order
 	ErrReferenceUsed        = errors.New("payment reference was used for another reservation")
 
+	ErrSaleNotStarted  = errors.New("sale not started")       // the *Problem says in how many seconds it starts
 	ErrSaleClosed      = errors.New("sale closed")            // nothing of the item is sold any more
 	ErrOrderReturned   = errors.New("order returned already") // fewer units of it are left
 	ErrGoodsExist      = errors.New("item exists already")
@@ -55,6 +56,7 @@ func kindOf(code string) error {
 	return map[string]error{
 		"insufficient-stock":    ErrSoldOut,
 		"sale-closed":           ErrSaleClosed,
+		"sale-not-started":      ErrSaleNotStarted,
 		"unknown-reservation":   ErrUnknownReservation,
 		"reservation-expired":   ErrReservationExpired,
 		"reservation-released":  ErrReservationReleased,
@@ -117,6 +119,8 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	Stock int64 `json:"stock"`
 	Held  int64 `json:"held"`
 	Sold  int64 `json:"sold"`
+	// StartsIn is the seconds until the sale of the item starts, where that is the problem.
+	StartsIn float64 `json:"starts_in"`
 	// GoodsID is the item of a Basket that is the cause.
 	GoodsID int64 `json:"goods_id"`
 	// Instance is the request id in the log of stockd.

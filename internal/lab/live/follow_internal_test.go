@@ -291,8 +291,10 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 			t.Errorf("%s: the lease is %+v", name, l)
 		}
 		want := []Note{
-			{At: after(1), Took: 2, By: "3", What: history.VotedFor}, {At: after(5), By: "watch", What: history.Woken},
-			{At: after(110), Left: 195, What: history.Renewed}, {At: after(210), Left: 200, Error: "no answer", What: history.NotRenewed},
+			{At: after(1), Took: 2, By: "3", What: history.VotedFor},
+			{At: after(5), By: "watch", What: history.Woken},
+			{At: after(110), Left: 195, What: history.Renewed},
+			{At: after(210), Left: 200, Error: "no answer", What: history.NotRenewed},
 		}
 		if !slices.Equal(l.Notes, want) {
 			t.Errorf("%s: notes are %+v, want %+v", name, l.Notes, want)

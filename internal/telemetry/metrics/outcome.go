@@ -26,6 +26,7 @@ func rejections() []rejection {
 	return []rejection{
 		{"sold-out", stock.ErrInsufficientStock},
 		{"sale-closed", stock.ErrSaleClosed},
+		{"sale-not-started", stock.ErrSaleNotStarted},
 		{"user-limit", stock.ErrUserLimit},
 		{"hold-limit", stock.ErrHoldLimit},
 		{"user-missing", stock.ErrUserUnknown},
