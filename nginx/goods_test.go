@@ -23,7 +23,7 @@ func shown(asked *atomic.Int64, keep string) http.HandlerFunc {
 		n := asked.Add(1)
 		w.Header().Set("Cache-Control", keep)
 		w.Header().Set("ETag", `"known"`)
-		w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
+		w.Header().Set("X-Request-ID", r.Header.Get("X-Request-ID"))
 		if r.Header.Get("If-None-Match") == `"known"` {
 			w.WriteHeader(http.StatusNotModified)
 			return
@@ -37,10 +37,10 @@ func look(t *testing.T, address, path, tag, name string) (status int, body strin
 	t.Helper()
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody))(t)
 	r.Header.Set("If-None-Match", tag)
-	r.Header.Set("X-Request-Id", name)
+	r.Header.Set("X-Request-ID", name)
 	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	should.Be(t, strings.Join(response.Header.Values("X-Request-Id"), " "), name, "the names of", path)
+	should.Be(t, strings.Join(response.Header.Values("X-Request-ID"), " "), name, "the names of", path)
 	return response.StatusCode, string(must.Get(io.ReadAll(response.Body))(t))
 }
 
@@ -81,8 +81,10 @@ func TestOnlyWhatMayBeKeptIsKept(t *testing.T) {
 		status             int
 		asked              *atomic.Int64
 	}{
-		{allows, "/orders?request_id=k", "", http.StatusOK, &kept}, {allows, "/goods/1/audit", "", http.StatusOK, &kept},
-		{allows, "/goods/2?wait=20s", "", http.StatusOK, &kept}, {allows, "/goods/2?wait=20s", `"known"`, http.StatusNotModified, &kept},
+		{allows, "/orders?request_id=k", "", http.StatusOK, &kept},
+		{allows, "/goods/1/audit", "", http.StatusOK, &kept},
+		{allows, "/goods/2?wait=20s", "", http.StatusOK, &kept},
+		{allows, "/goods/2?wait=20s", `"known"`, http.StatusNotModified, &kept},
 		{forbids, "/goods/1", "", http.StatusOK, &secret},
 	} {
 		for range 3 {

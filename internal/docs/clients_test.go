@@ -37,7 +37,7 @@ func TestClientsInOtherLanguagesRepeatAPurchase(t *testing.T) {
 					w.Header().Set("Retry-After", "1")
 					w.WriteHeader(http.StatusServiceUnavailable)
 				default:
-					fmt.Fprint(w, `{"order_id": "4711"}`)
+					fmt.Fprint(w, `{"order_id": "4711"}`) //nolint:errcheck // the client notices
 				}
 			}))
 			defer shop.Close()

@@ -3,12 +3,14 @@ package handler_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -249,22 +251,29 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 	put := func(lines string) (results string) {
 		t.Helper()
 		got := a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": [`+lines+`]}`, http.StatusOK)
-		for i, line := range got.body["lines"].([]any) {
-			line := line.(map[string]any)
-			if line["line"] != float64(i+1) || (line["problem"] != nil) != (line["result"] == "failed") || (line["item"] != nil) != (line["result"] != "failed") {
-				t.Errorf("line %d is answered with %v", i+1, line)
+		var answer struct {
+			Lines []struct {
+				Line          int
+				Result        string
+				Item, Problem map[string]any
 			}
-			results += line["result"].(string) + " "
+		}
+		must.Do(t, json.Unmarshal([]byte(got.text), &answer))
+		for i, line := range answer.Lines {
+			if line.Line != i+1 || (line.Problem != nil) != (line.Result == "failed") || (line.Item != nil) == (line.Problem != nil) {
+				t.Errorf("line %d is answered with %+v", i+1, line)
+			}
+			results += line.Result + ";"
 		}
 		return results
 	}
 	const two = `{"goods_id": 21, "stock": 5, "per_user": 2, "strategy": "mutex"}`
 	for _, step := range []struct{ lines, want string }{
-		{`{"goods_id": 1, "stock": 500}, ` + two, "same created "},
-		{`{"goods_id": 1, "stock": 500}, ` + two, "same same "},
-		{`{"goods_id": 1, "stock": 1, "group": true}, {"goods_id": 21, "stock": 5, "per_user": 3}`, "changed changed "},
-		{`{"goods_id": 22, "stock": -1}, {"goods_id": 23}, {"stock": 1}, {"goods_id": 24, "stock": 1, "colour": "red"}, {"goods_id": 25, "stock": 1, "strategy": "hope"}, 7`, "failed failed failed failed failed failed "},
-		{`{"goods_id": 26, "stock": 1}, {"goods_id": 26, "stock": 2}`, "created failed "},
+		{`{"goods_id": 1, "stock": 500}, ` + two, "same;created;"},
+		{`{"goods_id": 1, "stock": 500}, ` + two, "same;same;"},
+		{`{"goods_id": 1, "stock": 1, "group": true}, {"goods_id": 21, "stock": 5, "per_user": 3}`, "changed;changed;"},
+		{`{"goods_id": 22, "stock": -1}, {"goods_id": 23}, {"stock": 1}, {"goods_id": 24, "stock": 1, "colour": "red"}, {"goods_id": 25, "stock": 1, "strategy": "hope"}, 7`, strings.Repeat("failed;", 6)},
+		{`{"goods_id": 26, "stock": 1}, {"goods_id": 26, "stock": 2}`, "created;failed;"},
 	} {
 		if got := put(step.lines); got != step.want {
 			t.Errorf("%s is %s, want %s", step.lines, got, step.want)
@@ -274,12 +283,15 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 	var listed []string
 	for after := 0.0; ; {
 		page := a.asAdmin(t, http.MethodGet, fmt.Sprintf("/goods?limit=2&after=%.0f", after), "", http.StatusOK)
-		list := page.body["goods"].([]any)
-		if after = page.body["next"].(float64); len(list) == 0 {
+		var answer struct {
+			Goods []map[string]any
+			Next  float64
+		}
+		must.Do(t, json.Unmarshal([]byte(page.text), &answer))
+		if after = answer.Next; len(answer.Goods) == 0 {
 			break
 		}
-		for _, item := range list {
-			i := item.(map[string]any)
+		for _, i := range answer.Goods {
 			listed = append(listed, fmt.Sprintf("%v has %v, %v each, %v %v", i["goods_id"], i["stock"], i["per_user"], i["strategy"], i["group"]))
 		}
 	}
@@ -301,6 +313,33 @@ func TestTheAdminClosesASale(t *testing.T) {
 	a.buy(t, "goods_id=1").is(t, "sale-closed")
 	a.post(t, "/reservations?goods_id=1").is(t, "sale-closed")
 	a.asAdmin(t, http.MethodPost, "/goods/404404/close", "", http.StatusNotFound).is(t, "unknown-goods")
+}
+
+func TestTheAdminSetsTheTimesOfASale(t *testing.T) {
+	a := serveSQLite(t)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 31, "stock": 5, "starts_at": "2099-01-01T08:00:00+08:00"}`, http.StatusCreated)
+	early := a.buy(t, "goods_id=31")
+	early.is(t, "sale-not-started")
+	if wait, err := strconv.ParseFloat(early.header.Get("Retry-After"), 64); err != nil || early.body["starts_in"] == nil || wait < 2e9 {
+		t.Errorf("before the start, the answer is %s, and Retry-After %q", early.text, early.header.Get("Retry-After"))
+	}
+	if got := a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK); got.body["starts_at"] != "2099-01-01T00:00:00Z" || got.body["now"] == nil || got.body["stock"] != 5.0 {
+		t.Errorf("the item is %s", got.text)
+	}
+	for body, field := range map[string]string{
+		`{"starts_at": "tomorrow"}`: "starts_at", `{"ends_at": 7}`: "ends_at", `{"ends_at": "1999-01-01T00:00:00Z"}`: "ends_at",
+		`{"starts_at": "2030-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"}`: "ends_at",
+	} {
+		a.asAdmin(t, http.MethodPatch, "/goods/31", body, http.StatusBadRequest).names(t, field)
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"starts_at": null, "ends_at": "2098-01-01T00:00:00Z"}`, http.StatusOK)
+	a.buy(t, "goods_id=31").is(t, "")
+	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"ends_at": "2020-01-01T00:00:00Z"}`, http.StatusOK)
+	a.buy(t, "goods_id=31").is(t, "sale-closed")
+	same := a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": [{"goods_id": 31, "stock": 5, "ends_at": "2020-01-01T00:00:00Z"}]}`, http.StatusOK)
+	if !strings.Contains(same.text, `"result":"same"`) {
+		t.Errorf("importing the same end is %s", same.text)
+	}
 }
 
 func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {

@@ -256,6 +256,7 @@ func fails(kind string) error {
 		"insufficient-stock":  stock.ErrInsufficientStock,
 		"user-limit":          stock.ErrUserLimit,
 		"sale-closed":         stock.ErrSaleClosed,
+		"sale-not-started":    stock.ErrSaleNotStarted,
 		"hold-limit":          stock.ErrHoldLimit,
 		"stock-limit":         stock.ErrStockLimit,
 		"unknown-goods":       stock.ErrUnknownGoods,

@@ -120,8 +120,9 @@ func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
 		}
 		must.Get(s.Restock(t.Context(), 1, 7, stock.RestockKey("more")))(t)
 		must.Do(t, s.SetLimit(t.Context(), 1, 0))
-		var got []string
-		for _, o := range allPages(t, s, 1, 2, stock.LimitSet, stock.ChoiceSet, stock.Restock) {
+		orders := allPages(t, s, 1, 2, stock.LimitSet, stock.ChoiceSet, stock.Restock)
+		got := make([]string, 0, len(orders))
+		for _, o := range orders {
 			set, err := json.Marshal(o.Settings)
 			must.Do(t, err)
 			got = append(got, fmt.Sprint(o.Kind, " ", o.Quantity, " ", o.Strategy, " ", string(set)))

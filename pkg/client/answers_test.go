@@ -221,7 +221,7 @@ func TestEveryProblemHasItsKind(t *testing.T) {
 		"unknown-strategy": client.ErrUnknownStrategy, "reservation-expired": client.ErrReservationExpired,
 		"reservation-released": client.ErrReservationReleased, "reservation-confirmed": client.ErrReservationConfirmed,
 		"reference-used": client.ErrReferenceUsed, "order-returned": client.ErrOrderReturned, "goods-exist": client.ErrGoodsExist,
-		"stock-limit": client.ErrStockLimit, "below-zero": client.ErrBelowZero, "sale-closed": client.ErrSaleClosed, "key-reused": client.ErrKeyReused, "strategy-refused": client.ErrRefused,
+		"stock-limit": client.ErrStockLimit, "below-zero": client.ErrBelowZero, "sale-closed": client.ErrSaleClosed, "sale-not-started": client.ErrSaleNotStarted, "key-reused": client.ErrKeyReused, "strategy-refused": client.ErrRefused,
 		"choice-refused": client.ErrChoiceRefused, "default-strategy": client.ErrDefaultStrategy, "invalid-request": client.ErrInvalid,
 		"unauthorized": client.ErrUnauthorized, "token-bound": client.ErrTokenBound, "not-admitted": client.ErrNotAdmitted,
 		"no-waiting-room": client.ErrNoRoom, "unknown-ticket": client.ErrUnknownTicket,

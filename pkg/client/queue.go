@@ -29,7 +29,9 @@ func (t *Ticket) id() string { return t.Ticket }
 func (t *Ticket) UnmarshalJSON(answer []byte) error {
 	type fields Ticket
 	err := json.Unmarshal(answer, (*fields)(t))
-	t.Wait, t.AskAfter = t.Wait*time.Second, t.AskAfter*time.Second
+	for _, d := range []*time.Duration{&t.Wait, &t.AskAfter} {
+		*d *= time.Duration(time.Second.Nanoseconds())
+	}
 	return err
 }
 

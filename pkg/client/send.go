@@ -153,28 +153,11 @@ func (k call) prepare(request *http.Request) {
 // read reads an answer. A failure that is not from stockd is from a balancer, which does not know
 // the outcome.
 func (k call) read(response *http.Response, answer []byte) error {
-	if k.tag != nil {
-		if response.StatusCode == http.StatusNotModified {
-			return nil
-		}
-		*k.tag = response.Header.Get("ETag")
-	}
-	if response.StatusCode/100 != 2 {
-		problem, ok := readProblem(response.StatusCode, response.Header, answer)
-		switch {
-		case !ok && response.StatusCode < http.StatusInternalServerError:
-			return fmt.Errorf("stockd: %s %s: %s, and no problem of a stockd", k.method, k.url, response.Status)
-		case !ok:
-			return k.lost(fmt.Errorf("answered with %s", response.Status))
-		}
-		problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
-		if errors.Is(problem, ErrOutcomeUnknown) || problem.Code == internal && k.method != http.MethodGet {
-			if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
-				return k.lost(errors.New(problem.Detail))
-			}
-			return &UnknownError{RequestID: problem.RequestID, Err: problem}
-		}
-		return problem
+	switch {
+	case k.tag != nil && response.StatusCode == http.StatusNotModified:
+		return nil
+	case response.StatusCode/100 != 2:
+		return k.failure(response, answer)
 	}
 	err := json.Unmarshal(answer, k.into)
 	if named, ok := k.into.(interface{ id() string }); err == nil && ok && named.id() == "" {
@@ -186,7 +169,28 @@ func (k call) read(response *http.Response, answer []byte) error {
 	if k.replayed != nil {
 		*k.replayed = response.Header.Get("Idempotency-Replayed") == "true"
 	}
+	if k.tag != nil {
+		*k.tag = response.Header.Get("ETag")
+	}
 	return nil
+}
+
+func (k call) failure(response *http.Response, answer []byte) error {
+	problem, ok := readProblem(response.StatusCode, response.Header, answer)
+	switch {
+	case !ok && response.StatusCode < http.StatusInternalServerError:
+		return fmt.Errorf("stockd: %s %s: %s, and no problem of a stockd", k.method, k.url, response.Status)
+	case !ok:
+		return k.lost(fmt.Errorf("answered with %s", response.Status))
+	}
+	problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
+	if errors.Is(problem, ErrOutcomeUnknown) || problem.Code == internal && k.method != http.MethodGet {
+		if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
+			return k.lost(errors.New(problem.Detail))
+		}
+		return &UnknownError{RequestID: problem.RequestID, Err: problem}
+	}
+	return problem
 }
 
 // lost is the failure of a call that was sent. A call that only reads has no outcome.

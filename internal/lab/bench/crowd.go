@@ -2,6 +2,9 @@ package bench
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,9 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 )
@@ -119,15 +123,15 @@ func (s *stage) as(kind string, p *load.Plan) {
 
 // startSigned starts a replica whose buyers have tokens.
 func (s *stage) startSigned(ctx context.Context) error {
-	private, err := buyer.GenerateKey()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
 	}
-	public, err := buyer.PublicKeys(private)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, nil)
 	if err != nil {
 		return err
 	}
-	key, err := buyer.NewSigningKey(private, public)
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public}}})
 	if err != nil {
 		return err
 	}
@@ -137,12 +141,13 @@ func (s *stage) startSigned(ctx context.Context) error {
 	}
 	s.later(func(context.Context) error { return os.RemoveAll(folder) })
 	file := filepath.Join(folder, "keys.json")
-	if err := os.WriteFile(file, public, 0o600); err != nil {
+	if err := os.WriteFile(file, keys, 0o600); err != nil {
 		return err
 	}
 	var last atomic.Int64
 	s.sign = func() string {
-		token, _ := key.Sign(buyer.Buyer{ID: strconv.FormatInt(last.Add(1), 10)}, "", time.Hour) // a replica rejects an empty one
+		claims := jwt.Claims{Subject: strconv.FormatInt(last.Add(1), 10), Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour))}
+		token, _ := jwt.Signed(signer).Claims(claims).Serialize() // a replica rejects an empty one
 		return token
 	}
 	s.token = s.sign()

@@ -140,7 +140,7 @@ func TestADrawOrdersTheBuyersOfOneSecond(t *testing.T) {
 	time.Sleep(time.Second) // what was known of the item is old, and so is the second
 	second := crowd(t, r, "second", buyers)
 	time.Sleep(time.Second)
-	var places []int64
+	places := make([]int64, 0, 2*buyers)
 	for i, ticket := range append(first, second...) {
 		p := look(t, r, ticket)
 		if places = append(places, p.Place); (p.Place <= buyers) != (i < buyers) {
