@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"regexp"
@@ -143,39 +142,6 @@ func (c *Contract) nowhere(status int, response string) Operation {
 		Ref: "#/components/responses/" + response, Value: c.doc.Components.Responses[response].Value,
 	})
 	return Operation{Method: "any", Path: "anywhere", spec: &openapi3.Operation{Responses: responses}}
-}
-
-// reporter gets the errors of answers; a *testing.T is one.
-type reporter interface {
-	Errorf(format string, args ...any)
-}
-
-// Transport judges every answer.
-func (c *Contract) Transport(to reporter) http.RoundTripper { return transport{c, to} }
-
-type transport struct {
-	contract *Contract
-	to       reporter
-}
-
-// RoundTrip sends the request and judges the answer.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(response.Body)
-	if err := response.Body.Close(); err != nil {
-		return nil, err
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := t.contract.Judge(r, Answer{Status: response.StatusCode, Header: response.Header, Body: body}); err != nil {
-		t.to.Errorf("%v", err)
-	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	return response, nil
 }
 
 // judge holds an answer to what is described of an operation.

@@ -55,15 +55,12 @@ func stockCommand() *cobra.Command {
 			choice.Fence = &fence
 		}
 		created := client.NewItem{GoodsID: item.ID, Stock: item.Stock, Choice: &choice}
-		for at, text := range map[**time.Time]string{&created.StartsAt: starts, &created.EndsAt: ends} {
-			if text == "" {
-				continue
-			}
-			when, err := time.Parse(time.RFC3339, text)
-			if err != nil {
-				return cli.UsageError{Err: fmt.Errorf("--starts-at and --ends-at must be a time such as 2026-11-27T20:00:00Z, not %q", text)}
-			}
-			*at = &when
+		created.StartsAt, err = parseTime(starts)
+		if err == nil {
+			created.EndsAt, err = parseTime(ends)
+		}
+		if err != nil {
+			return cli.UsageError{Err: fmt.Errorf("--starts-at and --ends-at: %w", err)}
 		}
 		if flags.Changed("per-user") {
 			created.PerUser = &item.PerUser
@@ -77,6 +74,15 @@ func stockCommand() *cobra.Command {
 	}
 	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), importCommand(&admin), exportCommand(&admin))
 	return cmd
+}
+
+// parseTime reads a time; nil: it is not given.
+func parseTime(text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	return &at, err
 }
 
 func closeCommand(admin *cli.Admin) *cobra.Command {

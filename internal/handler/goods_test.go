@@ -253,10 +253,11 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 		got := a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": [`+lines+`]}`, http.StatusOK)
 		var answer struct {
 			Lines []struct {
-				Line          int
-				Result        string
-				Item, Problem map[string]any
-			}
+				Line    int            `json:"line"`
+				Result  string         `json:"result"`
+				Item    map[string]any `json:"item"`
+				Problem map[string]any `json:"problem"`
+			} `json:"lines"`
 		}
 		must.Do(t, json.Unmarshal([]byte(got.text), &answer))
 		for i, line := range answer.Lines {
@@ -284,8 +285,8 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 	for after := 0.0; ; {
 		page := a.asAdmin(t, http.MethodGet, fmt.Sprintf("/goods?limit=2&after=%.0f", after), "", http.StatusOK)
 		var answer struct {
-			Goods []map[string]any
-			Next  float64
+			Goods []map[string]any `json:"goods"`
+			Next  float64          `json:"next"`
 		}
 		must.Do(t, json.Unmarshal([]byte(page.text), &answer))
 		if after = answer.Next; len(answer.Goods) == 0 {
