@@ -118,6 +118,7 @@ func ordersAsCSV(out io.Writer, head bool) func(client.ListedOrder) error {
 func returnCommand(admin *cli.Admin) *cobra.Command {
 	var units int64
 	var key string
+	var damaged bool
 	cmd := &cobra.Command{
 		Use:   "return ORDER",
 		Short: "Give units of an order back into the stock",
@@ -126,6 +127,7 @@ func returnCommand(admin *cli.Admin) *cobra.Command {
 		Args: oneArg("ORDER"),
 	}
 	cmd.Flags().Int64Var(&units, "units", 0, "units that come back; 0 is all that are left of the order")
+	cmd.Flags().BoolVar(&damaged, "damaged", false, "the units cannot be sold again: they do not come back into the stock")
 	cmd.Flags().StringVar(&key, "key", "", "return under this key once, however often it is sent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if units < 0 {
@@ -135,11 +137,15 @@ func returnCommand(admin *cli.Admin) *cobra.Command {
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		back, err := c.Return(cmd.Context(), args[0], units, key)
+		give, came := c.Return, "back in stock"
+		if damaged {
+			give, came = c.ReturnDamaged, "returned, and taken off the stock"
+		}
+		back, err := give(cmd.Context(), args[0], units, key)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "back in stock: %d of order %s\n", back, args[0])
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of order %s\n", came, back, args[0])
 		return err
 	}
 	return cmd

@@ -195,16 +195,19 @@ type returnedBody struct {
 
 // giveBack serves POST /orders/:id/return.
 func (o orders) giveBack(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, "quantity")
+	f, err := readAdminForm(c, "quantity", "restock")
 	if err != nil {
 		return nil, err
 	}
-	units := f.wholeOr("quantity", 0, 1, math.MaxInt64) // 0: all that are left
+	units, give := f.wholeOr("quantity", 0, 1, math.MaxInt64), o.options.Reservations.Return // 0: all that are left
+	if f.given("restock") && !f.flag("restock") {
+		give = o.options.Reservations.ReturnDamaged
+	}
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	back, again, err := o.options.Reservations.Return(c.Request.Context(), c.Param("id"), units, key)
+	back, again, err := give(c.Request.Context(), c.Param("id"), units, key)
 	replayed(c, again)
 	return returnedBody{back.ID, back.GoodsID, back.Quantity, timestamp(back.CreatedAt)}, err
 }

@@ -145,6 +145,15 @@ const (
 // stock.ErrReturned: fewer are left. stock.ErrStockLimit: the item would have more than stock.MaxStock.
 // stock.ErrDuplicateRequest: the request id is in the ledger. In each case nothing was written.
 func (s *Store) Return(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
+	return s.giveBackOrder(ctx, number, units, requestID, false)
+}
+
+// ReturnDamaged is Return of units that cannot be sold again: a correction takes them off in the same transaction.
+func (s *Store) ReturnDamaged(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
+	return s.giveBackOrder(ctx, number, units, requestID, true)
+}
+
+func (s *Store) giveBackOrder(ctx context.Context, number string, units int64, requestID string, damaged bool) (back stock.Order, err error) {
 	order, ok, err := s.findOrder(ctx, number)
 	if err != nil {
 		return stock.Order{}, err
@@ -171,9 +180,26 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 		if err := tx.giveBack(ctx, []stock.Order{back}, true); err != nil {
 			return err
 		}
+		if damaged {
+			return tx.takeOff(ctx, back)
+		}
 		return tx.requireRoom(ctx, back.GoodsID)
 	})
 	return back, err
+}
+
+// takeOff takes what a return has given back off again.
+func (t *Tx) takeOff(ctx context.Context, back stock.Order) error {
+	goods, err := t.Goods(ctx, back.GoodsID)
+	if err != nil {
+		return err
+	}
+	c := stock.Correction{By: -back.Quantity, Reason: "damaged: order " + back.ID}
+	if err := t.appendCorrection(ctx, goods, c, c.By, stock.DamageKey(stock.KeyOf(back.RequestID))); err != nil {
+		return err
+	}
+	_, err = t.write(ctx, "take damaged units off", addStock, c.By, c.By, back.GoodsID)
+	return err
 }
 
 // lockUnreturned is how many units of an order have not come back; no others come back until

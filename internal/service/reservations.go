@@ -140,17 +140,32 @@ func (r *Reservations) Extend(ctx context.Context, number string, ttl time.Durat
 // stock.ErrKeyReused: the key stands for something else. stock.ErrBusy: the ledger does not
 // have the order yet.
 func (r *Reservations) Return(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
+	return r.giveBack(ctx, number, units, key, false)
+}
+
+// ReturnDamaged is Return of units that cannot be sold again: the ledger has the return, and a correction that takes them
+// off.
+func (r *Reservations) ReturnDamaged(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
+	return r.giveBack(ctx, number, units, key, true)
+}
+
+func (r *Reservations) giveBack(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
 	if key != "" {
-		if back, again, err = r.returned(ctx, number, units, key); again || err != nil {
+		if back, again, err = r.returned(ctx, number, units, key, damaged); again || err != nil {
 			return back, again, err
 		}
 	}
-	back, err = r.store.Return(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())))
+	give := r.store.Return
+	if damaged {
+		give = r.store.ReturnDamaged
+	}
+	back, err = give(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())))
 	switch {
+	case err == nil && damaged:
 	case err == nil:
 		r.cameBack(ctx, back.GoodsID, repo.Back{Units: back.Quantity, Buyers: []string{back.UserID}})
 	case errors.Is(err, stock.ErrDuplicateRequest):
-		return r.returned(ctx, number, units, key)
+		return r.returned(ctx, number, units, key, damaged)
 	case errors.Is(err, stock.ErrUnknownOrder):
 		if _, err = r.catalogue.Order(ctx, number); err == nil {
 			err = fmt.Errorf("%w: order %s is not in the ledger yet", stock.ErrBusy, number)
@@ -160,11 +175,11 @@ func (r *Reservations) Return(ctx context.Context, number string, units int64, k
 }
 
 // returned finds what a key has given back before.
-func (r *Reservations) returned(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
-	id := stock.ReturnKey(key)
-	orders, err := r.store.Orders(ctx, id)
+func (r *Reservations) returned(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
+	id, off := stock.ReturnKey(key), stock.DamageKey(key)
+	orders, err := r.store.Orders(ctx, id, off)
 	back, again = orders[id]
-	if again && (back.ID != number || units != 0 && back.Quantity != units) {
+	if _, took := orders[off]; again && (took != damaged || back.ID != number || units != 0 && back.Quantity != units) {
 		return stock.Order{}, false, stock.ErrKeyReused
 	}
 	return back, again, err

@@ -89,6 +89,31 @@ func TestACloseIsTheEndAtEveryReplica(t *testing.T) {
 	})
 }
 
+// Damaged units come back to their buyer's limit, and not into the stock; the audit has both terms.
+func TestADamagedReturnIsNotSoldAgain(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openAll(t, d)
+		all, _ := s.reservations(t, d)
+		for i, name := range []string{"sql-conditional", "sql-bucket", "redis-stock"} {
+			goods := int64(i + 1)
+			s.create(t, goods, 5)
+			sold := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 3}))(t)
+			must.Get(s.inventory.Recall(t.Context(), goods))(t)
+			for try := range 2 {
+				back, again, err := all[try].ReturnDamaged(t.Context(), sold.Order.ID, 2, sold.Order.ID)
+				if err != nil || again != (try > 0) || back.Quantity != 2 {
+					t.Errorf("%s: %+v, %t, %v", name, back, again, err)
+				}
+			}
+			if _, _, err := all[0].Return(t.Context(), sold.Order.ID, 2, sold.Order.ID); !errors.Is(err, stock.ErrKeyReused) {
+				t.Errorf("%s: with restock under the same key: %v", name, err)
+			}
+			should.Be(t, must.Get(s.inventory.AuditInFull(t.Context(), goods))(t).Audit,
+				stock.AuditOf(goods, 2, stock.Sums{Restocked: 5, Corrected: -2, Sold: 3, Orders: 1, Returned: 2}), "the audit of "+name)
+		}
+	})
+}
+
 // An item is not sold before its start, nor after its end, whatever allocations it had; and is sold between them.
 func TestAnItemIsSoldWithinItsTimes(t *testing.T) {
 	everyStrategy(t, func(t *testing.T, s shop, _ *servers.Database, name string, goods int64) {

@@ -17,6 +17,7 @@ import (
 //	key correct         a correction of the stock
 //	key set             a limit or a strategy
 //	key return          the return of units of an order
+//	key damage          the correction that takes the units of a return off again
 //	number final        the one end of a reservation
 //	number line         the hold of a line of a basket, but for the first, which has the key of the basket
 
@@ -27,6 +28,7 @@ const (
 	correctTag   = "correct"
 	setTag       = "set"
 	returnTag    = "return"
+	damageTag    = "damage"
 	finalTag     = "final"
 	lineTag      = "line"
 )
@@ -54,6 +56,9 @@ func SettingKey(key string) string { return key + tagSeparator + setTag }
 
 // ReturnKey is the stored request id of the key of a return.
 func ReturnKey(key string) string { return key + tagSeparator + returnTag }
+
+// DamageKey is the stored request id of the correction that belongs to the return of a key.
+func DamageKey(key string) string { return key + tagSeparator + damageTag }
 
 // FinalKey is the stored request id of the row that ends a reservation. The ledger takes it
 // once: a reservation ends once, in one way.

@@ -99,7 +99,15 @@ func (r *returned) id() string { return r.OrderID }
 // API, and returns how many. Under a requestID it happens once; if it is empty, one is generated.
 // ErrUnknownOrder, ErrOrderReturned, ErrStockLimit: nothing came back.
 func (c Client) Return(ctx context.Context, orderID string, units int64, requestID string) (came int64, err error) {
-	body := make(map[string]int64)
+	return c.giveBack(ctx, orderID, units, requestID, make(map[string]any))
+}
+
+// ReturnDamaged is Return of units that cannot be sold again: they do not come back into the stock.
+func (c Client) ReturnDamaged(ctx context.Context, orderID string, units int64, requestID string) (came int64, err error) {
+	return c.giveBack(ctx, orderID, units, requestID, map[string]any{"restock": false})
+}
+
+func (c Client) giveBack(ctx context.Context, orderID string, units int64, requestID string, body map[string]any) (came int64, err error) {
 	if units != 0 {
 		body["quantity"] = units
 	}
