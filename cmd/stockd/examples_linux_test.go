@@ -50,7 +50,7 @@ for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d 
 	shop := fmt.Sprintf(start, "stockd serve")
 	return map[string]string{
 		"README.md": "", "docs/api.md": "", "docs/feed.md": "", "docs/lab.md": "", "docs/buyers.md": "",
-		"docs/choosing.md": shop, "docs/clients.md": shop, "docs/reservations.md": shop, "docs/operations.md": shop,
+		"docs/choosing.md": shop, "docs/clients.md": shop, "docs/reservations.md": shop, "docs/operations.md": shop, "docs/sale.md": shop,
 	}
 }
 
