@@ -176,7 +176,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	slow := s.slowReplica(t, "a")
 	reported := s.pendingOrders(t, slow.replica, 3)
 	b := s.replica(t, "b", at(way.Address))
-	held := slow.way.Arm(servers.Rule{Sent: "tb_stock_ledger AS l LEFT JOIN", Do: servers.Hold})
+	held := slow.way.Arm(servers.Rule{Sent: "SELECT request_id FROM tb_stock_ledger", Do: servers.Hold})
 	s.endEpoch(t)
 	pages := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: servers.Count})
 	rebuilt := make(chan error, 2)

@@ -261,11 +261,11 @@ func (r *Room) left(ctx context.Context, goodsID int64) (int64, error) {
 		return 0, err
 	}
 	left := goods.Stock
-	switch {
-	case goods.Rejects() != nil:
-		left = 0
-	case goods.StartsAt != nil && goods.Now.Before(*goods.StartsAt):
+	switch off := goods.Rejects(); {
+	case errors.Is(off, stock.ErrSaleNotStarted):
 		left = unknown // the line stands before the sale begins
+	case off != nil:
+		left = 0
 	}
 	r.items.Store(goodsID, known{time.Now(), left})
 	return left, nil
