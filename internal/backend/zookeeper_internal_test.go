@@ -91,6 +91,7 @@ func TestZKRestsBetweenRoundsOfItsServers(t *testing.T) {
 		rounds()
 		z.Connected() // for the first time
 		rounds()
+		time.Sleep(time.Second) // the rests are drawn, and may be shorter together
 		z.Connected()
 		round(0, false)
 		time.Sleep(time.Second)
