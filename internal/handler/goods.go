@@ -139,7 +139,7 @@ func (g goods) create(c *gin.Context) (any, error) {
 
 // change serves PATCH /goods/:id.
 func (g goods) change(c *gin.Context, id int64) (any, error) {
-	f, err := readAdminForm(c, newItemFields()[2:]...)
+	f, err := readAdminForm(c, changeFields()...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func (g goods) change(c *gin.Context, id int64) (any, error) {
 	if f.given("strategy", "group", "fence", "max_quantity") {
 		change.Choice = f.choice()
 	}
-	if !f.given(newItemFields()[2:]...) {
-		f.failf("per_user", "is missing, and so are %s; at least one of them must be given", strings.Join(newItemFields()[3:], ", "))
+	if !f.given(changeFields()...) {
+		f.failf("per_user", "is missing, and so are %s; at least one of them must be given", strings.Join(changeFields()[1:], ", "))
 	}
 	if err := f.err(); err != nil {
 		return nil, err

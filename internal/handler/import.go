@@ -1,25 +1,19 @@
 package handler
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/gin-gonic/gin"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-const (
-	// mostImported bounds the items of one import; the body bounds them, too.
-	mostImported = 500
-	// importers put items at the same time, and leave connections to buyers.
-	importers = 4
-)
+// mostImported bounds the items of one import; the body bounds them, too.
+const mostImported = 500
 
 // importedLine is what came of a line of an import.
 type importedLine struct {
@@ -47,22 +41,22 @@ func (g goods) importItems(c *gin.Context) (any, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	list, seen := make([]importedLine, len(lines)), make(map[int64]int)
-	var all errgroup.Group
-	all.SetLimit(importers)
+	imports, seen := make([]service.Import, len(lines)), make(map[int64]int)
 	for i, line := range lines {
-		item, otherwise, err := g.readLine(line)
-		if first := seen[item.GoodsID]; err == nil && first > 0 {
-			err = invalid(fieldError{"goods_id", fmt.Sprintf("is in line %d already", first)})
+		imports[i] = g.readLine(line)
+		id := imports[i].Item.GoodsID
+		if first := seen[id]; imports[i].Err == nil && first > 0 {
+			imports[i].Err = invalid(fieldError{"goods_id", fmt.Sprintf("is in line %d already", first)})
 		}
-		seen[item.GoodsID] = i + 1
-		all.Go(func() error {
-			list[i] = g.put(c.Request.Context(), item, otherwise, err)
-			list[i].Line = i + 1
-			return nil
-		})
+		seen[id] = i + 1
 	}
-	_ = all.Wait() // each line has its own error
+	if err := g.options.Inventory.Import(c.Request.Context(), imports); err != nil {
+		return nil, err
+	}
+	list := make([]importedLine, len(imports))
+	for i, line := range imports {
+		list[i] = g.imported(i+1, line)
+	}
 	failed := func(l importedLine) bool { return l.Problem != nil && l.Problem.Status >= statusClientGone }
 	if i := slices.IndexFunc(list, failed); i >= 0 && !slices.ContainsFunc(list, func(l importedLine) bool { return l.Problem == nil }) {
 		return nil, *list[i].Problem
@@ -70,33 +64,29 @@ func (g goods) importItems(c *gin.Context) (any, error) {
 	return gin.H{"lines": list}, nil
 }
 
-func (g goods) readLine(line []byte) (service.NewItem, service.Change, error) {
+func (g goods) readLine(text []byte) (line service.Import) {
 	f := &form{values: make(map[string]value)}
-	if err := f.readJSON(line, newItemFields()); err != nil {
-		return service.NewItem{}, service.Change{}, err
-	}
-	item, otherwise := g.newItem(f)
-	return item, otherwise, f.err()
-}
-
-// put puts an item whose line could be read, and says what came of it.
-func (g goods) put(ctx context.Context, item service.NewItem, otherwise service.Change, wrong error) importedLine {
-	line := importedLine{GoodsID: item.GoodsID, Result: "failed"}
-	if wrong == nil {
-		var row stock.Goods
-		row, line.Result, wrong = g.options.Inventory.Put(ctx, item, otherwise)
-		shown := g.shown(row)
-		line.Item = &shown
-	}
-	if wrong != nil {
-		p := problemOf(g.wrongChoice(wrong))
-		line.Result, line.Item, line.Problem = "failed", nil, &p
+	if line.Err = f.readJSON(text, newItemFields()); line.Err == nil {
+		line.Item, line.Otherwise = g.newItem(f)
+		line.Err = f.err()
 	}
 	return line
 }
 
-func newItemFields() []string {
-	return []string{"goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity", "starts_at", "ends_at"}
+func (g goods) imported(number int, line service.Import) importedLine {
+	if line.Err != nil {
+		p := problemOf(g.wrongChoice(line.Err))
+		return importedLine{Line: number, GoodsID: line.Item.GoodsID, Result: "failed", Problem: &p}
+	}
+	shown := g.shown(line.Goods)
+	return importedLine{Line: number, GoodsID: line.Item.GoodsID, Result: line.Done, Item: &shown}
+}
+
+func newItemFields() []string { return append([]string{"goods_id", "stock"}, changeFields()...) }
+
+// changeFields are those of an item that can be changed.
+func changeFields() []string {
+	return []string{"per_user", "strategy", "group", "fence", "max_quantity", "starts_at", "ends_at"}
 }
 
 // newItem reads an item that is to be created, and what an item that exists is to have of it.

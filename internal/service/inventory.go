@@ -128,12 +128,7 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock.Goods, error) {
-	err := i.once(ctx, key, stock.CreationKey, sameUnits(item.GoodsID, item.Units), func(id string) error {
-		if err := i.wrongChoice(item.Choice); err != nil {
-			return err
-		}
-		return i.store.CreateOnSale(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, item.Sale, id)
-	})
+	err := i.create(ctx, item, key)
 	if err != nil {
 		return stock.Goods{}, err
 	}
@@ -141,6 +136,16 @@ func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock
 		err = i.catalogue.LookAtSwitches(ctx)
 	}
 	return i.changed(ctx, item.GoodsID, "the item was created", err)
+}
+
+// create is Create without a look at the choice of the item.
+func (i *Inventory) create(ctx context.Context, item NewItem, key string) error {
+	return i.once(ctx, key, stock.CreationKey, sameUnits(item.GoodsID, item.Units), func(id string) error {
+		if err := i.wrongChoice(item.Choice); err != nil {
+			return err
+		}
+		return i.store.CreateOnSale(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, item.Sale, id)
+	})
 }
 
 // wrongChoice returns why an item cannot be created with a choice; none is as configured.
@@ -265,46 +270,67 @@ type Change struct {
 	Choice func(stock.Choice) stock.Choice
 }
 
+// isOfSale reports whether it changes how or when the item is sold.
+func (c Change) isOfSale() bool { return c.Choice != nil || c.Sale != (stock.SaleChange{}) }
+
 // Change changes an item. Making the same change again changes nothing. The choice holds
 // on this replica at once and on the others within about a second; purchases in flight
 // end as they began. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the choice
 // cannot be, and nothing was changed. stock.ErrUnknownOutcome is as with SetLimit.
 func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.Goods, error) {
-	if c.Choice != nil {
-		if err := i.choose(ctx, goodsID, c.Choice); err != nil {
+	if c.isOfSale() {
+		err := i.set(ctx, goodsID, c)
+		if err == nil {
+			err = i.look(ctx, "the item was changed")
+		}
+		if err != nil {
 			return stock.Goods{}, err
 		}
 	}
-	if c.Sale != (stock.SaleChange{}) {
-		if err := i.setSale(ctx, goodsID, c.Sale); err != nil {
-			return stock.Goods{}, err
-		}
-	}
+	return i.limited(ctx, goodsID, c)
+}
+
+// limited makes the part of a change that set does not.
+func (i *Inventory) limited(ctx context.Context, goodsID int64, c Change) (stock.Goods, error) {
 	if c.PerUser == nil {
 		return i.changed(ctx, goodsID, "the item was changed", nil)
 	}
 	goods, err := i.SetLimit(ctx, goodsID, *c.PerUser)
-	if err != nil && (c.Choice != nil || c.Sale != (stock.SaleChange{})) && !errors.Is(err, stock.ErrUnknownOutcome) {
+	if err != nil && c.isOfSale() && !errors.Is(err, stock.ErrUnknownOutcome) {
 		err = fmt.Errorf("%w: another part was changed: %w", stock.ErrUnknownOutcome, err)
 	}
 	return goods, err
 }
 
+// set sets how and when an item is sold, without a look at it.
+func (i *Inventory) set(ctx context.Context, goodsID int64, c Change) error {
+	if c.Choice != nil {
+		if err := i.choose(ctx, goodsID, c.Choice); err != nil {
+			return err
+		}
+	}
+	if c.Sale == (stock.SaleChange{}) {
+		return nil
+	}
+	return i.setSale(ctx, goodsID, c.Sale)
+}
+
+// look has this replica know what is chosen of items. It reads the choices of all of them.
+func (i *Inventory) look(ctx context.Context, done string) error {
+	if err := i.catalogue.LookAtSwitches(ctx); err != nil {
+		return fmt.Errorf("%w: %s: %w", stock.ErrUnknownOutcome, done, err)
+	}
+	return nil
+}
+
 func (i *Inventory) choose(ctx context.Context, goodsID int64, change func(stock.Choice) stock.Choice) error {
-	err := i.store.ChangeChoice(ctx, goodsID, func(before stock.Choice) (stock.Choice, error) {
+	return i.store.ChangeChoice(ctx, goodsID, func(before stock.Choice) (stock.Choice, error) {
 		after := change(before)
 		if after.WithoutQuantity() == before.WithoutQuantity() {
 			return after, nil
 		}
 		return after, i.catalogue.check(after)
 	})
-	if err != nil {
-		return err
-	}
-	if err := i.catalogue.LookAtSwitches(ctx); err != nil {
-		return fmt.Errorf("%w: the strategy was set: %w", stock.ErrUnknownOutcome, err)
-	}
-	return nil
 }
 
 // begin begins work that goes on when its request has ended, and nothing for one that has ended before.

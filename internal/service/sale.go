@@ -48,16 +48,12 @@ func (i *Inventory) CloseSale(ctx context.Context, goodsID int64) (closed Closed
 
 // setSale sets the times of a sale. Where the item is not on sale by now, its units are withheld and recalled as by a close.
 func (i *Inventory) setSale(ctx context.Context, goodsID int64, to stock.SaleChange) error {
-	err := i.begin(ctx, closeWithin, "set the times of a sale", func(ctx context.Context) error {
+	return i.begin(ctx, closeWithin, "set the times of a sale", func(ctx context.Context) error {
 		if err := i.store.SetSale(ctx, goodsID, to); err != nil {
 			return err
 		}
 		return i.catalogue.settleSale(ctx, goodsID)
 	})
-	if err != nil {
-		return err
-	}
-	return i.catalogue.LookAtSwitches(ctx)
 }
 
 // settleEach is the pause between two recalls of units that orders in Redis still have.

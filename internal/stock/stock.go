@@ -296,8 +296,8 @@ type Sale struct {
 // SaleChange sets the times of a sale: nil leaves one as it is, and the zero time means any.
 type SaleChange struct{ StartsAt, EndsAt *time.Time }
 
-// Of reports whether the change leaves a sale as it is.
-func (c SaleChange) Of(s Sale) (same bool) {
+// Keeps reports whether the change leaves a sale as it is.
+func (c SaleChange) Keeps(s Sale) bool {
 	as := func(set, now *time.Time) bool {
 		switch {
 		case set == nil:
