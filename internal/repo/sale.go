@@ -2,7 +2,6 @@ package repo
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -16,23 +15,22 @@ import (
 const (
 	inStock = `g.stock + COALESCE(g.withheld, 0) + ` + allocated
 
-	// closeSale has the time three times.
-	closeSale = `UPDATE tb_goods_stock SET ends_at = %[1]s, due_at = %[1]s WHERE goods_id = ? AND (ends_at IS NULL OR ends_at > %[1]s)`
+	// {now} is the time of the database: see writeNow.
+	closeSale = `UPDATE tb_goods_stock SET ends_at = {now}, due_at = {now} WHERE goods_id = ? AND (ends_at IS NULL OR ends_at > {now})`
 
-	// setSale has whether a time is set, and the time, twice; and the time of now.
+	// setSale has whether a time is set, and the time, twice.
 	setSale = `UPDATE tb_goods_stock SET starts_at = CASE WHEN ? THEN ? ELSE starts_at END, ends_at = CASE WHEN ? THEN ? ELSE ends_at END,
-		due_at = %[1]s WHERE goods_id = ?`
+		due_at = {now} WHERE goods_id = ?`
 
-	// withhold and putBack have the time twice.
 	withhold = `UPDATE tb_goods_stock SET withheld = stock, stock = 0, ` + besideSales + `
-		WHERE goods_id = ? AND withheld IS NULL AND (ends_at <= %[1]s OR starts_at > %[1]s)`
+		WHERE goods_id = ? AND withheld IS NULL AND (ends_at <= {now} OR starts_at > {now})`
 	putBack = `UPDATE tb_goods_stock SET stock = stock + withheld, withheld = NULL, ` + besideSales + `
-		WHERE goods_id = ? AND withheld IS NOT NULL AND (ends_at IS NULL OR ends_at > %[1]s) AND (starts_at IS NULL OR starts_at <= %[1]s)`
+		WHERE goods_id = ? AND withheld IS NOT NULL AND (ends_at IS NULL OR ends_at > {now}) AND (starts_at IS NULL OR starts_at <= {now})`
 
-	// expectEnd is for an item that is on sale, and settleSale, which has the time twice, for one whose units are withheld.
+	// expectEnd is for an item that is on sale, and settleSale for one whose units are withheld.
 	expectEnd  = `UPDATE tb_goods_stock SET due_at = ends_at WHERE goods_id = ? AND withheld IS NULL`
-	settleSale = `UPDATE tb_goods_stock SET due_at = CASE WHEN starts_at > %[1]s THEN starts_at END
-		WHERE goods_id = ? AND withheld IS NOT NULL AND due_at <= %[1]s`
+	settleSale = `UPDATE tb_goods_stock SET due_at = CASE WHEN starts_at > {now} THEN starts_at END
+		WHERE goods_id = ? AND withheld IS NOT NULL AND due_at <= {now}`
 
 	readDue = `SELECT goods_id FROM tb_goods_stock WHERE due_at <= `
 )
@@ -71,8 +69,13 @@ func (s *Store) GoodsOnSale(ctx context.Context, goodsID int64) (stock.Goods, er
 // ErrUnknownGoods.
 func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	goods, err := s.GoodsOnSale(ctx, goodsID)
-	goods.Stock, goods.Allocated = goods.InRow()+goods.Allocated, 0
-	return goods, err
+	return inAll(goods), err
+}
+
+// inAll has all units of an item in its stock.
+func inAll(g stock.Goods) stock.Goods {
+	g.Stock, g.Allocated = g.InRow()+g.Allocated, 0
+	return g
 }
 
 // InStockAfter is InStock of up to most items whose ids are above one, by their ids.
@@ -82,8 +85,7 @@ func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list
 		var times saleTimes
 		err := scan(append(columnsOf(&g), times.columns()...)...)
 		times.of(&g)
-		g.Stock, g.Allocated = g.InRow()+g.Allocated, 0
-		list = append(list, g)
+		list = append(list, inAll(g))
 		return err
 	}, s.onSale(`g.goods_id > ? ORDER BY g.goods_id LIMIT ?`), goodsID, most)
 	return list, err
@@ -93,8 +95,7 @@ func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list
 // ErrUnknownGoods.
 func (s *Store) CloseSale(ctx context.Context, goodsID int64) error {
 	return s.turnSale(ctx, goodsID, func(tx *Tx) error {
-		_, err := tx.write(ctx, "close a sale", fmt.Sprintf(closeSale, s.dialect.now), goodsID)
-		return err
+		return tx.writeNow(ctx, "close a sale", closeSale, goodsID)
 	})
 }
 
@@ -112,8 +113,7 @@ func (t *Tx) setSale(ctx context.Context, goodsID int64, to stock.SaleChange) er
 	}
 	starts, from := at(to.StartsAt)
 	ends, until := at(to.EndsAt)
-	_, err := t.write(ctx, "set the times of a sale", fmt.Sprintf(setSale, t.store.dialect.now), starts, from, ends, until, goodsID)
-	return err
+	return t.writeNow(ctx, "set the times of a sale", setSale, starts, from, ends, until, goodsID)
 }
 
 // TurnSale withholds the units of the row of an item that is not on sale by now, and puts those of one that is on sale
@@ -136,21 +136,23 @@ func (s *Store) turnSale(ctx context.Context, goodsID int64, set func(*Tx) error
 
 func (t *Tx) turnSale(ctx context.Context, goodsID int64) error {
 	for _, statement := range []string{withhold, putBack, expectEnd} {
-		if strings.Contains(statement, "%") {
-			statement = fmt.Sprintf(statement, t.store.dialect.now)
-		}
-		if _, err := t.write(ctx, "turn a sale", statement, goodsID); err != nil {
+		if err := t.writeNow(ctx, "turn a sale", statement, goodsID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// writeNow writes a statement that names the time of the database.
+func (t *Tx) writeNow(ctx context.Context, doing, statement string, args ...any) error {
+	_, err := t.write(ctx, doing, strings.ReplaceAll(statement, "{now}", t.store.dialect.now), args...)
+	return err
+}
+
 // SettleSale notes that no allocation of an item has units whose units are withheld.
 func (s *Store) SettleSale(ctx context.Context, goodsID int64) error {
 	return s.InItem(ctx, goodsID, func(tx *Tx) error {
-		_, err := tx.write(ctx, "settle a sale", fmt.Sprintf(settleSale, s.dialect.now), goodsID)
-		return err
+		return tx.writeNow(ctx, "settle a sale", settleSale, goodsID)
 	})
 }
 

@@ -75,8 +75,10 @@ func (s *stage) open(ctx context.Context) (err error) {
 		if s.strategies, err = s.safe(ctx); err != nil {
 			return err
 		}
-		if err := s.startSigned(ctx); err != nil {
-			return fmt.Errorf("start a replica for buyers with tokens: %w", err)
+		if s.options.measures(conditional) { // no other one is bought from with tokens
+			if err := s.startSigned(ctx); err != nil {
+				return fmt.Errorf("start a replica for buyers with tokens: %w", err)
+			}
 		}
 	}
 	s.baseline, err = s.start(ctx, shop.Replicas{Command: "baseline", Count: s.replicas, Servers: []string{}})

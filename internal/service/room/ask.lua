@@ -34,7 +34,7 @@ if own and (ticket == '' or ticket == own) and redis.call('ZSCORE', line, buyer)
   redis.call('PEXPIRE', seen, away)
 end
 
--- Only a second that is over has its order: who comes later in it may have drawn an earlier place.
+-- Only a second that is over has its order: a buyer that joins later in it may draw an earlier place.
 local since = math.max(tonumber(redis.call('HGET', pace, 'since') or now), now - math.max(1000, 1000 / rate))
 local free = math.min(math.floor((now - since) * rate / 1000), most - redis.call('ZCARD', admitted), 1000)
 local let = 0
