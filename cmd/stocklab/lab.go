@@ -195,7 +195,7 @@ func labDocsCommand() *cobra.Command {
 			}}
 			return report.Docs(filepath.Join("docs", "lab"), args[0], experiments.All(), code, report.Words{
 				Experiment: func(name string) (title, claim string) {
-					words := experiments.Chinese()[name]
+					words := experiments.Chinese(name)
 					return words.Title, words.Claim
 				},
 				Part: func(experiment, part string) (does, expect string) {

@@ -13,23 +13,14 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-func multiLock() Experiment {
-	return Experiment{
-		Number: 34, Name: "multi-lock", Title: "Baskets of two items: locks taken in the order of the basket deadlock, sorted they do not",
-		Claim: "A multi-lock holds several names as one; taken in any order two baskets wait for each other until a limit ends it, " +
-			"and a basket that fails halfway must give back what it has.",
-		Source: chapterOne + ", Redisson: the multi-lock, of which RedLock is made",
-		Fix:    "stocklab lab run multi-lock",
-		Parts: []Part{
-			crossed(asGiven, "each has the item that the other one waits for, until the limit: none is bought",
-				checker.All(checker.AtMost("baskets_bought", 0), checker.Deadlocked(basketLimit/2))),
-			asRemedy(crossed(asOne, "the names are sorted: the second waits for the first, and both are bought",
-				checker.All(checker.AtLeast("baskets_bought", 2), checker.ExclusiveHolders()))),
-			many(asGiven, "baskets time out, and all that want their items wait meanwhile", checker.AtLeast("baskets_timed_out", 1)),
-			asRemedy(many(asOne, "no basket times out", checker.All(checker.AtMost("baskets_timed_out", 0), checker.ExclusiveHolders()))),
-			failing(kept, "the lock of the first item stays with a basket that failed", checker.NeverGrantedTo("next")),
-			asRemedy(failing(asOne, "the first item is given back: the next contender has it", checker.GrantedTo("next"))),
-		},
+func multiLock() []Part {
+	return []Part{
+		crossed(asGiven, checker.All(checker.AtMost("baskets_bought", 0), checker.Deadlocked(basketLimit/2))),
+		asRemedy(crossed(asOne, checker.All(checker.AtLeast("baskets_bought", 2), checker.ExclusiveHolders()))),
+		many(asGiven, checker.AtLeast("baskets_timed_out", 1)),
+		asRemedy(many(asOne, checker.All(checker.AtMost("baskets_timed_out", 0), checker.ExclusiveHolders()))),
+		failing(kept, checker.NeverGrantedTo("next")),
+		asRemedy(failing(asOne, checker.GrantedTo("next"))),
 	}
 }
 
@@ -121,12 +112,9 @@ func (m meeting) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 }
 
 // crossed has two contenders order the same two items, the one in the one order and the other in the other.
-func crossed(b basket, expect string, seen checker.Check) Part {
+func crossed(b basket, seen checker.Check) Part {
 	return Part{
-		Name: string(b), Stage: on(Redis),
-		Does: fmt.Sprintf("two baskets of the same two items, in opposite orders, take their locks (%s, %s) within a second; "+
-			"the first grant of each waits for that of the other, for 300 ms at most", basketLock, b),
-		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+		Name: string(b), Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
 			var bought atomic.Int64
@@ -142,12 +130,9 @@ func crossed(b basket, expect string, seen checker.Check) Part {
 }
 
 // many has contenders order two of four items each, in any order, again and again.
-func many(b basket, expect string, seen checker.Check) Part {
+func many(b basket, seen checker.Check) Part {
 	return Part{
 		Name: "many-" + string(b), Stage: on(Redis),
-		Does: fmt.Sprintf("eight contenders order two of four items for 2 ms, in any order, again and again for three seconds (%s, %s), each within a second",
-			basketLock, b),
-		Expect: expect,
 		Do: func(x *Try) {
 			crowd := x.crowd(8, basketLock, Redis, false)
 			var bought, late atomic.Int64
@@ -171,12 +156,9 @@ func many(b basket, expect string, seen checker.Check) Part {
 
 // failing has a basket fail at its second item, which another contender holds, and then a next contender ask for the
 // first item alone.
-func failing(b basket, expect string, seen checker.Check) Part {
+func failing(b basket, seen checker.Check) Part {
 	return Part{
-		Name: "fails-halfway-" + string(b), Stage: on(Redis),
-		Does: fmt.Sprintf("a basket takes the lock of its first item and finds the second one taken, for a second (%s, %s); "+
-			"then another contender asks for the first item for two seconds", basketLock, b),
-		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+		Name: "fails-halfway-" + string(b), Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			lockerOf := func(who string) lock.Locker { return x.contend(who, Redis).locker(basketLock) }
 			holder, order, next := lockerOf("holder"), lockerOf("basket"), lockerOf("next")

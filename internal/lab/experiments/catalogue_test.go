@@ -139,16 +139,26 @@ func TestTheNarratorHasWordsForEachMark(t *testing.T) {
 	}
 }
 
-// Each experiment has its title and what it claims in Chinese, too.
-func TestEachExperimentHasChineseWords(t *testing.T) {
-	words := Chinese()
+// Each experiment and part has its words in both languages, in its order; no words are left of one that is no more.
+func TestTheWordsAreOfTheExperimentsThatThereAre(t *testing.T) {
+	var want []string
 	for _, e := range All() {
-		if zh := words[e.Name]; zh.Title == "" || zh.Claim == "" {
+		want = append(want, e.Name)
+		for _, p := range e.Parts {
+			want = append(want, e.Name+"/"+p.Name)
+		}
+		if zh := Chinese(e.Name); zh.Title == "" || zh.Claim == "" {
 			t.Errorf("%s has no Chinese title or claim: %+v", e.Name, zh)
 		}
+		if failure, _ := Code(e.Name); len(failure) == 0 {
+			t.Errorf("%s does not say where its code is", e.Name)
+		}
 	}
-	if len(words) != len(All()) {
-		t.Errorf("there are Chinese words for %d experiments, want %d", len(words), len(All()))
+	for _, text := range []string{english, chinese} {
+		names := regexp.MustCompile(`(?m)^[a-z0-9/-]+$`).FindAllString(text, -1)
+		if !slices.Equal(names, want) {
+			t.Errorf("there are words of %q, want %q", names, want)
+		}
 	}
 }
 

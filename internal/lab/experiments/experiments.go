@@ -100,49 +100,57 @@ const (
 	Rows     Picture = "rows"     // which rows and gaps InnoDB locks
 )
 
-// All lists every experiment by its number. A new one is a function of its topic and one
-// line here.
+// All lists every experiment by its number. A new one is a function of its topic, one line here, and its words in both
+// languages.
 func All() []Experiment {
 	all := []Experiment{
-		oversell(),
-		processMutex(),
-		mutexPerRequest(),
-		mutexInTransaction(),
-		threeReplicas(),
-		insertLock(),
-		forUpdate(),
-		innodbLocks(),
-		optimistic(),
-		noLock(),
-		twoStrategies(),
-		holderCrashes(),
-		workOutlastsTTL(),
-		reentrancy(),
-		watchdog(),
-		tryLock(),
-		pausedHolder(),
-		fairness(),
-		herd(),
-		lateWatch(),
-		waitersLeave(),
-		ownerCheck(),
-		getSet(),
-		timestampLocks(),
-		lostReply(),
-		getCompareSet(),
-		failover(),
-		masterRestarts(),
-		clockJumps(),
-		splitVote(),
-		redlockQuorum(),
-		spinning(),
-		readWriteLock(),
-		multiLock(),
-		ensembleSize(),
-		holds(),
-		severalNodes(),
+		{Name: "oversell", Parts: oversell()},
+		{Name: "process-mutex", Parts: processMutex()},
+		{Name: "mutex-per-request", Parts: mutexPerRequest()},
+		{Name: "mutex-in-transaction", Parts: mutexInTransaction()},
+		{Name: "three-replicas", Parts: threeReplicas()},
+		{Name: "holder-crashes", Parts: holderCrashes()},
+		{Name: "work-outlasts-ttl", Parts: workOutlastsTTL()},
+		{Name: "owner-check", Parts: ownerCheck()},
+		{Name: "reentrancy", Parts: reentrancy()},
+		{Name: "watchdog", Parts: watchdog()},
+		{Name: "try-lock", Parts: tryLock()},
+		{Name: "getset", Parts: getSet()},
+		{Name: "failover", Parts: failover()},
+		{Name: "master-restarts", Parts: masterRestarts()},
+		{Name: "clock-jumps", Parts: clockJumps()},
+		{Name: "split-vote", Parts: splitVote()},
+		{Name: "herd", Parts: herd()},
+		{Name: "late-watch", Parts: lateWatch()},
+		{Name: "paused-holder", Parts: pausedHolder()},
+		{Name: "insert-lock", Parts: insertLock()},
+		{Name: "for-update", Parts: forUpdate()},
+		{Name: "innodb-locks", Parts: innodbLocks()},
+		{Name: "optimistic", Parts: optimistic()},
+		{Name: "fairness", Parts: fairness()},
+		{Name: "lost-reply", Parts: lostReply()},
+		{Name: "no-lock", Parts: noLock()},
+		{Name: "two-strategies", Parts: twoStrategies()},
+		{Name: "get-compare-set", Parts: getCompareSet()},
+		{Name: "timestamp-locks", Parts: timestampLocks()},
+		{Name: "end-of-waiting", Parts: waitersLeave()},
+		{Name: "redlock-quorum", Parts: redlockQuorum()},
+		{Name: "spinning", Parts: spinning()},
+		{Name: "read-write-lock", Parts: readWriteLock()},
+		{Name: "multi-lock", Parts: multiLock()},
+		{Name: "ensemble-size", Parts: ensembleSize()},
+		{Name: "holds", Parts: holds()},
+		{Name: "several-nodes", Parts: severalNodes()},
 	}
-	slices.SortFunc(all, func(a, b Experiment) int { return a.Number - b.Number })
+	for i := range all {
+		e := &all[i]
+		e.Number = i + 1
+		fill(english, e.Name, &e.Title, &e.Claim, &e.Source, &e.Fix)
+		for j := range e.Parts {
+			p := &e.Parts[j]
+			fill(english, e.Name+"/"+p.Name, &p.Does, &p.Expect)
+		}
+	}
 	return all
 }
 
@@ -172,15 +180,6 @@ func namesOf(all []Experiment) []string {
 	}
 	return names
 }
-
-// The documents whose claims are put to the test, by their titles.
-const (
-	chapterOne  = "Distributed locks, chapter one (第一章 分布式锁)"
-	flashSales  = "Distributed locks in a flash sale (秒杀系统下的分布式锁)"
-	twoWays     = "Distributed locks, two implementations (分布式锁实现)"
-	zooKeeping  = "Notes on ZooKeeper and its locks (基于 ZooKeeper 的分布式锁)"
-	basicSearch = "Basic research: the design of distributed locks (分布式锁的设计要点)"
-)
 
 // ttl is how long the locks of these stages last when their holder is silent.
 const ttl = time.Second

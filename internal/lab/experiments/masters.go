@@ -13,50 +13,38 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-func failover() Experiment {
+func failover() []Part {
 	pair := onRedis("STOCKD_LOCK_TTL=10s", "STOCKD_LOCK_WAIT=8s")
 	pair.Servers = redisPair
-	return Experiment{
-		Number: 13, Name: "failover", Title: "Redis fails over before the key is replicated: two holders; five masters survive the same loss",
-		Claim:  "The lock is taken on the master and the master dies before its replica has the key: the promoted replica grants it again. On five independent masters the loss of one changes nothing.",
-		Source: chapterOne + ", Redlock",
-		Fix:    "stocklab demo --strategies redlock --replicas 3",
-		Parts: []Part{{
-			Name: "failover", Stage: pair,
-			Does:   "replica 1 works under redis-lua; the key never reaches Redis's replica, which is promoted when the primary is killed; replica 2 wants the lock",
-			Expect: "two hold the lock at once, and an update is lost",
-			Do: func(x *Try) {
-				x.stock(100)
-				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, x.promoteReplica)
-				x.audit()
-			},
-			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
-		}, {
-			Name: "fenced", Remedy: true, Stage: pair,
-			Does:   "replica 3 sells once, and Redis's replica has the counter of tokens; then the same failure with fence=true: the promoted counter is one lower, and both holders get the same token",
-			Expect: "two hold the lock at once with one token; the late write is rejected, and nothing is lost",
-			Do: func(x *Try) {
-				x.stock(100)
-				x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
-				x.Must(x.Pair.AwaitSync(x))
-				x.freezeReplication()
-				x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, x.promoteReplica)
-				x.audit()
-			},
-			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
-		}, {
-			Name: "five-masters", Remedy: true, Stage: onMasters(servers.RedlockOptions{}),
-			Does:   "replica 1 works under redlock; one of the five masters that have granted it is killed; replica 2 wants the lock",
-			Expect: "replica 2 waits, and nothing is lost",
-			Do: func(x *Try) {
-				x.stock(100)
-				x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, func() { x.killMaster(1) })
-				x.audit()
-			},
-			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
-		}},
-	}
+	return []Part{{
+		Name: "failover", Stage: pair,
+		Do: func(x *Try) {
+			x.stock(100)
+			x.freezeReplication()
+			x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, x.promoteReplica)
+			x.audit()
+		},
+		Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
+	}, {
+		Name: "fenced", Remedy: true, Stage: pair,
+		Do: func(x *Try) {
+			x.stock(100)
+			x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
+			x.Must(x.Pair.AwaitSync(x))
+			x.freezeReplication()
+			x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, x.promoteReplica)
+			x.audit()
+		},
+		Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
+	}, {
+		Name: "five-masters", Remedy: true, Stage: onMasters(servers.RedlockOptions{}),
+		Do: func(x *Try) {
+			x.stock(100)
+			x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, func() { x.killMaster(1) })
+			x.audit()
+		},
+		Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
+	}}
 }
 
 // whileOneWorks has replica 1 buy, and work for a time between its read and its write, under the lock. Something may
@@ -98,11 +86,9 @@ func onMasters(o servers.RedlockOptions) Stage {
 
 // threeOfFive has the first replica hold the lock by the votes of masters 1 to 3 alone, and work for two thirds of its
 // time, ignoring cancellation. Something happens to master 3, and the second replica wants the lock.
-func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func(x *Try), does, expect string, seen checker.Check) Part {
+func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func(x *Try), seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: onMasters(o),
-		Does:   "replica 1 holds redlock by the votes of masters 1, 2 and 3, and works; " + does + "; replica 2 wants the lock",
-		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
+		Name: name, Stage: onMasters(o), Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			sale := Sale{Strategy: "redlock", Fence: fence}
 			x.stock(100)
@@ -123,7 +109,7 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func
 	}
 }
 
-func masterRestarts() Experiment {
+func masterRestarts() []Part {
 	restarts := func(away time.Duration) func(x *Try) {
 		return func(x *Try) {
 			x.killMaster(3)
@@ -134,27 +120,13 @@ func masterRestarts() Experiment {
 	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
 	everySecond, always := servers.RedlockOptions{EverySecond: true}, servers.RedlockOptions{Durable: true}
 	killed := func(x *Try) { x.killMaster(3) }
-	return Experiment{
-		Number: 14, Name: "master-restarts", Title: "Redlock: a master restarts without its data, and its vote is given twice",
-		Claim: "Of three masters that granted the lock one restarts empty, or without its last second, and grants it again, so that another contender has three of five; " +
-			"writing every command to disk, or staying away for longer than the TTL, is the remedy.",
-		Source: chapterOne + ", Redlock: recovery after a crash, and delayed restarts",
-		Fix:    "redis-server --appendonly yes --appendfsync always",
-		Parts: []Part{
-			threeOfFive("empty", false, servers.RedlockOptions{}, restarts(0), "master 3 is killed and started again without its data",
-				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
-			asRemedy(threeOfFive("on-disk", false, always, restarts(0), "master 3 is killed and started again; it writes every command to its disk first",
-				"replica 2 waits, and nothing is lost", exclusive)),
-			asRemedy(threeOfFive("delayed", false, servers.RedlockOptions{}, restarts(masterTTL), "master 3 is killed and stays away for one TTL",
-				"replica 2 waits until the lock of replica 1 cannot be good any more, and nothing is lost", exclusive)),
-			afterCut("everysec-power-cut", everySecond, cutPower, "syncs once a second, and loses its power in the second of the grant",
-				"the key is not on its disk: the second has three of five, and both hold the lock",
-				checker.All(checker.Together("first", "second"), checker.AtLeast("lost_bytes", 1))),
-			asRemedy(afterCut("everysec-kill", everySecond, killed, "syncs once a second, and only its process is killed",
-				"the kernel has the key, and the second waits", checker.Apart("first", "second"))),
-			asRemedy(afterCut("always-power-cut", always, cutPower, "syncs every command, and loses its power",
-				"the key is on its disk, and the second waits", checker.All(checker.Apart("first", "second"), checker.AtMost("lost_bytes", 0)))),
-		},
+	return []Part{
+		threeOfFive("empty", false, servers.RedlockOptions{}, restarts(0), checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+		asRemedy(threeOfFive("on-disk", false, always, restarts(0), exclusive)),
+		asRemedy(threeOfFive("delayed", false, servers.RedlockOptions{}, restarts(masterTTL), exclusive)),
+		afterCut("everysec-power-cut", everySecond, cutPower, checker.All(checker.Together("first", "second"), checker.AtLeast("lost_bytes", 1))),
+		asRemedy(afterCut("everysec-kill", everySecond, killed, checker.Apart("first", "second"))),
+		asRemedy(afterCut("always-power-cut", always, cutPower, checker.All(checker.Apart("first", "second"), checker.AtMost("lost_bytes", 0)))),
 	}
 }
 
@@ -168,11 +140,9 @@ func cutPower(x *Try) {
 
 // afterCut has the first contender hold the lock by the votes of masters 1 to 3, and master 3 be started again after
 // its end. The lock is not renewed before that is over.
-func afterCut(name string, o servers.RedlockOptions, end func(x *Try), does, expect string, seen checker.Check) Part {
+func afterCut(name string, o servers.RedlockOptions, end func(x *Try), seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: Stage{Servers: fiveMasters(o)},
-		Does:   "the first contender holds redlock by the votes of masters 1, 2 and 3; master 3 writes to a file, " + does + ", and is started again; the second asks for the lock",
-		Expect: expect, Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
+		Name: name, Stage: Stage{Servers: fiveMasters(o)}, Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
 			first.cutOff(4, 5)
@@ -187,25 +157,16 @@ func afterCut(name string, o servers.RedlockOptions, end func(x *Try), does, exp
 	}
 }
 
-func splitVote() Experiment {
-	voted := func(kind, does, expect string, seen checker.Check) Part {
+func splitVote() []Part {
+	voted := func(kind string, seen checker.Check) Part {
 		return Part{
-			Name: kind, Stage: on(Redlock),
-			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
-			Expect: expect, Do: func(x *Try) { x.splitVote(kind) },
+			Name: kind, Stage: on(Redlock), Do: func(x *Try) { x.splitVote(kind) },
 			Check: seen, Tries: 5, Pictures: []Picture{Votes},
 		}
 	}
-	return Experiment{
-		Number: 16, Name: "split-vote", Title: "Redlock: contenders split the vote again and again; a random delay ends it",
-		Claim:  "Contenders that ask at the same time get less than half each, give back, and do the same again after the same pause, so that none gets the lock; a random delay is the remedy.",
-		Source: chapterOne + ", Redlock: split votes",
-		Fix:    "stocklab demo --strategies redlock --replicas 3",
-		Parts: []Part{
-			voted(sourcelock.InStep, "a contender that fails tries again after 100 ms", "for four seconds no contender is granted the lock",
-				checker.All(checker.NeverGranted(), checker.WaitedAtLeast(3*time.Second, checker.OfHolders()))),
-			asRemedy(voted("redlock", "a contender that fails tries again after a random pause", "one is granted it soon", checker.AtMost("first_grant_ms", 3000))),
-		},
+	return []Part{
+		voted(sourcelock.InStep, checker.All(checker.NeverGranted(), checker.WaitedAtLeast(3*time.Second, checker.OfHolders()))),
+		asRemedy(voted("redlock", checker.AtMost("first_grant_ms", 3000))),
 	}
 }
 
@@ -255,33 +216,23 @@ func (x *Try) voter(number int, kind string, near []int) lock.Locker {
 	return c.locker(kind)
 }
 
-func redlockQuorum() Experiment {
+func redlockQuorum() []Part {
 	found := checker.All(checker.AtMost("keys_left", 0), checker.GrantedTo("second"))
-	return Experiment{
-		Number: 31, Name: "redlock-quorum", Title: "Redlock: votes that came too late, and a vote of which the client does not know",
-		Claim: "A quorum that took longer than the TTL is no grant, because its first votes have expired; " +
-			"and a release goes to all masters, also to those that did not answer, because one may have the key all the same.",
-		Source: chapterOne + ", Redlock: why the time is counted after the grants, and why a release goes to all masters",
-		Fix:    "stocklab demo --strategies redlock --replicas 3",
-		Parts: []Part{
-			lateVote(sourcelock.QuorumUntimed, "untimed", "three votes count, of which two have expired: it holds the lock beside the second", checker.Together("first", "second")),
-			asRemedy(lateVote(sourcelock.QuorumInTime, "in-time", "it finds that the votes took longer than the TTL, and waits for the second", checker.Apart("first", "second"))),
-			lateVotes(),
-			lostVote(sourcelock.QuorumAcknowledged, "acknowledged", "the key stays on master 5, and the second has two of five until its limit",
-				checker.All(checker.AtLeast("keys_left", 1), checker.NeverGrantedTo("second"))),
-			asRemedy(lostVote(sourcelock.QuorumInTime, "all-masters", "no key is left, and the second has the lock", found)),
-			asRemedy(lostVote("redlock", "redlock", "no key is left, and the second has the lock", found)),
-		},
+	return []Part{
+		lateVote(sourcelock.QuorumUntimed, "untimed", checker.Together("first", "second")),
+		asRemedy(lateVote(sourcelock.QuorumInTime, "in-time", checker.Apart("first", "second"))),
+		lateVotes(),
+		lostVote(sourcelock.QuorumAcknowledged, "acknowledged", checker.All(checker.AtLeast("keys_left", 1), checker.NeverGrantedTo("second"))),
+		asRemedy(lostVote(sourcelock.QuorumInTime, "all-masters", found)),
+		asRemedy(lostVote("redlock", "redlock", found)),
 	}
 }
 
 // lateVote has the answer of the third master come when the first two votes, and its own, have expired, and the
 // second contender has the lock.
-func lateVote(kind, name, expect string, seen checker.Check) Part {
+func lateVote(kind, name string, seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: on(Redlock),
-		Does:   "the first contender asks five masters one after the other (" + kind + "); the answer of master 3 is held up for longer than the TTL, and the second takes the lock meanwhile",
-		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
+		Name: name, Stage: on(Redlock), Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redlock, sessionLease)
 			first.proxy = first.links[2]
@@ -298,8 +249,6 @@ func lateVote(kind, name, expect string, seen checker.Check) Part {
 func lateVotes() Part {
 	return Part{
 		Name: "at-once", Remedy: true, Stage: on(Redlock),
-		Does:   "the first contender asks through redlock; the answers of masters 3, 4 and 5 are held up for longer than the TTL; the second takes the lock, and the first asks again",
-		Expect: "redlock asks all masters at once, each for a third of the TTL at most: the three count as down, and the first is not granted the lock before the second has given it back",
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond("redlock", Redlock, sessionLease)
 			first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
@@ -314,11 +263,9 @@ func lateVotes() Part {
 
 // lostVote has two masters be out of reach, and the answer of the last one be lost. The second asks for less than the
 // TTL of the key that is left.
-func lostVote(kind, name, expect string, seen checker.Check) Part {
+func lostVote(kind, name string, seen checker.Check) Part {
 	return Part{
-		Name: "lost-reply-" + name, Stage: on(Redlock),
-		Does:   "masters 1 and 2 are out of reach; the first contender asks (" + kind + "), master 5 sets its key and its answer is lost; the first gives up or gives back, and the second asks for one second",
-		Expect: expect, Check: seen, Pictures: []Picture{Votes, Timeline},
+		Name: "lost-reply-" + name, Stage: on(Redlock), Check: seen, Pictures: []Picture{Votes, Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, Redlock, 10*time.Second)
 			first.cutOff(1, 2)

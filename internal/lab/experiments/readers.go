@@ -17,32 +17,23 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-func readWriteLock() Experiment {
+func readWriteLock() []Part {
 	whole := checker.WholePages(pageUnits)
 	made := checker.AtLeast("purchases", 10)
-	return Experiment{
-		Number: 33, Name: "read-write-lock", Title: "A read-write lock: readers share, a writer waits for all, and may wait for ever",
-		Claim: "Readers of the stock's page share a read lock and do not wait for each other, and a purchase that takes the write lock is never seen half made; " +
-			"but a writer starves while readers keep coming, and a read lock whose lease runs out protects no page.",
-		Source: chapterOne + ", Redisson: the read-write lock among its other locks, by name",
-		Fix:    "stocklab lab run read-write-lock  # in-one-step needs no lock",
-		Parts: []Part{
-			shown("no-lock", "no lock is taken", "visitors see that a unit has left the stock and is not sold", 3, checker.All(checker.HalfMadePages(pageUnits), made), page{}),
-			asRemedy(shown("both-locks", "a visitor takes the read lock, a purchase the write lock, which is announced", "no page is half made, visitors read at the same time, and no purchase is made meanwhile", 0,
-				checker.All(whole, made, checker.ReadersShare(), checker.ExclusiveHolders()),
-				page{read: sourcelock.ReadLock, write: sourcelock.WriteLockAnnounced})),
-			asRemedy(shown("in-one-step", "no lock is taken; one command reads both numbers, and one transaction changes both", "no page is half made", 0, checker.All(whole, made),
-				page{atOnce: true})),
-			asRemedy(compared(8, "the readers of the read lock read at the same time: three times as many reads a second, or more", checker.AtLeast("reads_ratio", 3))),
-			compared(1, "one reader has nothing to share: about as many reads a second under both", checker.AtMost("reads_ratio", 1.5)),
-			inTurns("new-readers-come-in", sourcelock.WriteLock, "the readers share the lock all the time, and the writer is never granted it",
-				checker.All(checker.NeverGrantedTo("writer"), checker.ReadersShare())),
-			asRemedy(inTurns("new-readers-wait", sourcelock.WriteLockAnnounced, "new readers wait for the writer, which waits for those that read already",
-				checker.All(checker.GrantedTo("writer"), checker.WaitedAtMost(2*time.Second, checker.OfHolders("writer"))))),
-			longRead("lease-runs-out", sourcelock.ReadLockUnrenewed, "the writer is let in beside the reader", checker.Together("reader", "writer")),
-			asRemedy(longRead("lease-is-renewed", sourcelock.ReadLock, "the writer waits until the reader has given the lock back", checker.Apart("reader", "writer"))),
-			lostRead(),
-		},
+	return []Part{
+		shown("no-lock", 3, checker.All(checker.HalfMadePages(pageUnits), made), page{}),
+		asRemedy(shown("both-locks", 0, checker.All(whole, made, checker.ReadersShare(), checker.ExclusiveHolders()),
+			page{read: sourcelock.ReadLock, write: sourcelock.WriteLockAnnounced})),
+		asRemedy(shown("in-one-step", 0, checker.All(whole, made),
+			page{atOnce: true})),
+		asRemedy(compared(8, checker.AtLeast("reads_ratio", 3))),
+		compared(1, checker.AtMost("reads_ratio", 1.5)),
+		inTurns("new-readers-come-in", sourcelock.WriteLock, checker.All(checker.NeverGrantedTo("writer"), checker.ReadersShare())),
+		asRemedy(inTurns("new-readers-wait", sourcelock.WriteLockAnnounced,
+			checker.All(checker.GrantedTo("writer"), checker.WaitedAtMost(2*time.Second, checker.OfHolders("writer"))))),
+		longRead("lease-runs-out", sourcelock.ReadLockUnrenewed, checker.Together("reader", "writer")),
+		asRemedy(longRead("lease-is-renewed", sourcelock.ReadLock, checker.Apart("reader", "writer"))),
+		lostRead(),
 	}
 }
 
@@ -57,11 +48,9 @@ type page struct {
 const pageUnits = 1_000_000
 
 // shown has visitors look at the page of an item while buyers buy it.
-func shown(name, how, expect string, tries int, seen checker.Check, p page) Part {
+func shown(name string, tries int, seen checker.Check, p page) Part {
 	return Part{
-		Name: name, Stage: on(Redis),
-		Does:   "four visitors read in Redis how many units are left and how many are sold, for a second, and two buyers change one number and 2 ms later the other; " + how,
-		Expect: expect, Do: p.show, Check: seen, Tries: tries,
+		Name: name, Stage: on(Redis), Do: p.show, Check: seen, Tries: tries,
 	}
 }
 
@@ -146,12 +135,9 @@ func (p page) buy(x *Try, client *redis.Client, left, sold string) {
 
 // compared has readers read for five rounds under the read lock and under the write lock, one lock after the other in
 // each.
-func compared(readers int, expect string, seen checker.Check) Part {
+func compared(readers int, seen checker.Check) Part {
 	return Part{
 		Name: fmt.Sprintf("readers-%d", readers), Stage: on(Redis),
-		Does: fmt.Sprintf("readers: %d; each reads for 5 ms again and again, under the read lock and under the write lock, which is a plain mutex to them, "+
-			"for 400 ms each in five rounds; medians", readers),
-		Expect: expect,
 		Do: func(x *Try) {
 			kinds := [2]string{sourcelock.ReadLock, sourcelock.WriteLock}
 			var crowds [2][]lock.Locker
@@ -182,13 +168,10 @@ func compared(readers int, expect string, seen checker.Check) Part {
 
 // inTurns has two readers hold the lock in turns, so that one of them has it all the time, while a writer asks for it.
 // A reader that is kept out does not keep the other one in: that goes after half a second.
-func inTurns(name, write, expect string, seen checker.Check) Part {
+func inTurns(name, write string, seen checker.Check) Part {
 	const turn = 20 * time.Millisecond
 	return Part{
 		Name: name, Stage: on(Redis),
-		Does: "two readers hold the read lock in turns, each until the other has it, too, and no longer than half a second then; " +
-			"a writer asks for the " + write + " for three seconds",
-		Expect: expect,
 		Do: func(x *Try) {
 			readers := [2]lock.Locker{x.contend("reader-1", Redis).locker(sourcelock.ReadLock), x.contend("reader-2", Redis).locker(sourcelock.ReadLock)}
 			writer := x.contend("writer", Redis).locker(write)
@@ -223,11 +206,9 @@ func (x *Try) handOver(before lock.Lease, next lock.Locker) (lease lock.Lease) {
 }
 
 // longRead has the reader read for as long as the writer asks: three TTL.
-func longRead(name, read, expect string, seen checker.Check) Part {
+func longRead(name, read string, seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: on(Redis),
-		Does:   "the reader holds the " + read + "; the writer asks for three TTL, and once more when the reader has given it back",
-		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+		Name: name, Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			reader, writer := x.enter("reader", read, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
 			reader.acquire()
@@ -244,8 +225,6 @@ func longRead(name, read, expect string, seen checker.Check) Part {
 func lostRead() Part {
 	return Part{
 		Name: "lease-is-lost", Remedy: true, Stage: on(Redis),
-		Does:   "the reader holds the read lock, and Redis loses its keys; the writer takes the lock a TTL later",
-		Expect: "no watchdog keeps the writer out, and the reader knows within a TTL that its page may be half made",
 		Do: func(x *Try) {
 			reader, writer := x.enter("reader", sourcelock.ReadLock, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
 			reader.acquire()

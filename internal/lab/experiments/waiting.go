@@ -15,32 +15,24 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-func fairness() Experiment {
-	e := Experiment{
-		Number: 24, Name: "fairness", Title: "The longest wait: locks with and without first-in-first-out order",
-		Claim:  "A good lock has a fair form, in which waiters are served in the order in which they came; where they try again and again, luck decides.",
-		Source: chapterOne + ", what a distributed lock needs",
-		Fix:    "stocklab demo --strategies redis-fair,zk-sequential,etcd --replicas 3",
-		Parts:  []Part{contended("redsync", Redis, "the unluckiest waits many times as long as most", checker.Unfair(10, checker.OfHolders()))},
-	}
+func fairness() []Part {
+	parts := []Part{contended("redsync", Redis, checker.Unfair(10, checker.OfHolders()))}
 	for _, l := range []struct {
 		lock string
 		need Need
 	}{{"redis-fair", Redis}, {"zk-sequential", ZooKeeper}, {"etcd", Etcd}} {
-		e.Parts = append(e.Parts, asRemedy(contended(l.lock, l.need, "no waiter is overtaken by later ones, but for contenders that ask at the same moment",
+		parts = append(parts, asRemedy(contended(l.lock, l.need,
 			checker.All(checker.Waited(checker.OfHolders()), checker.InTurn(2*contenders), checker.ExclusiveHolders(), checker.Granted(contenders)))))
 	}
-	return e
+	return parts
 }
 
 // contenders is how many want the same name.
 const contenders = 24
 
-func contended(kind string, need Need, expect string, seen checker.Check) Part {
+func contended(kind string, need Need, seen checker.Check) Part {
 	return Part{
-		Name: kind, Stage: on(need),
-		Does:   fmt.Sprintf("%d contenders with connections of their own hold %s for 2 ms each, again and again, for three seconds", contenders, kind),
-		Expect: expect, Check: seen, Pictures: []Picture{Waits},
+		Name: kind, Stage: on(need), Check: seen, Pictures: []Picture{Waits},
 		Do: func(x *Try) {
 			x.contendFor(3*time.Second, x.crowd(contenders, kind, need, false), 2*time.Millisecond, 10*time.Second)
 		},
@@ -57,28 +49,21 @@ func (x *Try) contendFor(lasts time.Duration, crowd []lock.Locker, each, within 
 	})
 }
 
-func herd() Experiment {
+func herd() []Part {
 	const few = 1.5
 	// A release that does not come wakes none.
 	atMost := func(most float64) checker.Check {
 		return checker.All(checker.AtMost(wakeUps, most), checker.Granted(contenders*herdHolds))
 	}
-	session, replica := fmt.Sprintf("%d contenders with a session each", contenders), fmt.Sprintf("%d requests to one replica, with one session,", contenders)
-	sharing := woken("etcd", Etcd, true, replica, "they are requests to one replica, which gets two events a release, however many wait, and wakes the one whose turn it is", atMost(2+few/2))
+	sharing := woken("etcd", Etcd, true, atMost(2+few/2))
 	sharing.Name += "-shared"
-	return Experiment{
-		Number: 17, Name: "herd", Title: "The herd: every release wakes all waiters, or just the next one",
-		Claim:  "Where all waiters watch the same node, each release wakes all of them and all but one for nothing; where each watches the one before it, one is woken.",
-		Source: flashSales + ", the herd; " + zooKeeping + ", the optimization; " + chapterOne + ", watching the predecessor; " + chapterOne + ", etcd: watching the key before",
-		Fix:    "stocklab demo --strategies zk-herd,zk-sequential --replicas 3",
-		Parts: []Part{
-			woken("zk-herd", ZooKeeper, false, session, "about half as many wake-ups a release as there are contenders, because the queue shrinks", checker.AtLeast(wakeUps, contenders/4)),
-			woken("zk-ephemeral", ZooKeeper, false, session, "the same", checker.AtLeast(wakeUps, contenders/4)),
-			asRemedy(woken("zk-sequential", ZooKeeper, false, session, "at most one wake-up a release", atMost(few))),
-			woken("etcd", Etcd, false, session, "each contender is a replica, whose one watch of the prefix gets every key that comes or goes: two events a release for each of them", checker.AtLeast(wakeUps, contenders)),
-			asRemedy(woken(sourcelock.PreKey, Etcd, false, session, "each watches the key before its own: at most one event a release", atMost(few))),
-			asRemedy(sharing),
-		},
+	return []Part{
+		woken("zk-herd", ZooKeeper, false, checker.AtLeast(wakeUps, contenders/4)),
+		woken("zk-ephemeral", ZooKeeper, false, checker.AtLeast(wakeUps, contenders/4)),
+		asRemedy(woken("zk-sequential", ZooKeeper, false, atMost(few))),
+		woken("etcd", Etcd, false, checker.AtLeast(wakeUps, contenders)),
+		asRemedy(woken(sourcelock.PreKey, Etcd, false, atMost(few))),
+		asRemedy(sharing),
 	}
 }
 
@@ -88,15 +73,13 @@ const (
 )
 
 // woken has contenders hold a lock twice each, and counts.
-func woken(kind string, need Need, shared bool, who, expect string, seen checker.Check) Part {
-	counts, fired := "how many watches it fired", (*Try).firedByZooKeeper
+func woken(kind string, need Need, shared bool, seen checker.Check) Part {
+	fired := (*Try).firedByZooKeeper
 	if need == Etcd {
-		counts, fired = "how many events it sent to watches", (*Try).sentByEtcd
+		fired = (*Try).sentByEtcd
 	}
 	return Part{
 		Name: kind, Stage: on(need),
-		Does:   fmt.Sprintf("%s hold %s twice for 10 ms; the server tells %s", who, kind, counts),
-		Expect: expect,
 		Do: func(x *Try) {
 			crowd := x.crowd(contenders, kind, need, shared)
 			before := fired(x)
@@ -139,12 +122,10 @@ func (x *Try) sentByEtcd() (sent float64) {
 	return sent
 }
 
-func lateWatch() Experiment {
-	watched := func(kind, does, expect string, seen checker.Check) Part {
+func lateWatch() []Part {
+	watched := func(kind string, seen checker.Check) Part {
 		return Part{
-			Name: kind, Stage: on(ZooKeeper),
-			Does:   does + "; a proxy holds up the watch until the node before is gone",
-			Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+			Name: kind, Stage: on(ZooKeeper), Check: seen, Pictures: []Picture{Timeline},
 			Do: func(x *Try) {
 				proxy := x.proxied(x.Backends.ZooKeeper.Address)
 				first := x.queuer("first", kind, x.Backends.ZooKeeper.Address, lateSession)
@@ -159,46 +140,30 @@ func lateWatch() Experiment {
 			},
 		}
 	}
-	return Experiment{
-		Number: 18, Name: "late-watch", Title: "The watched node is gone before the watch is set: nothing ever comes",
-		Claim:  "Where the node before is deleted between the list and the watch, the listener waits for a deletion that has been already; to look whether it is there once the watch is set closes the gap.",
-		Source: flashSales + ", a bug; " + basicSearch + ", ZooKeeper; " + zooKeeping + ", atomic reads and watches",
-		Fix:    "stocklab demo --strategies zk-sequential --replicas 3",
-		Parts: []Part{
-			watched(sourcelock.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
-				"the lock is free, and the second one waits until its limit", checker.Deadlocked(3*time.Second)),
-			asRemedy(watched("zk-sequential", "the same two contend through zk-sequential",
-				"the second one has the lock as soon as the watch has been answered", checker.All(checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")), checker.GrantedTo("second")))),
-		},
+	return []Part{
+		watched(sourcelock.NodeCache, checker.Deadlocked(3*time.Second)),
+		asRemedy(watched("zk-sequential", checker.All(checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")), checker.GrantedTo("second")))),
 	}
 }
 
 // lateSession outlasts what a proxy holds up.
 const lateSession = 6 * time.Second
 
-func waitersLeave() Experiment {
-	return Experiment{
-		Number: 30, Name: "end-of-waiting", Title: "The end of a wait is not the grant: the waiter ahead leaves, or time is up",
-		Claim:  "A waiter that takes any deletion of the node before its own for its turn, or the end of its time for the lock, holds it beside the holder; it must look who is first when it is woken, and give up when its time is up.",
-		Source: flashSales + ", the node listener; " + zooKeeping + ", waitForLock; " + chapterOne + ", ZooKeeper, and etcd: watching the key before",
-		Fix:    "stocklab demo --strategies zk-sequential --replicas 3",
-		Parts: []Part{
-			middleLeaves("any-deletion", sourcelock.NodeCache, ZooKeeper, "node", "the third takes the deletion for its turn, and holds the lock beside the first", checker.Together("first", "third")),
-			asRemedy(middleLeaves("looks-again", "zk-sequential", ZooKeeper, "node", "the third looks who is first, and waits for the first", checker.Apart("first", "third"))),
-			middleLeaves("any-deletion-etcd", sourcelock.PreKeyOnce, Etcd, "key", "the same in etcd: the third holds the lock beside the first", checker.Together("first", "third")),
-			asRemedy(middleLeaves("looks-again-etcd", sourcelock.PreKey, Etcd, "key", "the third looks whose key is the first, and waits for the first", checker.Apart("first", "third"))),
-			timeIsUp("timeout-is-true", sourcelock.NodeCacheTimeout, "after 300 ms the second goes on as if it held the lock", checker.Together("first", "second")),
-			asRemedy(timeIsUp("timeout-is-false", "zk-sequential", "the second gives up when its time is up", checker.RejectedWithin(time.Second+slack))),
-		},
+func waitersLeave() []Part {
+	return []Part{
+		middleLeaves("any-deletion", sourcelock.NodeCache, ZooKeeper, checker.Together("first", "third")),
+		asRemedy(middleLeaves("looks-again", "zk-sequential", ZooKeeper, checker.Apart("first", "third"))),
+		middleLeaves("any-deletion-etcd", sourcelock.PreKeyOnce, Etcd, checker.Together("first", "third")),
+		asRemedy(middleLeaves("looks-again-etcd", sourcelock.PreKey, Etcd, checker.Apart("first", "third"))),
+		timeIsUp("timeout-is-true", sourcelock.NodeCacheTimeout, checker.Together("first", "second")),
+		asRemedy(timeIsUp("timeout-is-false", "zk-sequential", checker.RejectedWithin(time.Second+slack))),
 	}
 }
 
 // middleLeaves has the second of three in a queue give up.
-func middleLeaves(name, kind string, need Need, what, expect string, seen checker.Check) Part {
+func middleLeaves(name, kind string, need Need, seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: on(need),
-		Does:   "three contenders queue for " + kind + "; while the first holds it, the second gives up and deletes its " + what,
-		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+		Name: name, Stage: on(need), Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, need, 3*sessionLease)
 			third := x.enter("third", kind, need, 3*sessionLease)
@@ -212,11 +177,9 @@ func middleLeaves(name, kind string, need Need, what, expect string, seen checke
 	}
 }
 
-func timeIsUp(name, kind, expect string, seen checker.Check) Part {
+func timeIsUp(name, kind string, seen checker.Check) Part {
 	return Part{
-		Name: name, Stage: on(ZooKeeper),
-		Does:   "the second contender asks for " + kind + " while the first holds it, for a second at most",
-		Expect: expect, Check: seen, Pictures: []Picture{Timeline},
+		Name: name, Stage: on(ZooKeeper), Check: seen, Pictures: []Picture{Timeline},
 		Do: func(x *Try) {
 			first, second := x.firstAndSecond(kind, ZooKeeper, lateSession)
 			first.acquire()
@@ -226,29 +189,21 @@ func timeIsUp(name, kind, expect string, seen checker.Check) Part {
 	}
 }
 
-func spinning() Experiment {
+func spinning() []Part {
 	// Between the two is what a busy machine may change: 23 that wait send one request each in the
 	// 50 ms for which the lock is held, or all that they can.
 	const many, few = 150, 75
-	return Experiment{
-		Number: 32, Name: "spinning", Title: "Asking again at once keeps Redis busy; a pause does not",
-		Claim:  "A loop that asks for the lock again as soon as it finds it taken loads Redis with requests in vain; a pause of 50 ms between two tries is the remedy.",
-		Source: chapterOne + ", SETNX and the loop that tries again",
-		Fix:    "stocklab demo --strategies redis-lua,redis-reentrant --replicas 3",
-		Parts: []Part{
-			retried(sourcelock.SetNXSpin, "again at once", "many requests for each time that the lock is held", checker.AtLeast("tries_per_hold", many)),
-			asRemedy(retried(sourcelock.SetNXPause, "again after 50 ms", "a few requests for each time that the lock is held", checker.All(checker.AtMost("tries_per_hold", few), checker.Granted(contenders)))),
-		},
+	return []Part{
+		retried(sourcelock.SetNXSpin, checker.AtLeast("tries_per_hold", many)),
+		asRemedy(retried(sourcelock.SetNXPause, checker.All(checker.AtMost("tries_per_hold", few), checker.Granted(contenders)))),
 	}
 }
 
 // retried counts what Redis does while contenders take a lock by SET and give it back by DEL. Nothing else may do that
 // meanwhile.
-func retried(kind, how, expect string, seen checker.Check) Part {
+func retried(kind string, seen checker.Check) Part {
 	return Part{
 		Name: kind, Stage: on(Redis),
-		Does:   fmt.Sprintf("%d contenders hold a lock for 50 ms each, again and again for two seconds; one that finds it taken asks %s (%s); Redis counts", contenders, how, kind),
-		Expect: expect,
 		Do: func(x *Try) {
 			crowd, client := x.crowd(contenders, kind, Redis, false), x.redis()
 			before, begun := x.redisWork(client), time.Now()

@@ -6,17 +6,24 @@ import (
 	"strings"
 )
 
-// chinese has a line with the name of an experiment, or with an experiment and its part, and below it, after a tab
-// each, its title and what it claims, or what is done in it and what is expected.
-//
-//go:embed chinese.txt
-var chinese string
+var (
+	//go:embed english.txt
+	english string
+	//go:embed chinese.txt
+	chinese string
+)
 
-func chineseOf(name string) (first, second string) {
-	_, found, _ := strings.Cut("\n"+chinese, "\n"+name+"\n\t")
-	first, found, _ = strings.Cut(found, "\n\t")
-	second, _, _ = strings.Cut(found, "\n")
-	return first, second
+// fill puts the lines below a name into fields, as far as there are both.
+func fill(text, name string, fields ...*string) {
+	_, below, _ := strings.Cut(text, "\n"+name+"\n")
+	for _, field := range fields {
+		line, rest, _ := strings.Cut(below, "\n")
+		words, ok := strings.CutPrefix(line, "\t")
+		if !ok {
+			return
+		}
+		*field, below = words, rest
+	}
 }
 
 // Words are the title and the claim of an experiment.
@@ -25,15 +32,10 @@ type Words struct {
 	Claim string `json:"claim"`
 }
 
-// Chinese has those of each experiment in Chinese, by its name.
-func Chinese() map[string]Words {
-	all := make(map[string]Words)
-	for _, e := range All() {
-		var w Words
-		w.Title, w.Claim = chineseOf(e.Name)
-		all[e.Name] = w
-	}
-	return all
+// Chinese has those of an experiment in Chinese.
+func Chinese(experiment string) (w Words) {
+	fill(chinese, experiment, &w.Title, &w.Claim)
+	return w
 }
 
 // PartWords are what is done in a part of an experiment, what is expected, and what was found.
@@ -45,7 +47,7 @@ type PartWords struct {
 
 // ChinesePart is what a part does and expects in Chinese, or empty where there are no words for it.
 func ChinesePart(experiment, part string) (w PartWords) {
-	w.Does, w.Expect = chineseOf(experiment + "/" + part)
+	fill(chinese, experiment+"/"+part, &w.Does, &w.Expect)
 	return w
 }
 
@@ -69,4 +71,16 @@ func Narration() (lines []Line) {
 		panic(err) // it is embedded
 	}
 	return lines
+}
+
+//go:embed code.json
+var code []byte
+
+// Code is the files of the tree in which the code of an experiment's failure is, and that of its remedy.
+func Code(experiment string) (failure, remedy []string) {
+	var files map[string]struct{ Failure, Remedy []string }
+	if err := json.Unmarshal(code, &files); err != nil {
+		panic(err) // it is embedded
+	}
+	return files[experiment].Failure, files[experiment].Remedy
 }

@@ -43,7 +43,7 @@ type Evidence struct {
 // ChapterOf is an experiment whose parts have left their histories in the folder of the run. A history that is missing or
 // broken is said on the page and is no error. Show adds what the report has of each part; h is nil where there is none.
 func ChapterOf(folder string, e *experiments.Result, show func(part *Evidence, p experiments.PartResult, h *history.History)) (*Chapter, error) {
-	c := &Chapter{Play: Play{Result: *e, Chinese: experiments.Chinese()[e.Name]}}
+	c := &Chapter{Play: Play{Result: *e, Chinese: experiments.Chinese(e.Name)}}
 	c.Evidence = nil // the parts have it
 	var recordings []Recording
 	for _, p := range e.Parts {
