@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -25,7 +26,8 @@ import (
 type suiteFlags struct {
 	quick        bool
 	from, only   string
-	chart, redo  string
+	chart, hour  string
+	redo         string
 	write        string
 	ledger       int64
 	items        int
@@ -73,7 +75,8 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
 	flags.DurationVar(&s.each, "each", 0, "how long each measurement takes (default: as --within allows)")
 	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")
-	flags.StringVar(&s.redo, "chart-from", "", "draw --chart or print --markdown from the --json file of an earlier run instead")
+	flags.StringVar(&s.hour, "hour", "", "file to draw what 10,000 units for a million buyers cost into, as SVG")
+	flags.StringVar(&s.redo, "chart-from", "", "draw --chart or --hour, or print --markdown from the --json file of an earlier run instead")
 	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
 	flags.IntVar(&s.items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
 	flags.BoolVar(&s.growth, "growth", false, "measure how sales grow with clients, items and replicas instead")
@@ -123,6 +126,8 @@ func (s *suiteFlags) checkAlone() error {
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
 	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
+	case s.hour != "" && (s.growth || s.items != 0 || s.ledger != 0):
+		return errors.New("--hour draws what the suite has measured, not --growth, --items or --ledger")
 	case s.chart != "" && (s.items != 0 || s.ledger != 0):
 		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
 	}
@@ -186,7 +191,7 @@ func measuredBy(cmd *cobra.Command) string {
 	words := cmd.CommandPath()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch {
-		case slices.Contains([]string{"json", "chart", "chart-from", "markdown"}, f.Name):
+		case slices.Contains([]string{"json", "chart", "hour", "chart-from", "markdown"}, f.Name):
 		case f.Value.Type() == "bool":
 			words += " --" + f.Name
 		default:
@@ -201,8 +206,8 @@ const aloneEach = 4 * time.Second
 
 // redraw draws and prints the figures of an earlier run.
 func (s *suiteFlags) redraw(cmd *cobra.Command) error {
-	if s.chart == "" && !s.markdown {
-		return cli.UsageError{Err: errors.New("--chart-from needs --chart, the file to draw into, or --markdown")}
+	if s.chart == "" && s.hour == "" && !s.markdown {
+		return cli.UsageError{Err: errors.New("--chart-from needs --chart or --hour, the file to draw into, or --markdown")}
 	}
 	content, err := os.ReadFile(s.redo)
 	if err != nil {
@@ -228,21 +233,26 @@ func (s *suiteFlags) keep(result *bench.Result) error {
 	return s.draw(result)
 }
 
-// draw draws the figures where --chart says so.
+// draw draws the figures where --chart and --hour say so.
 func (s *suiteFlags) draw(result *bench.Result) error {
-	if s.chart == "" {
+	chart := result.Chart
+	if s.growth {
+		chart = result.Growth
+	}
+	return errors.Join(drawInto(s.chart, chart), drawInto(s.hour, result.Hour))
+}
+
+// drawInto leaves the file as it was where nothing can be drawn; without a name there is no file.
+func drawInto(file string, draw func(io.Writer) error) error {
+	if file == "" {
 		return nil
 	}
-	draw := result.Chart
-	if s.growth {
-		draw = result.Growth
-	}
-	var chart bytes.Buffer
-	if err := draw(&chart); err != nil {
+	var picture bytes.Buffer
+	if err := draw(&picture); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.chart, chart.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("draw chart: %w", err)
+	if err := os.WriteFile(file, picture.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("draw: %w", err)
 	}
 	return nil
 }

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/bench/baseline"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -68,21 +67,13 @@ func without(c config.Config, deps strategy.Deps) strategy.Deps {
 	return deps
 }
 
-// baselineCommand is a replica without strategies and backends: the benchmark compares
-// replicas with its HTTP.
-func baselineCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:    "baseline",
-		Short:  "Answer every purchase with the same sale, for the benchmark",
-		Hidden: true,
-		Args:   cli.NoArgs,
+// baselineCommands are the programs that the benchmark measures beside replicas.
+func baselineCommands() (list []*cobra.Command) {
+	for _, program := range baseline.Programs() {
+		cmd := &cobra.Command{Use: baseline.Command(program), Short: "Run a program that is measured beside stockd", Hidden: true, Args: cli.NoArgs}
+		list = append(list, cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
+			return baseline.Run(ctx, program, c.Config)
+		}))
 	}
-	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
-		gin.SetMode(gin.ReleaseMode)
-		answers, err := handler.Baseline(handler.Options{Replica: c.Replica, MaxBody: config.MaxBody, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			return err
-		}
-		return replica.ServeHTTP(ctx, c.Config, cmd.ErrOrStderr(), answers)
-	})
+	return list
 }

@@ -3,7 +3,6 @@
 package handler
 
 import (
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -19,7 +18,6 @@ import (
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/room"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // Options are what the routes need.
@@ -213,23 +211,4 @@ func profile(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
 			detail("there is no profile of this name"))
 	}
-}
-
-// Baseline returns routes that answer every purchase with the same sale and have no service
-// behind them. They measure HTTP alone, the upper bound of every strategy.
-func Baseline(o Options) (http.Handler, error) {
-	o.Reveal = true
-	body, err := json.Marshal(sold{
-		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: new(int64(499_999_999_999)), Strategy: "sql-conditional", Replica: o.Replica,
-		CreatedAt: timestamp(time.UnixMicro(1_700_000_000_123_456)),
-		Token:     new(uint64), WaitMS: new(float64), HoldMS: new(float64), Durable: stock.InSQL,
-	})
-	if err != nil {
-		return nil, err
-	}
-	e := newEngine(o, public)
-	e.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", body) })
-	e.GET("/healthz", healthz)
-	e.GET("/readyz", healthz)
-	return e, nil
 }

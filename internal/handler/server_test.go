@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -146,36 +144,6 @@ func (a api) ownersText(t *testing.T, path string) (status int, text string) {
 func within(header string, least, most int) bool {
 	seconds, err := strconv.Atoi(header)
 	return err == nil && seconds >= least && seconds <= most
-}
-
-func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
-	a := serveSQLite(t)
-	sale := a.buy(t, "goods_id=1")
-	nothing := must.Get(handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)}))(t)
-	server := httptest.NewServer(nothing)
-	defer server.Close()
-	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))
-	for _, got := range []answer{fixed, sale} {
-		if got.header.Get(handler.ReplicaHeader) != "replica-1" {
-			t.Errorf("an answer that reveals its replica has the header %v", got.header)
-		}
-	}
-	for _, path := range []string{"/healthz", "/readyz"} {
-		if got := sendRaw(nothing, http.MethodGet, path, from("192.0.2.1")); got.Code != http.StatusOK {
-			t.Errorf("%s is answered with %d %s", path, got.Code, got.Body)
-		}
-	}
-	keys := func(a answer) []string { return slices.Sorted(maps.Keys(a.body)) }
-	if fixed.status != sale.status || !slices.Equal(keys(fixed), keys(sale)) {
-		t.Errorf("nothing answers %d %s, a sale %d %s", fixed.status, fixed.text, sale.status, sale.text)
-	}
-	if fixed.header.Get("Content-Type") != sale.header.Get("Content-Type") {
-		t.Errorf("nothing answers as %q, a sale as %q", fixed.header.Get("Content-Type"), sale.header.Get("Content-Type"))
-	}
-	// Its numbers are as long as those of a sale of plenty.
-	if more := len(fixed.text) - len(sale.text); more < 0 || more > 32 {
-		t.Errorf("nothing answers with %d bytes, a sale with %d", len(fixed.text), len(sale.text))
-	}
 }
 
 // A path is served as it is written, or it is rejected: nothing is redirected, cleaned or

@@ -22,7 +22,9 @@ type Plan struct {
 	Group    bool
 	Fence    bool
 	// Paid has each unit reserved, and paid for by a second request, on the same connection.
-	Paid    bool
+	Paid bool
+	// Look has each request look at the item instead: what is answered counts as sold.
+	Look    bool
 	GoodsID int64
 	// Goods is the item of the next request; nil: all are of GoodsID.
 	Goods func() int64
@@ -225,6 +227,9 @@ func (p Plan) target() (*url.URL, error) {
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is not a URL such as http://127.0.0.1:8080", p.URL)
+	}
+	if p.Look {
+		return u.JoinPath("goods", strconv.FormatInt(p.GoodsID, 10)), nil
 	}
 	u = u.JoinPath(map[bool]string{false: "deduct", true: "reservations"}[p.Paid])
 	query := url.Values{"goods_id": {strconv.FormatInt(p.GoodsID, 10)}}

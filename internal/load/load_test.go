@@ -83,6 +83,19 @@ func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
 	}
 }
 
+// A look is a GET of the item, and no order, so two of them are no duplicate.
+func TestALookBuysNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/goods/7" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	t.Cleanup(server.Close)
+	if r := run(t, load.Plan{URL: server.URL, Look: true, Clients: 2, Requests: 10}); r.Sold != 10 || r.Duplicates != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A unit is sold when it is paid for: a payment that comes too late has sold nothing.
 func TestAReservationIsPaidForByItsSender(t *testing.T) {
 	var asked atomic.Int64

@@ -30,6 +30,7 @@ const (
 type sender struct {
 	client *fasthttp.Client
 	uri    string
+	look   bool
 	// confirm is the beginning of the address that confirms a reservation, or empty.
 	confirm string
 	timeout time.Duration
@@ -70,6 +71,7 @@ func newSender(p Plan) (*sender, error) {
 	}
 	s := &sender{
 		uri:     target.String(),
+		look:    p.Look,
 		timeout: p.Timeout,
 		key:     p.Key,
 		user:    p.User,
@@ -102,6 +104,9 @@ func (s *sender) send(client int) Answer {
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
+	if s.look {
+		request.Header.SetMethod(fasthttp.MethodGet)
+	}
 	if s.buyer != nil {
 		request.Header.Set("Authorization", "Bearer "+s.buyer())
 	}
@@ -132,6 +137,9 @@ func (s *sender) send(client int) Answer {
 func (s *sender) ask(request *fasthttp.Request, response *fasthttp.Response) Answer {
 	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
 		return failed(err)
+	}
+	if s.look && response.StatusCode() == fasthttp.StatusOK {
+		return Answer{Kind: Sold}
 	}
 	return read(response.StatusCode(), response.Body())
 }

@@ -34,7 +34,9 @@ func (t *tally) add(r Answer, took time.Duration) {
 	_ = t.latency.RecordValue(us)
 	switch r.Kind {
 	case Sold:
-		t.orders, t.lastSale = append(t.orders, r.Order), time.Now()
+		if t.lastSale = time.Now(); r.Order != "" { // a look has none
+			t.orders = append(t.orders, r.Order)
+		}
 		t.strategies[r.Strategy] = true
 		if r.Replica != "" {
 			t.replicas[r.Replica] = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -111,16 +110,4 @@ func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
 		// OPTIONS * would be answered without a token and unseen.
 		DisableGeneralOptionsHandler: true,
 	}
-}
-
-// ServeHTTP serves h at http.listen as Run serves the public API, until ctx ends.
-func ServeHTTP(ctx context.Context, c config.Config, errOut io.Writer, h http.Handler) error {
-	prepareProcess()
-	listener, err := openListener(ctx, "http.listen", c.HTTP.Listen)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	serveOn(ctx, group, c, logger(c.Log, errOut), "public", listener, h, func(string, string) {})
-	return group.Wait()
 }

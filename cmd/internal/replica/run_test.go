@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
@@ -337,27 +338,23 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 // What outlasts the drain is cancelled as busy, and its answer is still sent; until then it is not.
 func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	var log cmdtest.Buffer
-	c := config.Config{HTTP: config.HTTP{Listen: "127.0.0.1:0", Drain: 50 * time.Millisecond}, Deduct: config.Deduct{Timeout: time.Minute}, Log: config.Log{Level: "info"}}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- ServeHTTP(ctx, c, &log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			stop()
-			<-r.Context().Done()
-			if cause := context.Cause(r.Context()); !errors.Is(cause, stock.ErrBusy) {
-				t.Errorf("the request is cancelled by %v, which is not busy", cause)
-			}
-			w.WriteHeader(http.StatusTeapot)
-			_, _ = io.WriteString(w, `{}`) // the client notices
-		}))
-	}()
-	listening := regexp.MustCompile(`address=(\S+)`)
-	cmdtest.Await(t, "the listener", 10*time.Second, func() bool { return listening.MatchString(log.Text()) })
-	request := cmdtest.Ask(t, http.MethodGet, "http://"+listening.FindStringSubmatch(log.Text())[1]+"/")
+	group, ctx := errgroup.WithContext(ctx)
+	c := config.Config{HTTP: config.HTTP{Drain: 50 * time.Millisecond}, Deduct: config.Deduct{Timeout: time.Minute}}
+	listener := must.Get(openListener(ctx, "test", "127.0.0.1:0"))(t)
+	serveOn(ctx, group, c, slog.New(slog.DiscardHandler), "public", listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stop()
+		<-r.Context().Done()
+		if cause := context.Cause(r.Context()); !errors.Is(cause, stock.ErrBusy) {
+			t.Errorf("the request is cancelled by %v, which is not busy", cause)
+		}
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, `{}`) // the client notices
+	}), func(string, string) {})
+	request := cmdtest.Ask(t, http.MethodGet, "http://"+listener.Addr().String()+"/")
 	if got := cmdtest.Do(request); got.Status != http.StatusTeapot {
 		t.Errorf("the request that was cancelled is answered with %d %s", got.Status, got.Text)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "drain public: requests were cancelled") {
+	if err := group.Wait(); err == nil || !strings.Contains(err.Error(), "drain public: requests were cancelled") {
 		t.Errorf("it ends with %v, want what did not end by itself", err)
 	}
 }

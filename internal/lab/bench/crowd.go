@@ -22,19 +22,18 @@ import (
 
 // The kinds of requests that are no plain sales.
 const (
-	keyed   = "keyed"            // with an Idempotency-Key each
-	known   = "by a known token" // of one buyer, again and again
-	fresh   = "by a new token"   // of another buyer each time
-	soldOut = "sold out"         // of an item without units: rejections are counted
+	keyed        = "keyed"             // with an Idempotency-Key each
+	known        = "by a known token"  // of one buyer, again and again
+	fresh        = "by a new token"    // of another buyer each time
+	soldOut      = "sold out"          // of an item without units: rejections are counted
+	soldOutKeyed = "sold out, keyed"   // the same, with an Idempotency-Key each
+	looked       = "looks at the item" // in place of purchases
 )
 
 // crowds are what a flash sale also is, on one replica: purchases with keys and tokens, and the crowd that gets nothing.
 func (s *stage) crowds() (list []Subject, ratios []Ratio) {
 	for _, d := range s.strategies {
-		for _, clients := range []int{usual, hundreds} {
-			if s.options.Quick && clients != usual {
-				continue
-			}
+		for _, clients := range s.costed() {
 			for _, kind := range kindsOf(d.Name) {
 				how := Setting{Strategy: d.Name, Kind: kind, Group: d.Name == conditional, Clients: clients, Replicas: s.replicas}
 				list = append(list, s.crowd(how))
@@ -48,7 +47,7 @@ func (s *stage) crowds() (list []Subject, ratios []Ratio) {
 func kindsOf(strategy string) []string {
 	switch strategy {
 	case conditional:
-		return []string{keyed, known, fresh, soldOut}
+		return []string{keyed, known, fresh, soldOut, soldOutKeyed, looked}
 	case inRedis, "redis-lua": // a lock is not taken for a rejection
 		return []string{soldOut}
 	default:
@@ -62,34 +61,36 @@ func (s *stage) crowdRatios(how Setting) []Ratio {
 	cost := func(by string, below float64) Ratio {
 		return Ratio{Name: "processor time of " + how.String() + " / " + by, Of: how.String(), By: by, Cost: true, Below: below}
 	}
-	baseline, plain := httpAlone(how.Clients, how.Replicas), s.name(how.Strategy, how.Group, how.Clients)
+	alone, plain := httpAlone(how.Clients, how.Replicas), s.name(how.Strategy, how.Group, how.Clients)
 	switch how.Kind {
 	case keyed:
-		return []Ratio{cost(baseline, map[bool]float64{true: 3.2, false: 2.6}[few])}
+		return []Ratio{cost(alone, map[bool]float64{true: 3.2, false: 2.6}[few])}
 	case known:
 		return []Ratio{cost(plain, 1.25)} //nolint:mnd // the target
 	case fresh:
 		return []Ratio{cost(plain, 1.6)} //nolint:mnd // the target
 	default:
+		atLeast := 0.8
+		if how.Kind == soldOutKeyed {
+			atLeast = 0.7
+		}
 		return []Ratio{
-			{Name: how.String() + " / " + baseline, Of: how.String(), By: baseline, AtLeast: 0.8},
-			cost(baseline, 1.4), //nolint:mnd // the target
+			{Name: how.String() + " / " + alone, Of: how.String(), By: alone, AtLeast: atLeast},
+			cost(alone, 1.4), //nolint:mnd // the target
 		}
 	}
 }
 
 func (s *stage) crowd(how Setting) Subject {
-	if how.Kind != soldOut {
+	if how.Kind != soldOut && how.Kind != soldOutKeyed && how.Kind != looked {
 		return s.sold(how)
 	}
 	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-		of := new(shelf)
 		goodsID, err := s.create(ctx, 1)
 		if err != nil {
 			return Sample{}, err
 		}
-		of.goods = []int64{goodsID}
-		plan := s.plan(how, of)
+		plan := s.plan(how, &shelf{goods: []int64{goodsID}})
 		plan.Clients, plan.Requests = 1, 2 // the only unit, and a rejection
 		if _, err := load.Run(ctx, plan); err != nil {
 			return Sample{}, err
@@ -100,11 +101,15 @@ func (s *stage) crowd(how Setting) Subject {
 		if err != nil {
 			return Sample{}, err
 		}
-		if result.Rejected != result.Sent {
-			return Sample{}, fmt.Errorf("%d of %d requests were not rejected: %d were sold, %v", result.Sent-result.Rejected, result.Sent, result.Sold, result.Errors)
+		answered := result.Rejected
+		if how.Kind == looked {
+			answered = result.Sold
+		}
+		if answered != result.Sent {
+			return Sample{}, fmt.Errorf("%d of %d requests were not answered as they should be: %d were sold, %v", result.Sent-answered, result.Sent, result.Sold, result.Errors)
 		}
 		sample := sampleOf(result)
-		sample.Value, sample.Costs = float64(result.Rejected)/result.Elapsed.Seconds(), costs(before, s.used(), result.Rejected)
+		sample.Value, sample.Costs = float64(answered)/result.Elapsed.Seconds(), costs(before, s.used(), answered)
 		return sample, nil
 	}}
 }
@@ -112,7 +117,9 @@ func (s *stage) crowd(how Setting) Subject {
 // as has the requests of a plan be of a kind.
 func (s *stage) as(kind string, p *load.Plan) {
 	switch kind {
-	case keyed:
+	case looked:
+		p.Look = true
+	case keyed, soldOutKeyed:
 		p.Key = func(int) string { return uuid.NewString() }
 	case known:
 		p.URL, p.BuyerToken = s.signed.Replicas[0].URL, func() string { return s.token }

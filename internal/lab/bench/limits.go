@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stockd/stockd/internal/lab/bench/baseline"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/repo"
@@ -31,7 +32,7 @@ const (
 
 // httpAlone names the baseline: HTTP without a service.
 func httpAlone(clients, replicas int) string {
-	return Setting{Strategy: "HTTP baseline", Clients: clients, Replicas: replicas}.String()
+	return Setting{Kind: baseline.HTTP, Clients: clients, Replicas: replicas}.String()
 }
 
 // limits are what no strategy can be faster than. Those that have no replicas
@@ -44,7 +45,7 @@ func (s *stage) limits() (list []Subject) {
 	for _, clients := range crowds {
 		subject := Subject{
 			Name: httpAlone(clients, s.replicas), Setting: Setting{Clients: clients, Replicas: s.replicas},
-			Unit: "/s", Rounds: seenOnce, Measure: s.answer(clients),
+			Unit: "/s", Rounds: seenOnce, Measure: s.program(baseline.HTTP, clients),
 		}
 		if clients == usual || clients == hundreds {
 			subject.Rounds = 0
@@ -54,18 +55,41 @@ func (s *stage) limits() (list []Subject) {
 	if s.replicas > 1 {
 		return list
 	}
+	for _, how := range s.rivals() {
+		list = append(list, Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: s.program(how.Kind, how.Clients)})
+	}
 	return append(list,
 		Subject{Name: script, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.script},
 		Subject{Name: bareLoop, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.statements},
 	)
 }
 
-// answer measures the HTTP baseline.
-func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample, error) {
+// rivals are the programs that sell, by the crowds that a cost is measured with.
+func (s *stage) rivals() (list []Setting) {
+	for _, program := range []string{baseline.Update, baseline.Script} {
+		for _, clients := range s.costed() {
+			if s.programs[program] != nil {
+				list = append(list, Setting{Kind: program, Clients: clients, Replicas: s.replicas})
+			}
+		}
+	}
+	return list
+}
+
+// costed are the crowds by which the cost of a sale is measured on one replica.
+func (s *stage) costed() []int {
+	if s.options.Quick {
+		return []int{usual}
+	}
+	return []int{usual, hundreds}
+}
+
+// program measures a program that is no stockd, until it has written what it sold.
+func (s *stage) program(name string, clients int) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
 		before := s.used()
 		result, err := load.Run(ctx, load.Plan{
-			URL: s.url(s.baseline), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
+			URL: s.url(s.programs[name]), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
 		})
 		if err != nil {
 			return Sample{}, err
@@ -74,9 +98,28 @@ func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample
 			return Sample{}, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
 		}
 		sample := sampleOf(result)
+		err = s.written(ctx, name, result.Sold)
 		sample.Costs = costs(before, s.used(), result.Sold)
-		return sample, nil
+		return sample, err
 	}
+}
+
+// written waits until a program has written so many orders more.
+func (s *stage) written(ctx context.Context, program string, sold int) error {
+	if program == baseline.HTTP {
+		return nil
+	}
+	s.soldBy[program] += sold
+	return settled(ctx, time.Minute, func() (wrong, err error) {
+		var last int
+		if err := s.bare.QueryRowContext(ctx, baseline.LastOrder(program)).Scan(&last); err != nil {
+			return nil, err
+		}
+		if last < s.soldBy[program] {
+			wrong = fmt.Errorf("%s has written %d of its %d orders", program, last, s.soldBy[program])
+		}
+		return wrong, nil
+	})
 }
 
 func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, error) {
@@ -105,11 +148,6 @@ func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, err
 	return Sample{Value: float64(sold.Load()) / time.Since(start).Seconds()}, err
 }
 
-// decrement is the least that a script in Redis has to do.
-const decrement = `local left = tonumber(redis.call('GET', KEYS[1]))
-if left < 1 then return -1 end
-return redis.call('DECR', KEYS[1])`
-
 // script measures the rate of the script with Redis' own program.
 func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) {
 	program, err := servers.Find("redis-benchmark")
@@ -125,7 +163,7 @@ func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) 
 	password := rand.Text()
 	client := s.shop.Servers.Redis.Open()
 	defer client.Close() //nolint:errcheck // nothing is lost with it
-	sha, err := client.ScriptLoad(ctx, decrement).Result()
+	sha, err := client.ScriptLoad(ctx, baseline.Decrement).Result()
 	err = errors.Join(err, client.Set(ctx, key, plenty, 0).Err(),
 		client.Do(ctx, "ACL", "SETUSER", user, "reset", "on", ">"+password, "~"+key, "+evalsha", "+get", "+decr").Err())
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/bench/baseline"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -24,7 +25,7 @@ func (s *stage) ratios() []Ratio {
 		for _, strategy := range s.strategies {
 			list = append(list, s.costRatios(strategy)...)
 		}
-		return list
+		return append(list, s.rivalRatios()...)
 	}
 	baseline := httpAlone(usual, s.replicas)
 	grouped, alone := s.name(conditional, true, usual), s.name(conditional, false, usual)
@@ -54,6 +55,22 @@ func (s *stage) ratiosOfOne() []Ratio {
 		{Name: "sql-conditional over HTTP / bare loop", Of: s.name(conditional, false, usual), By: bareLoop, AtLeast: 0.85},
 		{Name: "sql-optimistic, 64 clients / 1 client", Of: s.name(optimistic, false, usual), By: s.name(optimistic, false, one), AtLeast: 0.5},
 	}
+}
+
+// rivalRatios hold a grouped sale against the programs that are no stockd, and a sale from Redis against HTTP alone.
+func (s *stage) rivalRatios() (list []Ratio) {
+	for _, how := range s.rivals() {
+		r := Ratio{Name: "sql-conditional grouped / " + how.String(), Of: s.name(conditional, true, how.Clients), By: how.String(), AtLeast: 0.9}
+		if how.Kind == baseline.Update {
+			r.AtLeast = 7
+			list = append(list, Ratio{Name: "processor time of " + r.Name, Of: r.Of, By: r.By, Cost: true, Below: 0.12})
+		}
+		list = append(list, r)
+	}
+	if !s.options.Quick {
+		list = append(list, Ratio{Name: "redis-stock / HTTP baseline, 256 clients", Of: s.name(inRedis, false, hundreds), By: httpAlone(hundreds, s.replicas), AtLeast: 0.5})
+	}
+	return list
 }
 
 // The targets that many strategies share.
@@ -103,9 +120,9 @@ func (s *stage) prices(d service.Description) (list []price) {
 	switch {
 	case s.replicas > 1:
 	case d.Name == conditional:
-		list = []price{{group: false, usual: 16}, {group: true, usual: 3.5, hundreds: 2.5}}
+		list = []price{{group: false, usual: 11, hundreds: 11}, {group: true, usual: 2.6, hundreds: 2.2}}
 	case d.Name == inRedis:
-		list = []price{{usual: 4, hundreds: 3}}
+		list = []price{{usual: 2.8, hundreds: 2.8}}
 	case d.Guarantees.Fenceable:
 		list = []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
 	}

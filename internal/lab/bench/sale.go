@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -53,7 +54,7 @@ func (s *stage) sales() Suite {
 	ratios := s.ratios()
 	if s.replicas == 1 {
 		crowds, of := s.crowds()
-		list, ratios = append(list, crowds...), append(ratios, of...)
+		list, ratios = slices.Concat(list, crowds, s.hours()), append(ratios, of...)
 	}
 	return Suite{Subjects: list, Ratios: ratios}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/bench/baseline"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -47,8 +48,10 @@ type stage struct {
 	// suite may be asked for once the first stage is open.
 	suite func(*stage) Suite
 
-	served, baseline *shop.Cluster
-	empty            *stage // whose ledger has no rows
+	served   *shop.Cluster
+	programs map[string]*shop.Cluster // those of the package baseline that run beside it
+	soldBy   map[string]int           // what each of them has sold
+	empty    *stage                   // whose ledger has no rows
 
 	signed *shop.Cluster // a replica whose buyers have tokens
 	token  string        // of one of them
@@ -81,8 +84,31 @@ func (s *stage) open(ctx context.Context) (err error) {
 			}
 		}
 	}
-	s.baseline, err = s.start(ctx, shop.Replicas{Command: "baseline", Count: s.replicas, Servers: []string{}})
-	return err
+	return s.startPrograms(ctx)
+}
+
+// startPrograms starts what stockd is held against: HTTP alone behind each number of replicas, and beside one those that
+// sell, too.
+func (s *stage) startPrograms(ctx context.Context) (err error) {
+	s.programs, s.soldBy = make(map[string]*shop.Cluster), make(map[string]int)
+	for _, program := range baseline.Programs() {
+		asked := shop.Replicas{Command: baseline.Command(program), Count: s.replicas}
+		switch {
+		case program == baseline.HTTP:
+			asked.Servers = []string{}
+		case s.replicas > 1:
+			continue
+		case s.bare == nil || s.shop.Servers.Redis == nil:
+			s.note(program + ": not measured: it needs a MariaDB or MySQL, and a Redis")
+			continue
+		default:
+			s.note(program + " does not have: " + baseline.Lacks(program))
+		}
+		if s.programs[program], err = s.start(ctx, asked); err != nil {
+			return fmt.Errorf("start %s: %w", program, err)
+		}
+	}
+	return nil
 }
 
 // start starts replicas that end with the stage.

@@ -74,11 +74,11 @@ func TestTheTargetsOfAStage(t *testing.T) {
 			{Name: "sql-conditional reserved and paid / sold at once, alone", Of: "sql-conditional, reserved and paid, 64 clients, %s", By: alone, AtLeast: 0.33},
 			{Name: "sql-conditional over HTTP / bare loop", Of: alone, By: bareLoop, AtLeast: 0.85},
 			{Name: "sql-optimistic, 64 clients / 1 client", Of: "sql-optimistic, 64 clients, %s", By: "sql-optimistic, 1 client, %s", AtLeast: 0.5},
-			{Name: "processor time of sql-conditional / HTTP baseline", Of: alone, By: baseline, Cost: true, Below: 16},
-			{Name: "processor time of sql-conditional, grouped / HTTP baseline", Of: grouped, By: baseline, Cost: true, Below: 3.5},
+			{Name: "processor time of sql-conditional / HTTP baseline", Of: alone, By: baseline, Cost: true, Below: 11},
+			{Name: "processor time of sql-conditional, grouped / HTTP baseline", Of: grouped, By: baseline, Cost: true, Below: 2.6},
 			{
 				Name: "processor time of redis-stock / HTTP baseline, 256 clients",
-				Of:   "redis-stock, 256 clients, %s", By: "HTTP baseline, 256 clients, %s", Cost: true, Below: 3,
+				Of:   "redis-stock, 256 clients, %s", By: "HTTP baseline, 256 clients, %s", Cost: true, Below: 2.8,
 			},
 			{
 				Name: "processor time of etcd, grouped / HTTP baseline, 256 clients", Topic: lockCostHundreds,

@@ -22,7 +22,8 @@ type Setting struct {
 	Group    bool   `json:"group,omitempty"`
 	// Paid is what was reserved, and then paid for.
 	Paid bool `json:"paid,omitempty"`
-	// Kind is what the requests are where they are no plain sales: with keys, with tokens, or after the last unit.
+	// Kind is what the requests are where they are no plain sales: with keys, with tokens, after the last unit, or to
+	// a program that is no stockd.
 	Kind     string `json:"kind,omitempty"`
 	Clients  int    `json:"clients,omitempty"`
 	Replicas int    `json:"replicas,omitempty"`
@@ -274,7 +275,7 @@ func (s Setting) strategy() string {
 	if s.Kind != "" {
 		name += ", " + s.Kind
 	}
-	return name
+	return strings.TrimPrefix(name, ", ")
 }
 
 // crowdTable has the medians by all numbers of clients but the usual.

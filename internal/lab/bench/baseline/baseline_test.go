@@ -1,0 +1,69 @@
+package baseline
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+// A program that is compared does what it is compared for: it sells no unit twice, and has an order for each.
+func TestAProgramHasAnOrderForEachUnitItSold(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db, _ := labtest.Connect(t, d)
+		redis := lab.Redis(t)
+		for i, program := range Programs() {
+			port := must.Get(servers.FreePort())(t)
+			c := config.Config{
+				HTTP:     config.HTTP{Listen: servers.Loopback(port), ReadTimeout: time.Second},
+				Database: config.Database{DSN: d.DSN, Password: config.NewSecret(d.Password), MaxOpen: 8},
+				Redis:    config.Redis{Addresses: []string{redis.Address}, Username: servers.RedisUser, Password: config.NewSecret(redis.Password), MaxOpen: 8},
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				should.Do(t, Run(ctx, program, c))
+			}()
+			plan := load.Plan{URL: "http://" + c.HTTP.Listen, GoodsID: 1, Clients: 1, Requests: 1, Timeout: 10 * time.Second}
+			labtest.AwaitAnswer(t, program, 10*time.Second, func() error {
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.HTTP.Listen)
+				if err == nil {
+					_ = conn.Close() // it was only asked for
+				}
+				return err
+			})
+			units := 1000
+			if program == Update {
+				plan.GoodsID, units = 2, 50
+				must.Get(db.Exec(AddGoods, plan.GoodsID, units))(t)
+			}
+			plan.Clients, plan.Requests = 16, 1000
+			got := must.Get(load.Run(t.Context(), plan))(t)
+			if got.Sold != units || got.Rejected != plan.Requests-units || i > 0 && got.Duplicates > 0 {
+				t.Errorf("%s sold %d of %d units, %d of them twice, and rejected %d: %v", program, got.Sold, units, got.Duplicates, got.Rejected, got.Errors)
+			}
+			if program != HTTP && !labtest.Eventually(10*time.Second, func() bool {
+				var last int
+				must.Do(t, db.QueryRow(LastOrder(program)).Scan(&last))
+				return last == units
+			}) {
+				t.Errorf("%s has not written its orders", program)
+			}
+			stop()
+			<-ended
+		}
+	})
+}
