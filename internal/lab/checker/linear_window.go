@@ -38,18 +38,6 @@ func (o operation) fact() Fact {
 	return Say("answer-unknown", o.quantity)
 }
 
-// String is what the picture says of an operation.
-func (o operation) String() string {
-	switch o.outcome {
-	case history.Sold:
-		return fmt.Sprintf("sold %d, %d left", o.quantity, o.left)
-	case history.Rejected:
-		return fmt.Sprintf("%d rejected", o.quantity)
-	case history.Failed, history.Unknown:
-	}
-	return fmt.Sprintf("%d, outcome unknown", o.quantity)
-}
-
 // operationsOf are the purchases in the order of their starts. Failed ones did
 // nothing, and are left out. Requests that were answered with the same order under
 // the same key are one purchase, which took effect before the first of these
@@ -341,8 +329,8 @@ func (s step) String() string {
 	case s.cut:
 		return "here the window is cut"
 	case s.open:
-		return s.operation.String() + " (still open)"
+		return s.fact().english() + " (still open)"
 	default:
-		return s.operation.String()
+		return s.fact().english()
 	}
 }

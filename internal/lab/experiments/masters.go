@@ -196,7 +196,6 @@ func (x *Try) splitVote(kind string) {
 
 // voter is a contender that is near to some masters and far from the others.
 func (x *Try) voter(number int, kind string, near []int) lock.Locker {
-	const again = 100 * time.Millisecond // between two tries
 	links := x.linksTo(x.Backends.Redlock)
 	for _, link := range links {
 		link.Slow(120 * time.Millisecond)
@@ -209,10 +208,7 @@ func (x *Try) voter(number int, kind string, near []int) lock.Locker {
 	for _, client := range clients { // or connecting would be part of the race
 		x.Must(client.Ping(x).Err())
 	}
-	if kind == sourcelock.InStep {
-		return c.recorded(kind, sourcelock.NewInStep(clients, again))
-	}
-	c.retry = again
+	c.retry = 100 * time.Millisecond
 	return c.locker(kind)
 }
 

@@ -1,16 +1,15 @@
 package servers
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/prometheus/procfs"
 
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -77,12 +76,18 @@ const (
 // Resident is the resident memory of a process in bytes, Now or at its Peak, as Linux
 // counts it.
 func Resident(pid int, figure string) (int64, error) {
-	text := lineOf(fmt.Sprintf("/proc/%d/status", pid), figure, ":")
-	kibibytes, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("read %s of process %d: %w", figure, pid, err)
+		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
 	}
-	return kibibytes << 10, nil
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
+	}
+	if figure == PeakMemory {
+		return int64(status.VmHWM), nil
+	}
+	return int64(status.VmRSS), nil
 }
 
 func commit() string {
@@ -123,10 +128,10 @@ func (k *Supervisor) Used() (map[string]Processor, error) {
 			continue
 		}
 		sum := used[p.name]
-		for pid := range all {
+		for pid, stat := range all {
 			if all.below(pid, p.pid) {
-				sum.User += all[pid].User
-				sum.System += all[pid].System
+				sum.User += time.Duration(int(stat.UTime)+stat.CUTime) * tick // with its children that have ended
+				sum.System += time.Duration(int(stat.STime)+stat.CSTime) * tick
 			}
 		}
 		used[p.name] = sum
@@ -134,13 +139,11 @@ func (k *Supervisor) Used() (map[string]Processor, error) {
 	return used, nil
 }
 
-// process is one of the machine, with the time of its children that have ended.
-type process struct {
-	Processor
-	parent int
-}
+// tick is the unit of the times in /proc.
+const tick = 10 * time.Millisecond
 
-type processTable map[int]process
+// processTable has the processes of the machine by their ids.
+type processTable map[int]procfs.ProcStat
 
 // below reports whether a process is another, or was started by it or by one below it.
 func (t processTable) below(pid, root int) bool {
@@ -148,55 +151,21 @@ func (t processTable) below(pid, root int) bool {
 		if pid == root {
 			return true
 		}
-		pid = t[pid].parent
+		pid = t[pid].PPID
 	}
 	return false
 }
 
-// processes are all of the machine, by their ids.
 func processes() (processTable, error) {
-	entries, err := os.ReadDir("/proc")
+	list, err := procfs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("read processor time: %w", err)
 	}
 	all := make(processTable)
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		if all[pid], err = readStat(stat); err != nil {
-			return nil, fmt.Errorf("read processor time of process %d: %w", pid, err)
+	for _, p := range list {
+		if stat, err := p.Stat(); err == nil { // else it has ended meanwhile
+			all[p.PID] = stat
 		}
 	}
 	return all, nil
-}
-
-// The fields of /proc/PID/stat after the name, and the length of its ticks: see proc(5).
-const (
-	statParent = 1
-	statUser   = 11 // and then system, user of ended children, system of ended children
-	tick       = 10 * time.Millisecond
-)
-
-func readStat(stat []byte) (p process, err error) {
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a name may have blanks and parentheses
-	if len(fields) < statUser+4 {
-		return p, fmt.Errorf("%q is not understood", stat)
-	}
-	if p.parent, err = strconv.Atoi(fields[statParent]); err != nil {
-		return p, err
-	}
-	for i, sum := range []*time.Duration{&p.User, &p.System, &p.User, &p.System} {
-		ticks, err := strconv.ParseInt(fields[statUser+i], 10, 64)
-		if err != nil {
-			return p, err
-		}
-		*sum += time.Duration(ticks) * tick
-	}
-	return p, nil
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -20,6 +23,8 @@ const (
 	QuorumUntimed = "redlock-untimed"
 	// QuorumAcknowledged releases only where the answer to its SET was yes.
 	QuorumAcknowledged = "redlock-acknowledged"
+	// InStep has no random delay: a client that fails tries again after a pause that is always the same.
+	InStep = "redlock-in-step"
 )
 
 func onMasters() []lock.Entry {
@@ -27,6 +32,7 @@ func onMasters() []lock.Entry {
 		voting(QuorumInTime, "more than half of the masters, in less than the TTL; released on all", quorum{timed: true}),
 		voting(QuorumUntimed, "more than half of the masters, however long that took", quorum{}),
 		voting(QuorumAcknowledged, "more than half of the masters; released where they agreed", quorum{timed: true, acknowledged: true}),
+		inKeys(backend.Redlock, InStep, "redsync's, with the same pause between all tries", func(k keys) lock.Locker { return inStep{k} }),
 	}
 }
 
@@ -92,4 +98,27 @@ func giveBackOn(ctx context.Context, masters []redis.UniversalClient, key, owner
 	for _, master := range masters {
 		_ = master.Eval(ctx, deleteOwn, []string{key}, owner).Err()
 	}
+}
+
+type inStep struct{ keys }
+
+// Acquire tries until ctx ends.
+func (l inStep) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	pools := make([]redsyncredis.Pool, len(l.deps.Redlock))
+	for i, master := range l.deps.Redlock {
+		pools[i] = goredis.NewPool(master)
+	}
+	const expiry, tries = 10 * time.Second, 1 << 20 // more than an experiment has time for
+	mutex := redsync.New(pools...).NewMutex(l.key(name), redsync.WithExpiry(expiry), redsync.WithTries(tries), redsync.WithRetryDelay(l.deps.Retry))
+	if err := mutex.LockContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = nil // redsync's own does not name it
+		}
+		return nil, lock.NotAcquired(ctx, string(backend.Redlock), err)
+	}
+	// The masters have no common counter, and a loss is not reported.
+	return lock.NewHeld(0, func(ctx context.Context) error {
+		_, err := mutex.UnlockContext(ctx)
+		return err
+	}), nil
 }

@@ -167,10 +167,9 @@ func TestAMasterWhoseAnswerIsLostKeepsTheKeyUnlessAllAreReleased(t *testing.T) {
 
 // Redlock without a random delay: the key is on each master for ten seconds, until the release.
 func TestAContenderInStepHoldsEachMaster(t *testing.T) {
-	masters := contend(t, sourcelock.QuorumInTime).Redlock
-	one, other := sourcelock.NewInStep(masters, 5*time.Millisecond), sourcelock.NewInStep(masters, 5*time.Millisecond)
+	one, other := contend(t, sourcelock.InStep), contend(t, sourcelock.InStep)
+	masters, key := one.Redlock, keyOf(sourcelock.InStep, "in-step")
 	lease := locktest.Hold(t, one, "in-step")
-	const key = "stockd:lab:{in-step}"
 	if held := values(t, masters, key); slices.Contains(held, "") || len(slices.Compact(held)) != 1 {
 		t.Errorf("the masters have %q, want one owner", held)
 	}

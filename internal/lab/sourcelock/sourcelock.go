@@ -11,11 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/go-zookeeper/zk"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
@@ -169,46 +165,4 @@ func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error
 func (l *nodeCache) Close() error {
 	l.conn.Close()
 	return nil
-}
-
-// InStep is the name of the lock below.
-const InStep = "redlock-in-step"
-
-// inStep is Redlock on several masters without the random delay: a client that fails
-// tries again after a pause that is always the same.
-type inStep struct {
-	pools []redsyncredis.Pool
-	pause time.Duration
-}
-
-// NewInStep makes the lock on the connections of one contender.
-func NewInStep(masters []redis.UniversalClient, pause time.Duration) lock.Locker {
-	l := &inStep{pause: pause}
-	for _, master := range masters {
-		l.pools = append(l.pools, goredis.NewPool(master))
-	}
-	return l
-}
-
-// inStepTTL is long for an experiment, and so are the tries many.
-const (
-	inStepTTL   = 10 * time.Second
-	inStepTries = 1 << 20
-)
-
-// Acquire tries until ctx ends.
-func (l *inStep) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	mutex := redsync.New(l.pools...).NewMutex("stockd:lab:{"+name+"}",
-		redsync.WithExpiry(inStepTTL), redsync.WithTries(inStepTries), redsync.WithRetryDelay(l.pause))
-	if err := mutex.LockContext(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx))
-		}
-		return nil, err
-	}
-	// The masters have no common counter, and a loss is not reported.
-	return lock.NewHeld(0, func(ctx context.Context) error {
-		_, err := mutex.UnlockContext(ctx)
-		return err
-	}), nil
 }
