@@ -38,7 +38,7 @@ func ordersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&pages.GoodsID, "goods", 0, "list those of one item")
 	flags.BoolVar(&pages.Steps, "steps", false, "list every step of reservations and every return, too")
-	flags.StringSliceVar(&pages.Kinds, "kinds", nil, "list these kinds alone, such as restock,limit,strategy; --json shows what was set")
+	flags.StringSliceVar(&pages.Kinds, "kinds", nil, "list these kinds alone, such as restock,limit,strategy,sale; --json shows what was set")
 	flags.StringVar(&pages.Reader, "reader", "", "name under which the metrics say how far this reader is behind")
 	flags.StringVar(&pages.Cursor, "after", "", "cursor to go on after")
 	flags.BoolVar(&follow, "follow", false, "go on as new ones come, until interrupted")

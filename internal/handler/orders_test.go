@@ -301,14 +301,15 @@ func TestAReaderGetsTheKindsThatItAsksFor(t *testing.T) {
 	a.buy(t, "goods_id=1")
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 5}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"starts_at": "2098-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"}`, http.StatusOK)
 	list := func(query string) string {
 		return a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusOK).text
 	}
-	got := list("kinds=limit,strategy,restock&goods_id=1&reader=r")
-	for _, want := range []string{`"per_user":3`, `"strategy":"mutex"`, `"max_quantity":2`, `"quantity":5`} {
+	got := list("kinds=limit,strategy,sale,restock&goods_id=1&reader=r")
+	for _, want := range []string{`"starts_at":"2098-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z"`, `"per_user":3`, `"strategy":"mutex"`, `"max_quantity":2`, `"quantity":5`} {
 		should.Be(t, strings.Count(got, want), 1, "the changes have", want, got)
 	}
-	should.Be(t, strings.Count(got, `"kind":`), 4, "the rows of", got)
+	should.Be(t, strings.Count(got, `"kind":`), 5, "the rows of", got)
 	for _, query := range []string{"", "steps=true", "kinds=deduct"} {
 		should.Be(t, strings.Count(list(query), `"order_id":`), 1, "the rows of", query)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -120,7 +121,13 @@ func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
 		}
 		must.Get(s.Restock(t.Context(), 1, 7, stock.RestockKey("more")))(t)
 		must.Do(t, s.SetLimit(t.Context(), 1, 0))
-		orders := allPages(t, s, 1, 2, stock.LimitSet, stock.ChoiceSet, stock.Restock)
+		late, ever := time.Date(2099, 1, 2, 3, 4, 5, 6e6, time.UTC), time.Time{}
+		for _, to := range []stock.SaleChange{{EndsAt: &late}, {EndsAt: &late}, {StartsAt: &ever}, {EndsAt: &ever}} {
+			must.Do(t, s.SetSale(t.Context(), 1, to), s.TurnSale(t.Context(), 1))
+		}
+		must.Do(t, s.CloseSale(t.Context(), 1), s.CloseSale(t.Context(), 1))
+		orders := allPages(t, s, 1, 2, stock.LimitSet, stock.ChoiceSet, stock.SaleSet, stock.Restock)
+		closed := must.Get(s.GoodsOnSale(t.Context(), 1))(t).EndsAt.Format(time.RFC3339Nano)
 		got := make([]string, 0, len(orders))
 		for _, o := range orders {
 			set, err := json.Marshal(o.Settings)
@@ -131,6 +138,7 @@ func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
 			`restock 5  null`, `limit 0  {"per_user":4}`, `limit 0  {"per_user":2}`,
 			`strategy 0 mutex {"strategy":"mutex","group":true,"fenced":false,"max_quantity":3}`, `strategy 0  {}`,
 			`restock 7  null`, `limit 0  {"per_user":0}`,
+			`sale 0  {"ends_at":"2099-01-02T03:04:05.006Z"}`, `sale 0  {}`, `sale 0  {"ends_at":"` + closed + `"}`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("the feed has %q, want %q", got, want)

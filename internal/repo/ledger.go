@@ -308,7 +308,7 @@ func scanOrder(scan scanRow) (row ledgerRow, err error) {
 		if row.Correction.By = row.Quantity; counted.Valid {
 			row.Correction.By, row.Correction.Counted = 0, &counted.V
 		}
-	case row.Kind == stock.LimitSet || row.Kind == stock.ChoiceSet:
+	case row.Kind == stock.LimitSet || row.Kind == stock.ChoiceSet || row.Kind == stock.SaleSet:
 		err = json.Unmarshal([]byte(reason.String), &row.Settings)
 	}
 	return row, err

@@ -2,8 +2,11 @@ package repo
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"time"
+
+	"gorm.io/gorm"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -59,8 +62,12 @@ func (s *Store) onSale(where string) string {
 
 // GoodsOnSale is Goods with the times of its sale, and the time of the database.
 func (s *Store) GoodsOnSale(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return s.readOnSale(ctx, s.pool, goodsID, "")
+}
+
+func (s *Store) readOnSale(ctx context.Context, conn gorm.ConnPool, goodsID int64, lock string) (stock.Goods, error) {
 	var times saleTimes
-	goods, err := s.scanGoods(ctx, s.pool.QueryRowContext(ctx, s.onSale(`g.goods_id = ?`), goodsID), goodsID, times.columns()...)
+	goods, err := s.scanGoods(ctx, conn.QueryRowContext(ctx, s.onSale(`g.goods_id = ?`)+lock, goodsID), goodsID, times.columns()...)
 	times.of(&goods)
 	return goods, err
 }
@@ -124,13 +131,21 @@ func (s *Store) TurnSale(ctx context.Context, goodsID int64) error {
 
 func (s *Store) turnSale(ctx context.Context, goodsID int64, set func(*Tx) error) error {
 	return s.InItem(ctx, goodsID, func(tx *Tx) error {
-		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
+		before, err := s.readOnSale(ctx, tx.conn(), goodsID, s.dialect.forUpdate)
+		if err != nil {
 			return err
 		}
 		if err := set(tx); err != nil {
 			return err
 		}
-		return tx.turnSale(ctx, goodsID)
+		if err := tx.turnSale(ctx, goodsID); err != nil {
+			return err
+		}
+		after, err := s.readOnSale(ctx, tx.conn(), goodsID, "")
+		if before.Now, after.Now = (time.Time{}), (time.Time{}); err != nil || reflect.DeepEqual(before.Sale, after.Sale) {
+			return err
+		}
+		return tx.appendSettings(ctx, goodsID, stock.SaleSet, stock.Settings{Sale: after.Sale})
 	})
 }
 

@@ -23,9 +23,10 @@ const (
 	Return Kind = "return"
 	// Correct sets the stock right. Its quantity is what it has added, and may be negative.
 	Correct Kind = "correct"
-	// LimitSet and ChoiceSet are changes of an item that move no units.
+	// LimitSet, ChoiceSet and SaleSet are changes of an item that move no units.
 	LimitSet  Kind = "limit"
 	ChoiceSet Kind = "strategy"
+	SaleSet   Kind = "sale"
 )
 
 // Steps are the kinds of orders, of what became of them, and of corrections.
@@ -34,7 +35,7 @@ func Steps() []Kind {
 }
 
 // Kinds are all kinds.
-func Kinds() []Kind { return append(Steps(), Restock, LimitSet, ChoiceSet) }
+func Kinds() []Kind { return append(Steps(), Restock, LimitSet, ChoiceSet, SaleSet) }
 
 // Limits of one purchase and of one item. They keep every sum that stockd
 // computes far inside an int64.
@@ -116,14 +117,16 @@ type Order struct {
 	CreatedAt time.Time
 	// Correction is set where Kind is Correct.
 	Correction *Correction
-	// Settings are set where Kind is LimitSet or ChoiceSet.
+	// Settings are set where Kind is LimitSet, ChoiceSet or SaleSet.
 	Settings *Settings
 }
 
-// Settings are what a LimitSet or a ChoiceSet has set. What is empty or nil of a choice is as the configuration has it.
+// Settings are what a LimitSet, a ChoiceSet or a SaleSet has set. What is empty or nil of a choice is as the configuration
+// has it.
 type Settings struct {
 	PerUser *int64 `json:"per_user,omitempty"`
 	Choice
+	Sale
 }
 
 // Correction sets right what is in stock of an item.

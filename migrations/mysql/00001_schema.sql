@@ -91,8 +91,8 @@ CREATE TABLE IF NOT EXISTS tb_strategy_off (
 -- is never taken for one that differs in case. remaining is null where it was not known when the row was
 -- written. order_no is the number that a buyer was given before the ledger had the order; null where the
 -- order is named by its row.
--- reason and counted are those of a correction, whose quantity is negative where it takes units off. Of a limit or a
--- strategy that was set, reason is JSON of that.
+-- reason and counted are those of a correction, whose quantity is negative where it takes units off. Of a limit, a
+-- strategy or times that were set, reason is JSON of that.
 CREATE TABLE IF NOT EXISTS tb_stock_ledger (
     id         BIGINT          NOT NULL AUTO_INCREMENT,
     goods_id   BIGINT          NOT NULL,

@@ -83,8 +83,8 @@ CREATE TABLE tb_strategy_off (
 -- and, after a space, whose key it is: that of a buyer, or of a restock. remaining is null where it was not
 -- known when the row was written. order_no is the number that a buyer was given before the ledger had the
 -- order; null where the order is named by its row.
--- reason and counted are those of a correction, whose quantity is negative where it takes units off. Of a limit or a
--- strategy that was set, reason is JSON of that.
+-- reason and counted are those of a correction, whose quantity is negative where it takes units off. Of a limit, a
+-- strategy or times that were set, reason is JSON of that.
 CREATE TABLE tb_stock_ledger (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     goods_id   INTEGER NOT NULL,

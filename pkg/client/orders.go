@@ -38,11 +38,13 @@ type Order struct {
 	Reason  string `json:"reason"`
 	Counted *int64 `json:"counted"`
 	// PerUser is that of SetLimit. Strategy, Group, Fenced and MaxQuantity are those of SetStrategy: empty or nil means as
-	// configured.
-	PerUser     *int64 `json:"per_user"`
-	Group       *bool  `json:"group"`
-	Fenced      *bool  `json:"fenced"`
-	MaxQuantity *int64 `json:"max_quantity"`
+	// configured. StartsAt and EndsAt are those of SetSale; nil is any time.
+	PerUser     *int64     `json:"per_user"`
+	Group       *bool      `json:"group"`
+	Fenced      *bool      `json:"fenced"`
+	MaxQuantity *int64     `json:"max_quantity"`
+	StartsAt    *time.Time `json:"starts_at"`
+	EndsAt      *time.Time `json:"ends_at"`
 }
 
 func (o *Order) id() string { return o.OrderID }
@@ -65,6 +67,8 @@ const (
 	Restocked   = "restock"
 	SetLimit    = "limit"
 	SetStrategy = "strategy"
+	// SetSale is new times of a sale, and the close of one.
+	SetSale = "sale"
 )
 
 // Order finds an order by its number, on the admin API. It never buys. It may
