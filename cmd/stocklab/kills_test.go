@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -452,5 +453,99 @@ func (r *killedReservations) compare(t *testing.T) {
 	}
 	if !audit.Clean || audit.Sold != paid || audit.Stock != r.units-paid || len(steps) != len(r.wanted) {
 		t.Errorf("%d reservations of %d that were answered, %d are paid, and the audit is %+v", len(steps), len(r.wanted), paid, audit)
+	}
+}
+
+// The database keeps each change of a shop's day in its middle until its replica is killed. Asked again elsewhere, each is done
+// once and whole.
+func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
+	t.Parallel()
+	l, _, _ := startToKill(t, servers.MariaDB)
+	db := must.Get(openDatabase(l.database))(t)
+	t.Cleanup(func() { _ = db.Close() }) // the test is over
+	var order string
+	late := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, c := range []struct {
+		name, keep string // keep is what another transaction has written or locked of an item
+		ask        func(c client.Client, goods int64) error
+		stock      int64
+		sums       stock.Sums
+	}{
+		{
+			"correct", `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+				VALUES (?, 'correct', 1, 'november correct', '', '', NOW())`,
+			func(c client.Client, goods int64) error {
+				_, err := c.Correct(t.Context(), goods, client.Correction{By: -5, Reason: "inventory", RequestID: "november"})
+				return err
+			}, 92, stock.Sums{Restocked: 100, Corrected: -5, Sold: 3, Orders: 1},
+		},
+		{
+			"damaged return", `UPDATE tb_goods_stock SET version = version + 1 WHERE goods_id = ?`,
+			func(c client.Client, _ int64) error {
+				_, err := c.ReturnDamaged(t.Context(), order, 2, "refund")
+				return err
+			}, 97, stock.Sums{Restocked: 100, Corrected: -2, Sold: 3, Orders: 1, Returned: 2},
+		},
+		{
+			"close", `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`, // once the row is withheld, and before the buckets are
+			func(c client.Client, goods int64) error {
+				closed, err := c.CloseSale(t.Context(), goods)
+				if a := closed.Audit; err == nil && (!a.Clean || a.Stock != 97 || a.Pending == nil || *a.Pending != 0) {
+					t.Errorf("the final audit is %+v", a)
+				}
+				return err
+			}, 97, stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
+		},
+		{
+			"delay", `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`,
+			func(c client.Client, goods int64) error {
+				_, err := c.Change(t.Context(), goods, client.Change{StartsAt: &late})
+				return err
+			}, 97, stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
+		},
+		{
+			"import", `INSERT INTO tb_goods_stock (goods_id, stock) VALUES (? + 5, 1)`,
+			func(c client.Client, goods int64) error {
+				var lines []any
+				for n := range int64(20) {
+					lines = append(lines, client.NewItem{GoodsID: goods + n, Stock: 100, Choice: &client.Choice{Strategy: "sql-bucket"}})
+				}
+				done, err := c.Import(t.Context(), lines...)
+				for _, line := range done {
+					if line.Problem != nil || line.GoodsID > goods && line.Item.Stock != 100 {
+						t.Errorf("%+v", line)
+					}
+				}
+				return err
+			}, 97, stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &killedSale{lab: l}
+			goods := int64(100 * (i + 1))
+			must.Do(t, l.cluster.Client().CreateGoods(t.Context(), goods, 100))
+			order = must.Get(s.at(1).Deduct(t.Context(), client.Purchase{GoodsID: goods, Quantity: 3, Strategy: "sql-bucket"}))(t).OrderID
+			keeper := must.Get(db.BeginTx(t.Context(), nil))(t)
+			must.Get(keeper.ExecContext(t.Context(), c.keep, goods))(t)
+			asked := make(chan error, 1)
+			go func() { asked <- c.ask(s.at(0), goods) }()
+			var name, waiting string
+			if !labtest.Eventually(saleWithin, func() bool {
+				err := db.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'`).Scan(&name, &waiting)
+				return err == nil && waiting != "0"
+			}) {
+				t.Fatalf("nothing waits in the database: %v", <-asked)
+			}
+			must.Do(t, l.cluster.Replicas[0].Kill(t.Context()), keeper.Rollback())
+			if err := <-asked; err == nil {
+				t.Error("it was done before the kill")
+			}
+			must.Do(t, s.until(1, func(at client.Client) error { return c.ask(at, goods) }), l.cluster.Replicas[0].Start(t.Context()))
+			want := stock.AuditOf(goods, c.stock, c.sums)
+			should.Be(t, must.Get(l.cluster.ClientOf(0).Audit(t.Context(), goods))(t), want, "the audit")
+			full := must.Get(l.cluster.ClientOf(0).AuditInFull(t.Context(), goods))(t)
+			full.Buyers = nil
+			should.Be(t, full, want, "the full audit")
+		})
 	}
 }

@@ -356,6 +356,7 @@ func (w walking) end(ctx context.Context) (faults []string, err error) {
 	if fault := w.expire(ctx); fault != "" {
 		return []string{fault}, nil
 	}
+	w.reopen(ctx, 0)
 	if fault := w.sellOut(ctx); fault != "" {
 		return []string{fault}, nil
 	}
@@ -404,12 +405,16 @@ func (w walking) reserve(ctx context.Context, s walk.Step) {
 	}
 	time.Sleep(s.Keeps)
 	if w.follow(ctx, s, s.Ends, held.Order, s.Quantity).Outcome == history.Sold && s.Returns > 0 {
-		w.follow(ctx, s, walk.Return, held.Order, s.Returns)
+		var copies sync.WaitGroup
+		for range 2 {
+			copies.Go(func() { w.follow(ctx, s, walk.Return, held.Order, s.Returns) })
+		}
+		copies.Wait()
 	}
 }
 
 // follow takes a step of a reservation until it is known what has become of it.
-func (w walking) follow(ctx context.Context, s walk.Step, do walk.Action, order string, units int64) (last walk.Record) {
+func (w walking) follow(ctx context.Context, s walk.Step, do walk.Action, order string, units int64) walk.Record {
 	path, key := fmt.Sprintf("/reservations/%s/%s?", order, do), ""
 	if do == walk.Confirm {
 		path += "payment_reference=" + order
@@ -418,19 +423,49 @@ func (w walking) follow(ctx context.Context, s walk.Step, do walk.Action, order 
 		path += fmt.Sprintf("ttl=%d", walk.ReserveTTL/time.Second)
 	}
 	if do == walk.Return {
-		path, key = fmt.Sprintf("/orders/%s/return?quantity=%d", order, units), "return-"+order
+		path, key = fmt.Sprintf("/orders/%s/return?quantity=%d&restock=%t", order, units, !s.Damaged), "return-"+order
 	}
+	as := walk.Step{Do: do, Replica: s.Replica, Quantity: units, Strategy: s.Strategy, Damaged: do == walk.Return && s.Damaged}
+	return w.untilKnown(ctx, walk.Record{Step: as, Order: order}, http.MethodPost, path, key)
+}
+
+// untilKnown asks the admin API until it is known what has become of it, and adds each answer to a record.
+func (w walking) untilKnown(ctx context.Context, as walk.Record, method, path, key string) (last walk.Record) {
 	for range tries {
-		last = w.ask(ctx, http.MethodPost, w.replicaOf(s).AdminURL+path, w.FullKey(key))
-		last.Step, last.Order = walk.Step{Do: do, Replica: s.Replica, Quantity: units, Strategy: s.Strategy}, order
+		last = w.ask(ctx, method, w.replicaOf(as.Step).AdminURL+path, w.FullKey(key))
+		last.Step, last.Order, last.Starts = as.Step, as.Order, as.Starts
 		w.Add(last)
 		if last.Outcome != history.Unknown && last.Problem != "busy" && last.Problem != "backend-unavailable" {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
-		s = w.elsewhere(s)
+		as.Step = w.elsewhere(as.Step)
 	}
 	return last
+}
+
+// turn closes the sale for a while, or delays its start.
+func (w walking) turn(ctx context.Context, s walk.Step) {
+	delay := walk.Record{Step: s, Starts: time.Now().Add(s.Lasts).Truncate(time.Millisecond)}
+	var copies sync.WaitGroup
+	for range s.Copies {
+		copies.Go(func() {
+			if s.Do == walk.Close {
+				w.untilKnown(ctx, walk.Record{Step: s}, http.MethodPost, fmt.Sprintf("/goods/%d/close", w.Item), "")
+			} else {
+				w.untilKnown(ctx, delay, http.MethodPatch, fmt.Sprintf("/goods/%d?starts_at=%s", w.Item, delay.Starts.UTC().Format(time.RFC3339Nano)), "")
+			}
+		})
+	}
+	copies.Wait()
+	time.Sleep(s.Lasts)
+	if s.Do == walk.Close {
+		w.reopen(ctx, s.Replica)
+	}
+}
+
+func (w walking) reopen(ctx context.Context, replica int) {
+	w.untilKnown(ctx, walk.Record{Step: walk.Step{Do: walk.Reopen, Replica: replica}}, http.MethodPatch, fmt.Sprintf("/goods/%d?starts_at=&ends_at=", w.Item), "")
 }
 
 // answerTries bounds the questions after the faults: connections that they ended fail once.
@@ -474,6 +509,8 @@ func (w walking) sellOut(ctx context.Context) (fault string) {
 			switch {
 			case got.Outcome == history.Rejected:
 				quantity /= 2
+			case got.Problem == "sale-closed": // a close without an answer came late
+				w.reopen(ctx, 0)
 			case got.Outcome != history.Sold && time.Now().After(end):
 				return fmt.Sprintf("%s sells nothing for %s after all faults: %s %s", name, sellWithin, got.Outcome, got.Problem)
 			}
@@ -493,6 +530,9 @@ func (w walking) take(ctx context.Context, s walk.Step) error {
 		return nil
 	case walk.Order:
 		w.sendUntilKnown(ctx, s)
+		return nil
+	case walk.Close, walk.Delay:
+		w.turn(ctx, s)
 		return nil
 	case walk.ChangeLimit, walk.ReadItem, walk.ReadAudit, walk.Recall:
 		w.Add(w.look(ctx, s))
@@ -742,11 +782,14 @@ func (w walking) ask(ctx context.Context, method, target, key string) (r walk.Re
 		OrderID       string `json:"order_id"`
 		ReservationID string `json:"reservation_id"`
 		Remaining     int64  `json:"remaining"`
+
+		Audit stock.Audit `json:"audit"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		r.Problem = "no-answer"
 		return r
 	}
+	r.Audit = answer.Audit
 	r.Order, r.Remaining, r.Problem = cmp.Or(answer.ReservationID, answer.OrderID), answer.Remaining, strings.TrimPrefix(answer.Type, handler.TypePrefix)
 	switch {
 	case response.StatusCode < http.StatusBadRequest:
@@ -767,7 +810,7 @@ func readLedger(ctx context.Context, d *servers.Database, item int64) (rows []wa
 	}
 	defer db.Close() //nolint:errcheck // it was only read
 	found, err := db.QueryContext(ctx, `SELECT COALESCE(order_no, CAST(id AS CHAR)),
-		kind, request_id, COALESCE(user_id, ''), strategy, quantity, remaining FROM tb_stock_ledger WHERE goods_id = ? AND kind NOT IN ('limit', 'strategy')`, item)
+		kind, request_id, COALESCE(user_id, ''), strategy, quantity, remaining FROM tb_stock_ledger WHERE goods_id = ? AND kind NOT IN ('limit', 'strategy', 'sale')`, item)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type Record struct {
 	Order      string
 	Remaining  int64 // after a purchase, or the stock that was read
 	Audit      stock.Audit
+	Starts     time.Time // what a delay has set
 }
 
 // Add adds a record. Actors may call it at the same time.
@@ -71,7 +72,7 @@ func (w *Run) Tally() string {
 // Faults are what must not be, in words.
 func (w *Run) Faults() []string {
 	happened, faults := w.reconcile()
-	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults(), w.reservationFaults(), w.returnFaults(), w.basketFaults())
+	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults(), w.reservationFaults(), w.returnFaults(), w.basketFaults(), w.saleFaults(happened))
 	for _, r := range w.Records {
 		if fault := w.recordFault(r); fault != "" {
 			faults = append(faults, fault)
@@ -145,7 +146,7 @@ func (w *Run) auditFault(a stock.Audit) string {
 
 // recordFault judges what can be said of one answer by itself.
 func (w *Run) recordFault(r Record) string {
-	if r.Do == ReadAudit && r.Outcome == history.Sold {
+	if (r.Do == ReadAudit || r.Do == Close) && r.Outcome == history.Sold {
 		if fault := w.auditFault(r.Audit); fault != "" {
 			return "during the sale " + fault
 		}
@@ -157,13 +158,16 @@ func (w *Run) recordFault(r Record) string {
 			expected = append(expected, "invalid-request")
 		}
 	}
+	if slices.Contains([]Action{Buy, Reserve, Order}, r.Do) && slices.ContainsFunc(slices.Concat(w.Actors...), Step.turnsSale) {
+		expected = append(expected, "sale-closed", "sale-not-started")
+	}
 	if r.Do == Correct {
 		expected = append(expected, "below-zero")
 	}
 	if slices.Contains([]Action{Confirm, Release, Extend}, r.Do) {
 		expected = append(expected, "reservation-expired")
 	}
-	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock, Correct}, r.Do) && !slices.Contains(expected, r.Problem) {
+	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock, Correct, Close, Delay, Reopen}, r.Do) && !slices.Contains(expected, r.Problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)
 	}
 	return ""
@@ -235,6 +239,11 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 	}
 	delete(unexplained, w.FullKey("create"))
+	for _, r := range w.Records {
+		if r.Damaged {
+			delete(unexplained, w.returnKey(r.Order))
+		}
+	}
 	var open []request
 	for _, r := range w.requests(Buy, Reserve, Restock, Correct) {
 		row, found := byName[w.nameOf(r)]

@@ -106,6 +106,15 @@ func TestEachFaultOfAWalkIsFound(t *testing.T) {
 		"oversold for a moment": {func(w *Run) {
 			w.Records = append(w.Records, Record{Step: Step{Do: ReadAudit}, Start: at(5), Outcome: history.Sold, Audit: stock.Audit{Oversold: 1}})
 		}, "during the sale the audit is not exact"},
+		"damaged, and sold again": {func(w *Run) { w.Records[3].Damaged = true }, "1 units of order 2 came back damaged, and 0 were taken off"},
+		"damaged, and taken off": {func(w *Run) {
+			w.Records[3].Damaged = true
+			w.Ledger = append(w.Ledger, Row{Order: "9", Kind: "correct", Request: w.returnKey("2"), Quantity: -1})
+			w.Records[6].Remaining--
+		}, ""},
+		"taken off, and not damaged": {func(w *Run) {
+			w.Ledger = append(w.Ledger, Row{Order: "9", Kind: "correct", Request: w.returnKey("2"), Quantity: -1})
+		}, "was not asked for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := goodWalk()
@@ -289,5 +298,34 @@ func TestTheLineOfARejectedBasketComesBack(t *testing.T) {
 	w.Records = []Record{record(order, 0, 1, history.Rejected, "", 0), record(Step{Do: ReadItem}, 2, 3, history.Sold, "", 5)}
 	if faults := w.Faults(); len(faults) > 0 {
 		t.Errorf("the faults are %q, want none", faults)
+	}
+}
+
+// The basket of a good walk is bought from 8 to 9 ms.
+func TestNothingIsSoldBetweenAnAnswerAndTheNextTurnOfTheSale(t *testing.T) {
+	turn := func(do Action, from, to int, outcome history.Outcome) Record {
+		return record(Step{Do: do}, from, to, outcome, "", 0)
+	}
+	delayed := turn(Delay, 1, 7, history.Sold)
+	delayed.Starts = at(20)
+	early := delayed
+	early.Starts = at(15)
+	for name, c := range map[string]struct {
+		turns []Record
+		fault bool
+	}{
+		"closed before":              {[]Record{turn(Close, 1, 7, history.Sold), turn(Reopen, 20, 21, history.Sold)}, true},
+		"closed at the same time":    {[]Record{turn(Close, 1, 8, history.Sold), turn(Reopen, 20, 21, history.Sold)}, false},
+		"not known to be closed":     {[]Record{turn(Close, 1, 7, history.Unknown), turn(Reopen, 20, 21, history.Sold)}, false},
+		"opened again":               {[]Record{turn(Close, 1, 7, history.Sold), turn(Reopen, 15, 21, history.Sold)}, false},
+		"opened late by an old turn": {[]Record{turn(Reopen, 0, 1, history.Unknown), turn(Close, 1, 7, history.Sold), turn(Reopen, 20, 21, history.Sold)}, false},
+		"delayed":                    {[]Record{delayed}, true},
+		"delayed until then":         {[]Record{early}, false},
+	} {
+		w := goodWalk()
+		w.Records = append(w.Records, c.turns...)
+		if faults := w.Faults(); (len(faults) > 0) != c.fault {
+			t.Errorf("%s: %q", name, faults)
+		}
 	}
 }

@@ -78,10 +78,11 @@ type Step struct {
 	// Extends has it expire later, before it ends; Returns are units that come back once it is confirmed.
 	Extends bool
 	Returns int64
+	Damaged bool // they cannot be sold again
 	// What follows is of a fault.
-	Backend backend.Name // what is restarted, or what the replica reaches no longer
-	Middle  bool         // the replica is in the middle of a purchase
-	Lasts   time.Duration
+	Backend backend.Name  // what is restarted, or what the replica reaches no longer
+	Middle  bool          // the replica is in the middle of a purchase
+	Lasts   time.Duration // also that of a sale which is closed or delayed
 }
 
 // Action is what a step does.
@@ -103,6 +104,9 @@ const (
 	ReadItem      Action = "read item"
 	ReadAudit     Action = "read audit"
 	Recall        Action = "recall"
+	Close         Action = "close" // the sale, and open it again
+	Delay         Action = "delay" // the start of the sale
+	Reopen        Action = "reopen"
 	Kill          Action = "kill"
 	Pause         Action = "pause"
 	Restart       Action = "restart"
@@ -167,6 +171,7 @@ func Random(seed uint64) Plan {
 		w.Actors = append(w.Actors, recalls(later, 12))
 	}
 	w.addReserver(rand.New(rand.NewPCG(seed, 2)), 20)
+	w.addSales(rand.New(rand.NewPCG(seed, 3)), 4)
 	return w
 }
 
@@ -213,6 +218,7 @@ func Through(name string, seed uint64, reached ...backend.Name) Plan {
 	}
 	w.Actors = append(w.Actors, w.faultsOf(r, long, reached))
 	w.addReserver(rand.New(rand.NewPCG(seed, hashOf(name)+1)), each/2)
+	w.addSales(rand.New(rand.NewPCG(seed, hashOf(name)+2)), 3)
 	return w
 }
 
@@ -348,7 +354,7 @@ func (w *Plan) addReserver(r *rand.Rand, count int) {
 		}
 		s.Extends = r.IntN(4) == 0
 		if s.Ends == Confirm && r.IntN(3) == 0 {
-			s.Returns = 1 + r.Int64N(s.Quantity)
+			s.Returns, s.Damaged = 1+r.Int64N(s.Quantity), i%2 == 0
 		}
 		if r.IntN(4) == 0 {
 			s.Do, s.Key, s.Ends, s.Extends, s.Returns = Order, fmt.Sprintf("order-%d", i), "", false, 0
@@ -414,6 +420,21 @@ func recalls(r *rand.Rand, count int) []Step {
 		steps[i] = Step{Do: Recall, Pause: upTo(r, 80*time.Millisecond), Replica: r.IntN(Replicas)}
 	}
 	return steps
+}
+
+// addSales adds to half of the walks one who closes the sale and opens it again, or delays its start.
+func (w *Plan) addSales(r *rand.Rand, count int) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	steps := make([]Step, count)
+	for i := range steps {
+		steps[i] = Step{
+			Do: []Action{Close, Delay}[r.IntN(2)], Pause: upTo(r, 100*time.Millisecond), Replica: r.IntN(Replicas), Copies: 1 + r.IntN(2),
+			Lasts: 20*time.Millisecond + upTo(r, 80*time.Millisecond),
+		}
+	}
+	w.Actors = append(w.Actors, steps)
 }
 
 // faults last for less than a lease, so that no lock is lost that is not given up.
@@ -545,7 +566,7 @@ func (w *Plan) Steps() string {
 func (s Step) ByAdmin() bool { return s.Do == Restock || s.Do == Correct }
 
 func (s Step) isFault() bool {
-	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
+	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall, Close, Delay}, s.Do)
 }
 
 // String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
@@ -557,6 +578,8 @@ func (s Step) String() string {
 		return s.request(at)
 	case ChangeLimit:
 		return fmt.Sprintf("change the limit to %d at %s", s.Quantity, at)
+	case Close, Delay:
+		return fmt.Sprintf("%s the sale at %s, %d at once,%s", s.Do, at, s.Copies, during)
 	case Kill, Pause:
 		if s.Middle {
 			at += " in the middle of a purchase"
@@ -590,6 +613,7 @@ func (s Step) request(at string) string {
 		{s.Extends, "extended"},
 		{s.Ends != "", fmt.Sprintf("and %s after %s", s.Ends, s.Keeps.Round(time.Millisecond))},
 		{s.Returns > 0, fmt.Sprintf("and return %d", s.Returns)},
+		{s.Damaged, "damaged"},
 	} {
 		if more.is {
 			words = append(words, more.words)

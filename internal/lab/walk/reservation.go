@@ -34,7 +34,7 @@ func (w *Run) cameBack(row Row) []itemOp {
 	back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
 	basket, isLine := w.baskets()[row.Order]
 	switch kind := stock.Kind(row.Kind); {
-	case kind == stock.Confirmation:
+	case kind == stock.Confirmation, kind == stock.Return && w.damaged(row.Order):
 		return nil
 	case kind == stock.Return:
 		back.start, back.end = w.span(Return, row.Order)
@@ -145,20 +145,34 @@ func (r Record) endFault(ended []string) string {
 	return ""
 }
 
-// returnFaults expects that units come back of what was sold, as the client was answered.
+// damaged tells whether units of an order come back that cannot be sold again. The same transaction takes them off.
+func (w *Run) damaged(order string) bool {
+	return slices.ContainsFunc(w.Records, func(r Record) bool { return r.Damaged && r.Order == order })
+}
+
+// returnKey is the key of the return of units of an order.
+func (w *Run) returnKey(order string) string { return w.FullKey("return-" + order) }
+
+// returnFaults expects that units come back of what was sold, as the client was answered, and that those which were damaged
+// are taken off.
 func (w *Run) returnFaults() (faults []string) {
-	sold, returned := make(map[string]int64), make(map[string]int64)
+	sold, returned, off := make(map[string]int64), make(map[string]int64), make(map[string]int64)
 	for _, row := range w.Ledger {
 		switch row.Kind {
 		case string(stock.Confirmation):
 			sold[row.Order] += row.Quantity
 		case string(stock.Return):
 			returned[row.Order] += row.Quantity
+		case string(stock.Correct):
+			off[row.Request] -= row.Quantity
 		}
 	}
 	for order, units := range returned {
 		if from, _ := w.span(Return, order); from.IsZero() || units > sold[order] {
 			faults = append(faults, fmt.Sprintf("%d units of order %s came back, asked for from %s on, and %d were sold", units, order, from, sold[order]))
+		}
+		if w.damaged(order) && off[w.returnKey(order)] != units {
+			faults = append(faults, fmt.Sprintf("%d units of order %s came back damaged, and %d were taken off", units, order, off[w.returnKey(order)]))
 		}
 	}
 	for _, r := range w.Records {

@@ -33,7 +33,7 @@ func TestAWalkIsAFunctionOfItsSeed(t *testing.T) {
 		}
 	}
 	for _, want := range []any{
-		AllReplicas, OneReplica, Lossy, Buy, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Kill, Pause, Restart, Recall,
+		AllReplicas, OneReplica, Lossy, Buy, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Kill, Pause, Restart, Recall, Close, Delay,
 		"sql-bucket", "sql-unit", "redis-stock", "redis-lua", "sql-named-lock", "mutex", "channel", "naive",
 	} {
 		if !seen[want] {
@@ -74,7 +74,7 @@ func TestEachStrategyIsWalkedThroughEachFault(t *testing.T) {
 				seen[s.Do], seen[s.Strategy], seen[s.Backend], seen[s.Lasts > LeaseTTL] = true, true, true, true
 			}
 		}
-		want := []any{entry.Name, Buy, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall, true, backend.Database}
+		want := []any{entry.Name, Buy, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall, Close, Delay, true, backend.Database}
 		for _, fault := range faults {
 			want = append(want, fault)
 		}
