@@ -129,9 +129,9 @@ func readItems(content []byte) (items []itemLine, err error) {
 
 func readItemsCSV(content []byte) (items []itemLine, err error) {
 	r := csv.NewReader(bytes.NewReader(content))
-	names, err := r.Read()
-	if err != nil || !slices.Contains(names, "goods_id") {
-		return nil, errors.Join(errors.New("the first line must have the names of the columns, goods_id among them"), err)
+	names, _ := r.Read() // where it fails, there are none
+	if !slices.Contains(names, "goods_id") {
+		return nil, errors.New("the first line must have the names of the columns, goods_id among them")
 	}
 	for {
 		cells, err := r.Read()

@@ -434,11 +434,7 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 
 // sale reads a change to the times of a sale; null, or an empty text, is any time.
 func (f *form) sale() stock.SaleChange {
-	to := stock.SaleChange{StartsAt: f.time("starts_at"), EndsAt: f.time("ends_at")}
-	if s, e := to.StartsAt, to.EndsAt; s != nil && e != nil && !e.IsZero() && !e.After(*s) {
-		f.failf("ends_at", "must be after starts_at")
-	}
-	return to
+	return stock.SaleChange{StartsAt: f.time("starts_at"), EndsAt: f.time("ends_at")}
 }
 
 // time reads a time in RFC 3339, to the millisecond; nil: it is missing.

@@ -234,13 +234,15 @@ func (g goods) readyz(c *gin.Context) (any, error) {
 	return gin.H{"status": "ready", "backends": backends}, err
 }
 
-// wrongChoice names the field of an invalid choice.
+// wrongChoice names the field of an invalid choice, or of times that cannot be.
 func (g goods) wrongChoice(err error) error {
 	switch {
 	case errors.Is(err, service.ErrUnknownStrategy):
 		return invalid(fieldError{"strategy", "must be one of " + strings.Join(g.options.Catalogue.Names(), ", ") + ": " + err.Error()})
 	case errors.Is(err, service.ErrNotFenceable):
 		return invalid(fieldError{"fence", "cannot be true: " + err.Error()})
+	case errors.Is(err, stock.ErrSaleTimes):
+		return invalid(fieldError{"ends_at", err.Error()})
 	case errors.Is(err, service.ErrStrategyRejected):
 		p := problemOf(err)
 		p.Strategies = g.options.Catalogue.Names()

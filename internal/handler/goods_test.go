@@ -330,9 +330,16 @@ func TestTheAdminSetsTheTimesOfASale(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"starts_at": "tomorrow"}`: "starts_at", `{"ends_at": 7}`: "ends_at", `{"ends_at": "1999-01-01T00:00:00Z"}`: "ends_at",
 		`{"starts_at": "2030-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"}`: "ends_at",
+		`{"ends_at": "2098-01-01T00:00:00Z", "strategy": "mutex"}`: "ends_at", // before the start that is set
 	} {
 		a.asAdmin(t, http.MethodPatch, "/goods/31", body, http.StatusBadRequest).names(t, field)
 	}
+	if got := a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK); got.body["strategy"] != nil {
+		t.Errorf("what was rejected has left %s", got.text)
+	}
+	a.asAdmin(t, http.MethodPost, "/goods/31/close", "", http.StatusOK)
+	a.buy(t, "goods_id=31").is(t, "sale-closed") // it will not start
+	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"starts_at": "2098-01-01T00:00:00Z"}`, http.StatusBadRequest).names(t, "ends_at")
 	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"starts_at": null, "ends_at": "2098-01-01T00:00:00Z"}`, http.StatusOK)
 	a.buy(t, "goods_id=31").is(t, "")
 	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"ends_at": "2020-01-01T00:00:00Z"}`, http.StatusOK)

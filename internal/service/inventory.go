@@ -125,8 +125,8 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 // Create makes an item with its first units, 0 to stock.MaxStock, of which one buyer may
 // have PerUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
 // it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
-// was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
-// choice cannot be, and nothing was created.
+// was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable,
+// stock.ErrSaleTimes: the item cannot be so, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock.Goods, error) {
 	err := i.create(ctx, item, key)
 	if err != nil {
@@ -141,7 +141,7 @@ func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock
 // create is Create without a look at the choice of the item.
 func (i *Inventory) create(ctx context.Context, item NewItem, key string) error {
 	return i.once(ctx, key, stock.CreationKey, sameUnits(item.GoodsID, item.Units), func(id string) error {
-		if err := i.wrongChoice(item.Choice); err != nil {
+		if err := cmp.Or(item.Sale.Check(stock.Sale{}), i.wrongChoice(item.Choice)); err != nil {
 			return err
 		}
 		return i.store.CreateOnSale(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, item.Sale, id)
@@ -275,8 +275,8 @@ func (c Change) isOfSale() bool { return c.Choice != nil || c.Sale != (stock.Sal
 
 // Change changes an item. Making the same change again changes nothing. The choice holds
 // on this replica at once and on the others within about a second; purchases in flight
-// end as they began. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the choice
-// cannot be, and nothing was changed. stock.ErrUnknownOutcome is as with SetLimit.
+// end as they began. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable,
+// stock.ErrSaleTimes: the item cannot be so, and nothing was changed. stock.ErrUnknownOutcome is as with SetLimit.
 func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.Goods, error) {
 	if c.isOfSale() {
 		err := i.set(ctx, goodsID, c)
@@ -304,6 +304,12 @@ func (i *Inventory) limited(ctx context.Context, goodsID int64, c Change) (stock
 
 // set sets how and when an item is sold, without a look at it.
 func (i *Inventory) set(ctx context.Context, goodsID int64, c Change) error {
+	if c.Sale != (stock.SaleChange{}) {
+		goods, err := i.store.GoodsOnSale(ctx, goodsID)
+		if err := cmp.Or(err, c.Sale.Check(goods.Sale)); err != nil {
+			return err
+		}
+	}
 	if c.Choice != nil {
 		if err := i.choose(ctx, goodsID, c.Choice); err != nil {
 			return err

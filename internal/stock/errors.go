@@ -13,6 +13,8 @@ var (
 	ErrInsufficientStock = errors.New("insufficient stock")
 	// ErrSaleClosed rejects a purchase after the end of the sale of its item.
 	ErrSaleClosed = errors.New("the sale is closed")
+	// ErrSaleTimes rejects a sale that would end before it starts.
+	ErrSaleTimes = errors.New("must be after starts_at")
 	// ErrSaleNotStarted rejects a purchase before the start of the sale of its item. A *NotStartedError says how long before.
 	ErrSaleNotStarted = errors.New("the sale has not started")
 	// ErrAllocated rejects a purchase that does not fit into what its strategy can

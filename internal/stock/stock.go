@@ -3,6 +3,8 @@
 package stock
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -314,13 +316,23 @@ func (c SaleChange) Keeps(s Sale) bool {
 	return as(c.StartsAt, s.StartsAt) && as(c.EndsAt, s.EndsAt)
 }
 
-// Rejects is why nothing is sold at that time: a *NotStartedError, ErrSaleClosed, or nil.
-func (s Sale) Rejects() error {
-	if s.StartsAt != nil && s.Now.Before(*s.StartsAt) {
-		return &NotStartedError{In: s.StartsAt.Sub(s.Now)}
+// Check returns ErrSaleTimes where a sale would end before it starts.
+func (c SaleChange) Check(s Sale) error {
+	starts, ends := cmp.Or(c.StartsAt, s.StartsAt), cmp.Or(c.EndsAt, s.EndsAt)
+	if starts == nil || ends == nil || ends.IsZero() || ends.After(*starts) {
+		return nil
 	}
+	return fmt.Errorf("%w: the item would be sold from %s until %s", ErrSaleTimes, starts.UTC().Format(time.RFC3339), ends.UTC().Format(time.RFC3339))
+}
+
+// Rejects is why nothing is sold at that time: ErrSaleClosed, also where the sale was closed before its start, a
+// *NotStartedError, or nil.
+func (s Sale) Rejects() error {
 	if s.EndsAt != nil && !s.Now.Before(*s.EndsAt) {
 		return ErrSaleClosed
+	}
+	if s.StartsAt != nil && s.Now.Before(*s.StartsAt) {
+		return &NotStartedError{In: s.StartsAt.Sub(s.Now)}
 	}
 	return nil
 }
