@@ -77,6 +77,7 @@ func addPlanFlags(flags *pflag.FlagSet, plan *hostile.Plan) {
 	flags.Float64Var(&plan.Rate, "rate", 400, "requests a second of the attacker")
 	flags.Float64Var(&plan.HonestRate, "honest-rate", 50, "purchases a second of honest buyers")
 	flags.Int64Var(&plan.Memory, "memory", 256<<20, "most bytes that a replica may have in memory")
+	flags.BoolVar(&plan.Room, "room", false, "have honest buyers wait in the room of the item until they are admitted; needs Redis")
 	flags.BoolVar(&plan.Tokens, "tokens", true, "have buyers prove who they are by signed tokens; false: each says it")
 }
 

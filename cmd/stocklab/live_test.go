@@ -151,6 +151,26 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 	assertQuiet(t, b, url)
 }
 
+// The row shows what lost updates left there until it is corrected; then the rest is sold exactly, to those who are admitted.
+func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
+	t.Parallel()
+	url, b := openLive(t, "light", "--servers=embedded")
+	setAll(t, b, map[string]any{"strategy": "naive", "stock": 300, "clients": 40, "work_ms": 50, "room": 20})
+	click(t, b, "#start")
+	b.Until(t, within, figure("l-waiting")+" > 0 && "+figure("l-admissions")+" > 0")
+	set(t, b, "strategy", "sql-conditional")
+	b.Until(t, within, "!document.getElementById('correct').hidden")
+	click(t, b, "#switch")
+	click(t, b, "#correct")
+	b.Until(t, within, "document.getElementById('marks').textContent.includes('corrected from the ledger')")
+	b.Keep(t, "body", "live-room")
+	b.Until(t, within, isOver)
+	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 300 || over != 0 {
+		t.Errorf("sold %d of 300, and oversold %d", sold, over)
+	}
+	assertQuiet(t, b, url)
+}
+
 // A holder that is paused beyond its TTL writes late. Without a fence its write is done;
 // with one it is rejected.
 func TestAPageShowsTwoHolders(t *testing.T) {

@@ -133,6 +133,7 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	e.PATCH("/goods/:id", o.ok(ofItem(g.change)))
 	e.GET("/goods/:id/audit", o.serve(http.StatusOK, ofItem(g.adminAudit)))
 	e.GET("/goods/:id/drift", o.ok(ofItem(g.drift)))
+	e.GET("/goods/:id/queue", o.ok(ofItem(line{o}.show)))
 	e.GET("/orders", o.ok(placed.findOrList))
 	e.GET("/orders/:id", o.ok(placed.read))
 	e.POST("/orders/:id/return", o.ok(placed.giveBack))

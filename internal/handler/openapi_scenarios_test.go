@@ -124,6 +124,7 @@ func requests() map[string]string {
 		"/orders/{id}/return stock-limit":     "/orders/" + numberOf(7) + "/return",
 
 		"POST /queue no-waiting-room":                      "/queue?goods_id=1&user_id=u-17",
+		"/goods/{id}/queue no-waiting-room":                "/goods/1/queue",
 		"POST /queue unknown-goods":                        "/queue?goods_id=404405&user_id=u-17",
 		"/queue/{ticket} unknown-ticket":                   "/queue/none",
 		"/deduct not-admitted":                             "/deduct?goods_id=3996&user_id=u-never-queued",

@@ -14,6 +14,22 @@ import (
 // line serves the waiting rooms of items.
 type line struct{ options Options }
 
+// lineBody is a line, for those who run the sale.
+type lineBody struct {
+	GoodsID    int64 `json:"goods_id"`
+	Waiting    int64 `json:"waiting"`
+	Admitted   int64 `json:"admitted"`
+	Admissions int64 `json:"admissions"`
+	Left       int64 `json:"left"`
+	Wait       int64 `json:"wait,omitempty"`
+}
+
+// show serves GET /goods/:id/queue.
+func (l line) show(c *gin.Context, id int64) (any, error) {
+	of, err := l.options.Room.Line(c.Request.Context(), id)
+	return lineBody{id, of.Waiting, of.Admitted, of.Admissions, of.Left, int64(of.Wait / time.Second)}, err
+}
+
 // placeBody is a place in the line.
 type placeBody struct {
 	Ticket  string     `json:"ticket"`

@@ -50,6 +50,9 @@ type Plan struct {
 	BuyerToken func() string
 	// User names the buyer of the next request; nil: none is sent.
 	User func() string
+	// Wait is called before each request, and reports whether it is sent; one that is not is its client's end. Latency counts from
+	// its end. nil: each is sent at once.
+	Wait func(context.Context) (more bool)
 	// SoldOut is called after a rejection for want of stock, while no request is under
 	// way, and reports whether the run goes on; it may restock. One call answers for all
 	// requests that were sent before it. nil: the run goes on.
@@ -133,11 +136,11 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 		clients.Go(func() {
 			for {
 				due, more := schedule.next(ctx)
-				if !more {
+				if !more || p.Wait != nil && !p.Wait(ctx) {
 					return
 				}
 				gate.pass(ctx, func() Kind {
-					if p.Rate == 0 {
+					if p.Rate == 0 || p.Wait != nil {
 						due = time.Now()
 					}
 					a := sender.send(i)

@@ -212,6 +212,24 @@ func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
 	}
 }
 
+// A client that is let in no more is at its end, and what it waited before is no latency.
+func TestAClientWaitsUntilItIsLetIn(t *testing.T) {
+	var let, seen atomic.Int64
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		if seen.Add(1) > let.Load() {
+			t.Error("a request is there before it was let in")
+		}
+		sold(w, fmt.Sprint(n), "r")
+	})
+	r := run(t, load.Plan{URL: url, Clients: 4, Requests: 1_000_000, Rate: 1e6, Wait: func(context.Context) bool {
+		time.Sleep(20 * time.Millisecond)
+		return let.Add(1) <= 12
+	}})
+	if r.Sold != 12 || r.Sent != 12 || r.Latency.ValueAtQuantile(50) >= (20*time.Millisecond).Microseconds() {
+		t.Errorf("%+v, want 12 sold at once", r)
+	}
+}
+
 // A client of a closed loop has not sent what is held back meanwhile: it is not late.
 func TestTheTimeOfSoldOutIsNoLatency(t *testing.T) {
 	const restocks = time.Second

@@ -51,6 +51,22 @@ func (c Client) Queue(ctx context.Context, p Purchase) (Ticket, error) {
 	return answer[Ticket](ctx, c, k)
 }
 
+// LineCount is the line of an item, for those who run the sale.
+type LineCount struct {
+	Waiting  int64 `json:"waiting"`
+	Admitted int64 `json:"admitted"`
+	// Admissions and Left are the buyers who were admitted, and who have left before, since the line began.
+	Admissions int64 `json:"admissions"`
+	Left       int64 `json:"left"`
+	// Wait is how many seconds one that joins now waits at the present pace; 0 means unknown, or that no one waits.
+	Wait int64 `json:"wait"`
+}
+
+// CountLine counts the line of an item, on the admin API. ErrNoRoom: the item has none.
+func (c Client) CountLine(ctx context.Context, goodsID int64) (LineCount, error) {
+	return answer[LineCount](ctx, c, c.asAdmin(http.MethodGet, goodsPath(goodsID)+"/queue"))
+}
+
 // Ticket is what has become of a ticket. Asking keeps the place. ErrUnknownTicket: the shop has not given it.
 func (c Client) Ticket(ctx context.Context, ticket string) (Ticket, error) {
 	return answer[Ticket](ctx, c, c.asBuyer(http.MethodGet, "/queue/"+url.PathEscape(ticket)))

@@ -59,7 +59,7 @@ func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue,
 	return metrics.State{
 		Stopping: func() bool { return ctx.Err() != nil },
 		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag, Reservations: store.Reservations, Readers: o.Feed.Lags,
-		Line:  o.Room.Count,
+		Lines: o.Room.Lines,
 		Pools: pools,
 	}
 }

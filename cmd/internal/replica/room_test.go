@@ -44,6 +44,10 @@ func TestTheConfigurationOpensAWaitingRoom(t *testing.T) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
+	if line := must.Get(r.CountLine(t.Context(), 1))(t); line != (client.LineCount{Admitted: 1, Admissions: 1}) {
+		t.Errorf("the line is %+v", line)
+	}
+	should.Reject(r.CountLine(t.Context(), 2))(t, client.ErrNoRoom)
 	must.Get(r.Deduct(t.Context(), buyer))(t)
 	if _, err := r.Deduct(t.Context(), buyer); !errors.Is(err, client.ErrNotAdmitted) {
 		t.Errorf("a second purchase is answered with %v", err)

@@ -80,6 +80,7 @@ type outcome struct {
 	status  int
 	problem string // the last part of its type
 	order   string
+	ticket  string
 	units   int64
 	size    int
 }
@@ -127,13 +128,14 @@ func read(response *http.Response) outcome {
 		Type     string `json:"type"`
 		OrderID  string `json:"order_id"`
 		Quantity int64  `json:"quantity"`
+		Ticket   string `json:"ticket"`
 	}
 	if json.Unmarshal(body, &text) != nil { // nginx's own pages have no type
 		return o
 	}
 	o.problem = text.Type[strings.LastIndexByte(text.Type, ':')+1:]
 	if response.StatusCode == http.StatusOK {
-		o.order, o.units = text.OrderID, text.Quantity
+		o.order, o.units, o.ticket = text.OrderID, text.Quantity, text.Ticket
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
@@ -27,7 +28,7 @@ type Attack struct {
 
 // Attacks lists all that the attacker does. One more is one entry more.
 func Attacks() []Attack {
-	return slices.Concat(identities(), stolenKeys(), floods(), forgeries(), adminAttacks(), connections(), malformed())
+	return slices.Concat(identities(), stolenKeys(), floods(), lines(), forgeries(), adminAttacks(), connections(), malformed())
 }
 
 // schedule is what one connection does: every attack once, from another one on than the
@@ -135,6 +136,46 @@ func floods() []Attack {
 			return a.get(ctx, pick(a, "/strategies", "/openapi.yaml"))
 		}},
 	}
+}
+
+// lines are attacks on the waiting room of an item.
+func lines() []Attack {
+	return []Attack{
+		{Name: "forge a ticket", Row: "15", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
+			content := a.bytes(16) + itoa(lineItem) + ".0." + a.account()
+			return a.get(ctx, "/queue/"+pick(a, a.text(40), base64.RawURLEncoding.EncodeToString([]byte(content)), base64.RawURLEncoding.EncodeToString([]byte(content[16:]))))
+		}},
+		{Name: "buy with the ticket of another buyer", Row: "15", Weight: 2, Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
+			ticket, _ := a.join(ctx, a.account())
+			return a.buy(ctx, map[string]string{"goods_id": itoa(lineItem), accountField: "no-" + a.account()}, map[string]string{"Idempotency-Key": ticket})
+		}},
+		{Name: "join the line again and again", Row: "15", Weight: 4, do: func(ctx context.Context, a *attacker) (list []outcome) {
+			account := a.account()
+			for range 5 {
+				_, got := a.join(ctx, account)
+				list = append(list, got...)
+			}
+			return list
+		}},
+		{Name: "ask for a place without a pause", Row: "15", Weight: 2, do: func(ctx context.Context, a *attacker) (list []outcome) {
+			ticket, list := a.join(ctx, a.account())
+			for range 10 {
+				list = append(list, a.get(ctx, "/queue/"+ticket)...)
+			}
+			return list
+		}},
+	}
+}
+
+// join has an account join the line. Its ticket is empty where it gets none.
+func (a *attacker) join(ctx context.Context, account string) (ticket string, list []outcome) {
+	fields, header := a.identify(account)
+	query := url.Values{"goods_id": {itoa(lineItem)}}
+	if user := fields["user_id"]; user != "" {
+		query.Set("user_id", user)
+	}
+	list = a.send(ctx, request{method: http.MethodPost, path: "/queue?" + query.Encode(), header: header})
+	return list[0].ticket, list
 }
 
 func itoa(id int64) string { return strconv.FormatInt(id, 10) }

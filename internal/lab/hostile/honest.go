@@ -35,6 +35,9 @@ type Honest struct {
 	// SoldP99 is of those that sold, SoldOutP99 of those that found nothing left.
 	SoldP99    float64 `json:"sold_p99_ms"`
 	SoldOutP99 float64 `json:"sold_out_p99_ms"`
+	// WaitP50 and WaitP99 are of the waits in the line of those who were admitted; 0 without a room.
+	WaitP50 float64 `json:"wait_p50_ms,omitempty"`
+	WaitP99 float64 `json:"wait_p99_ms,omitempty"`
 }
 
 // RejectedShare is the part of the attempts that was rejected for another reason than
@@ -62,6 +65,8 @@ type crowd struct {
 	url  string
 	rate float64
 	seed uint64
+	// room has them wait until they are admitted.
+	room bool
 	// issuer signs the tokens of honest buyers, where they need any.
 	issuer issuer
 	// soldOut is called by a buyer who gets no unit.
@@ -76,11 +81,11 @@ type crowd struct {
 }
 
 // latencies are those of a phase, in microseconds.
-type latencies struct{ all, sold, soldOut *hdrhistogram.Histogram }
+type latencies struct{ all, sold, soldOut, wait *hdrhistogram.Histogram }
 
 func newLatencies() latencies {
 	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
-	return latencies{histogram(), histogram(), histogram()}
+	return latencies{histogram(), histogram(), histogram(), histogram()}
 }
 
 // recordLatency adds a latency; one that is too large counts at the edge.
@@ -110,10 +115,16 @@ func clientFrom(url string, address net.IP) client.Client {
 func (c *crowd) run(ctx context.Context, item int64, lasts time.Duration) Honest {
 	start := time.Now()
 	return c.measure(start, func(i int, buyer client.Client) {
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
 		period := time.Duration(float64(time.Second) * buyers / c.rate)
 		due := start.Add(period * time.Duration(i) / buyers)
 		for due.Sub(start) < lasts && sleepUntil(ctx, due) {
-			c.buy(ctx, buyer, item, due)
+			if c.room { // who stands in the line holds up no later buyer
+				waiting.Go(func() { c.buy(ctx, buyer, item, due) })
+			} else {
+				c.buy(ctx, buyer, item, due)
+			}
 			due = due.Add(period)
 		}
 	})
@@ -145,6 +156,7 @@ func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client))
 	h := *c.phase
 	h.Seconds = time.Since(start).Seconds()
 	h.P50, h.P99, h.Max = milliseconds(c.latency.all, 50), milliseconds(c.latency.all, 99), milliseconds(c.latency.all, 100)
+	h.WaitP50, h.WaitP99 = milliseconds(c.latency.wait, 50), milliseconds(c.latency.wait, 99)
 	h.SoldP99, h.SoldOutP99 = milliseconds(c.latency.sold, 99), milliseconds(c.latency.soldOut, 99)
 	return h
 }
@@ -161,6 +173,12 @@ func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due ti
 	purchase, user := c.purchase(item)
 	if c.issuer.secret != "" {
 		buyer.BuyerToken, purchase.UserID = c.issuer.token(user), ""
+	}
+	if c.room {
+		if soldOut = c.wait(ctx, buyer, purchase, due); soldOut {
+			return true
+		}
+		due = time.Now()
 	}
 	unknown := false
 	for range mostTries {
@@ -188,6 +206,38 @@ func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due ti
 		c.unknown++
 	}
 	return false
+}
+
+// wait stands in the line until the buyer is admitted, and reports whether nothing is left to be admitted to.
+func (c *crowd) wait(ctx context.Context, buyer client.Client, p client.Purchase, since time.Time) (soldOut bool) {
+	ticket, err := buyer.Queue(ctx, p)
+	for ctx.Err() == nil && (err != nil || ticket.State != client.Admitted) {
+		if err == nil && ticket.State == client.Closed {
+			if c.soldOut != nil {
+				c.soldOut(ctx, p.GoodsID)
+			}
+			return true
+		}
+		sleepUntil(ctx, time.Now().Add(max(ticket.AskAfter, pauseAfter(err))))
+		if ticket.Ticket == "" || ticket.State == client.Ended {
+			ticket, err = buyer.Queue(ctx, p)
+		} else {
+			ticket, err = lookAgain(ctx, buyer, ticket)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	recordLatency(c.latency.wait, time.Since(since))
+	return false
+}
+
+// lookAgain keeps the ticket where there is no answer.
+func lookAgain(ctx context.Context, buyer client.Client, t client.Ticket) (client.Ticket, error) {
+	now, err := buyer.Ticket(ctx, t.Ticket)
+	if err != nil {
+		return t, err
+	}
+	return now, nil
 }
 
 func (c *crowd) purchase(item int64) (p client.Purchase, user string) {

@@ -22,6 +22,8 @@ type Plan struct {
 	Servers servers.Choice
 	// Env holds further STOCKD_… variables of the replicas.
 	Env []string
+	// Room has what honest buyers want sold to those alone whom the waiting room has admitted.
+	Room bool
 	// Tokens has buyers prove who they are by signed tokens; false: they say it.
 	Tokens bool
 	// Seed makes the attacker's requests the same again. Their timing is not, nor are
@@ -87,7 +89,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 }
 
 func (s *stage) run(ctx context.Context, r *Report) (err error) {
-	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed}
+	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed, room: s.plan.Room}
 	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
 	r.Baseline = crowd.run(ctx, baselineItem, s.plan.Baseline)
 	if r.Before, err = readState(ctx, s.shop.Servers); err != nil {

@@ -104,6 +104,7 @@ func (r *Report) figures() []string {
 		fmt.Sprintf("honest alone: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms", r.Baseline.Sold, r.Baseline.Attempts, r.Baseline.P50, r.Baseline.P99, r.Baseline.Max),
 		fmt.Sprintf("honest beside the attacker: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms, p99 of sales %.1f ms, of rejections for want of stock %.1f ms; sold out %d, unknown %d, rejected %v",
 			r.Hostile.Sold, r.Hostile.Attempts, r.Hostile.P50, r.Hostile.P99, r.Hostile.Max, r.Hostile.SoldP99, r.Hostile.SoldOutP99, r.Hostile.SoldOut, r.Hostile.Unknown, r.Hostile.Rejected),
+		fmt.Sprintf("waits in the line: alone p50 %.0f ms, p99 %.0f ms; beside the attacker p50 %.0f ms, p99 %.0f ms", r.Baseline.WaitP50, r.Baseline.WaitP99, r.Hostile.WaitP50, r.Hostile.WaitP99),
 		fmt.Sprintf("attacker: %s requests in %.0f s, bought %d units in %d orders; %d orders of the hot item had no answer that arrived", humanize.Comma(int64(made)), r.Hostile.Seconds, units, orders, r.Ledger.Unreported),
 		fmt.Sprintf("stock page and audit: asked %d times, %d without an answer, slowest %.0f ms %v", r.Pages.Asked, r.Pages.Failed, r.Pages.Slowest, r.Pages.Failures),
 		"memory of the replicas over time: " + r.memory(),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -18,8 +19,12 @@ import (
 const (
 	baselineItem = 1
 	hotItem      = 2
+	lineItem     = 3 // it always has a waiting room, and no honest buyer wants it
 	slowItem     = 100
 )
+
+// lineUnits are few: who is admitted and does not buy keeps others out.
+const lineUnits = 5
 
 const perUser = 2
 
@@ -46,7 +51,7 @@ func start(ctx context.Context, p Plan) (*stage, error) {
 		s.issuer.secret = rand.Text() + rand.Text()
 	}
 	s.cluster, err = opened.Start(ctx, shop.Replicas{
-		Count: Replicas, Limits: limits(), Env: slices.Concat(environment(p.Config), s.issuer.env(), p.Env),
+		Count: Replicas, Limits: limits(), Env: slices.Concat(environment(p.Config), s.issuer.env(), s.rooms(), p.Env),
 	})
 	if err == nil {
 		err = s.createItems(ctx)
@@ -64,6 +69,18 @@ func environment(config string) []string {
 		"STOCKD_HTTP_TRUSTED_PROXIES=127.0.0.1", // the balancer; no attacker comes from there
 		"STOCKD_HTTP_DRAIN_DELAY=0s",
 	}
+}
+
+// rooms has items sold to admitted buyers alone. The rate is above that of honest buyers, so that the line does not grow by itself.
+func (s *stage) rooms() []string {
+	if s.shop.Servers.Redis == nil {
+		return nil
+	}
+	items := strconv.Itoa(lineItem)
+	if s.plan.Room {
+		items += fmt.Sprintf(",%d,%d", baselineItem, hotItem)
+	}
+	return []string{"STOCKD_QUEUE_ITEMS=" + items, "STOCKD_QUEUE_SECRET=" + rand.Text() + rand.Text(), fmt.Sprintf("STOCKD_QUEUE_RATE=%g", 2*s.plan.HonestRate)}
 }
 
 // limits are those that docs/production.md gives a shop for one address.
@@ -99,7 +116,11 @@ func (s *stage) createItems(ctx context.Context) error {
 		return err
 	}
 	alone := int64(2*s.plan.HonestRate*s.plan.Baseline.Seconds()) + 1
-	for item, units := range map[int64]int64{baselineItem: alone, hotItem: s.chunk()} {
+	wanted := map[int64]int64{baselineItem: alone, hotItem: s.chunk()}
+	if s.shop.Servers.Redis != nil {
+		wanted[lineItem] = lineUnits
+	}
+	for item, units := range wanted {
 		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: units, PerUser: new(int64(perUser))}); err != nil {
 			return err
 		}

@@ -75,6 +75,8 @@ func (g *guest) check(s Settings) error {
 	switch {
 	case s.Replicas != n:
 		return fmt.Errorf("%w: replicas: %d answer at %s, and their number is not ours to change", errInput, n, g.to.URL)
+	case s.Room != 0:
+		return fmt.Errorf("%w: room: others configure these replicas, so that it can be 0 alone", errInput)
 	case s.WorkMillis != 0:
 		return fmt.Errorf("%w: work_ms: these replicas have no failpoint, so that it can be 0 alone", errInput)
 	default:
@@ -88,6 +90,10 @@ func (g *guest) client() (shop.Client, error) { return g.to, nil }
 
 func (g *guest) audit(ctx context.Context, item int64) (stock.Audit, error) {
 	return g.to.Owner().AuditNow(ctx, item)
+}
+
+func (*guest) correct(context.Context, int64) (int64, error) {
+	return 0, fmt.Errorf("%w: the database is that of others", errConflict)
 }
 
 // act does nothing: there are no processes.

@@ -45,13 +45,15 @@ func TestReplicasOfOthersAreNotOursToChange(t *testing.T) {
 	g := &guest{to: shop.Client{URL: "http://shop"}, replicas: []string{"a", "b"}}
 	for _, c := range []struct {
 		replicas, work int
+		room           float64
 		want           string
 	}{
-		{2, 0, ""},
-		{3, 0, "replicas: 2 answer at http://shop"},
-		{2, 1, "work_ms: "},
+		{2, 0, 0, ""},
+		{3, 0, 0, "replicas: 2 answer at http://shop"},
+		{2, 1, 0, "work_ms: "},
+		{2, 0, 1, "room: "},
 	} {
-		err := g.check(Settings{Replicas: c.replicas, WorkMillis: c.work})
+		err := g.check(Settings{Replicas: c.replicas, WorkMillis: c.work, Room: c.room})
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, errInput) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%d replicas and %d ms of work are %v, want …%s…", c.replicas, c.work, err, c.want)
 		}

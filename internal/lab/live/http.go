@@ -191,8 +191,10 @@ func (h *Handler) command(r *http.Request) error {
 		return h.session.Continue()
 	case "stop":
 		return h.session.Stop()
+	case "correct":
+		return h.session.Correct()
 	default:
-		return fmt.Errorf("%w: %q is not start, switch, pause, continue or stop", errInput, r.PathValue("command"))
+		return fmt.Errorf("%w: %q is not start, switch, pause, continue, stop or correct", errInput, r.PathValue("command"))
 	}
 }
 

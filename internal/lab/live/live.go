@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -82,7 +83,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sampler = &sampler{audit: s.ground.audit}
+	s.sampler = &sampler{audit: s.ground.audit, count: s.queue}
 	s.views = &views{lenses: s.ground.lenses()}
 	return s, s.begin(ctx)
 }
@@ -126,6 +127,7 @@ func (s *Session) begin(ctx context.Context) error {
 	})
 	s.every(followEvery, s.passOn)
 	s.every(lookEvery, func(time.Time) { s.sampler.lookOnce(s.ctx) })
+	s.every(measureEvery, func(time.Time) { s.sampler.countOnce(s.ctx) })
 	s.every(measureEvery, s.measureAll)
 	return nil
 }
@@ -220,6 +222,9 @@ func (s *Session) admit(r *run) error {
 	}
 	r.url, r.until, r.meter = c.URL, time.Now().Add(longest), newMeter()
 	s.sampler.look(r.item)
+	if r.settings.Room > 0 {
+		s.sampler.lookAtLine()
+	}
 	s.lead(r, r.settings.Mode)
 	return nil
 }
@@ -280,6 +285,22 @@ func (s *Session) Continue() error {
 	}
 	s.lead(s.run, s.run.modes[len(s.run.modes)-1])
 	return nil
+}
+
+// Correct takes the units off the row that earlier lost updates have left there.
+func (s *Session) Correct() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase != Selling && s.sale.Phase != Halted {
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	ctx, cancel := context.WithTimeout(s.run.ctx, lookWithin)
+	defer cancel()
+	by, err := s.ground.correct(ctx, s.run.item)
+	if err == nil {
+		s.hub.publish(Mark{At: millis(time.Now()), What: "correct", Detail: strconv.FormatInt(-by, 10)})
+	}
+	return err
 }
 
 // Stop ends the sale; the audit follows the last answer.

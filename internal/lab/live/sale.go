@@ -48,6 +48,8 @@ type Settings struct {
 	// what it takes anyway; TTLSeconds is lock.ttl of the replicas.
 	WorkMillis int     `json:"work_ms"`
 	TTLSeconds float64 `json:"ttl_s"`
+	// Room is how many buyers a second the waiting room of the item admits; 0: it has none.
+	Room float64 `json:"room"`
 }
 
 // defaults show an oversold item at once.
@@ -56,7 +58,7 @@ func defaults() Settings {
 }
 
 func (s Settings) layout() layout {
-	return layout{replicas: s.Replicas, ttl: time.Duration(s.TTLSeconds * float64(time.Second))}
+	return layout{replicas: s.Replicas, ttl: time.Duration(s.TTLSeconds * float64(time.Second)), room: s.Room}
 }
 
 // check names the first setting that is out of its range.
@@ -71,6 +73,7 @@ func (s Settings) check(known []service.Description) error {
 		{"replicas", float64(s.Replicas), 1, 5},
 		{"work_ms", float64(s.WorkMillis), 0, 5000},
 		{"ttl_s", s.TTLSeconds, 1, 60},
+		{"room", s.Room, 0, 1000},
 	} {
 		if !(c.value >= c.least && c.value <= c.limit) {
 			return fmt.Errorf("%w: %s: %v is out of range %v..%.0f", errInput, c.name, c.value, c.least, c.limit)
@@ -202,11 +205,15 @@ func (r *run) leg(m Mode, over func()) {
 
 // plan is the load of a mode.
 func (r *run) plan(m Mode) load.Plan {
-	return load.Plan{
+	p := load.Plan{
 		URL: r.url, Strategy: m.Strategy, Group: m.Group, Fence: m.Fence, GoodsID: r.item,
 		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: max(time.Until(r.until), time.Millisecond), Timeout: requestTimeout,
 		Observe: r.meter.observe,
 	}
+	if r.settings.Room > 0 {
+		p.Wait, p.User = r.waitingRoom()
+	}
+	return p
 }
 
 // runPlan runs a load. Without clients it lasts as long, and leaves the sale to the phones of a

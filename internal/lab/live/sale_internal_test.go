@@ -46,6 +46,7 @@ func TestASettingOutOfRangeIsNamed(t *testing.T) {
 		{func(s *Settings) { s.Replicas = 6 }, "replicas: 6 is out of range 1..5"},
 		{func(s *Settings) { s.WorkMillis = -1 }, "work_ms: -1 is out of range"},
 		{func(s *Settings) { s.TTLSeconds = 0.5 }, "ttl_s: 0.5 is out of range 1..60"},
+		{func(s *Settings) { s.Room = 1001 }, "room: 1001 is out of range 0..1000"},
 		{func(s *Settings) { s.Strategy = "hope" }, `"hope" is not a strategy`},
 		{func(s *Settings) { s.Strategy = "etcd" }, "etcd is not available: it is down"},
 		{func(s *Settings) { s.Fence = true }, "naive has no lock"},

@@ -83,6 +83,7 @@ type runner interface {
 type layout struct {
 	replicas int
 	ttl      time.Duration
+	room     float64 // admissions a second; 0: none
 }
 
 const (
@@ -150,15 +151,34 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 // held or paused between the two.
 func withoutFailpoint() []string { return []string{"redis-stock", "sql-procedure"} }
 
-// check rejects work for a sale that has no failpoint to wait at.
-func (*stage) check(s Settings) error {
-	if s.WorkMillis != 0 && slices.Contains(withoutFailpoint(), s.Strategy) {
-		return fmt.Errorf("%w: work_ms: %s has no failpoint, so that it can be 0 alone", errInput, s.Strategy)
+// check rejects work for a sale that has no failpoint to wait at, and a room without a Redis for its line.
+func (s *stage) check(to Settings) error {
+	if to.Room > 0 && s.shop.Servers.Redis == nil {
+		return fmt.Errorf("%w: room: the line is in Redis, and there is none, so that it can be 0 alone", errInput)
+	}
+	if to.WorkMillis != 0 && slices.Contains(withoutFailpoint(), to.Strategy) {
+		return fmt.Errorf("%w: work_ms: %s has no failpoint, so that it can be 0 alone", errInput, to.Strategy)
 	}
 	return nil
 }
 
 func (s *stage) lenses() map[string]*lens { return lensesOf(s.shop.Servers) }
+
+// correct takes the units off the row that do not exist by the ledger, as far as it has them. It is no correction of the
+// shop's, which the ledger would have, too: the ledger is right.
+func (s *stage) correct(ctx context.Context, item int64) (by int64, err error) {
+	audit, err := s.store.Audit(ctx, item)
+	if by = min(audit.Lost, audit.Stock); err != nil || by <= 0 {
+		return 0, err
+	}
+	return by, s.store.InTx(ctx, func(tx *repo.Tx) error {
+		_, ok, err := tx.SubtractIfEnough(ctx, item, by)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: the units were sold meanwhile", errConflict)
+		}
+		return err
+	})
+}
 
 func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {
 	return s.store.Audit(ctx, item)
@@ -241,7 +261,7 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 	}
 	c, err := s.shop.Start(ctx, shop.Replicas{
 		Count: l.replicas, Lab: true, Servers: s.env,
-		Env: []string{"STOCKD_LOCK_TTL=" + l.ttl.String(), "STOCKD_LOCK_WAIT=" + lockWait.String(), "STOCKD_DEDUCT_TIMEOUT=" + deductTimeout.String()},
+		Env: append(l.roomEnv(), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String(), "STOCKD_DEDUCT_TIMEOUT="+deductTimeout.String()),
 	})
 	if err != nil {
 		return fmt.Errorf("start replicas: %w", err)
@@ -532,6 +552,8 @@ type ground interface {
 	client() (shop.Client, error)
 	// audit compares row and ledger of an item, without waiting for what is pending.
 	audit(ctx context.Context, item int64) (stock.Audit, error)
+	// correct takes the units off the row of an item that the ledger has not, and returns how many.
+	correct(ctx context.Context, item int64) (by int64, err error)
 	// act does something to a machine, and returns when it is done.
 	act(ctx context.Context, name, what string) error
 	// experiment makes experiments of the lab on the servers.

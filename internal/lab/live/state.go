@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // The bounds of the state: what a page that is opened late can still show.
@@ -73,6 +74,8 @@ type Point struct {
 	// P50 and P99 are of these answers, in milliseconds; 0 where there were none.
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
+	// Line is the waiting room; nil: there is none, or it was not seen yet.
+	Line *client.LineCount `json:"line,omitempty"`
 }
 
 // Answers are counted by what they mean to a buyer.
@@ -238,18 +241,28 @@ const (
 // its own, and no replica is asked.
 type sampler struct {
 	audit func(ctx context.Context, item int64) (stock.Audit, error)
+	count func(ctx context.Context, item int64) (client.LineCount, error)
 
 	mu   sync.Mutex
 	item int64 // 0: nothing is looked at
 	last stock.Audit
 	seen time.Time // of last; zero where the database did not answer since
+	room bool      // the item has a waiting room
+	line *client.LineCount
 }
 
 // look has an item looked at from now on.
 func (s *sampler) look(item int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.item, s.seen = item, time.Time{}
+	s.item, s.seen, s.room, s.line = item, time.Time{}, false, nil
+}
+
+// lookAtLine has the line of the item counted, too.
+func (s *sampler) lookAtLine() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = true
 }
 
 // fill adds what was seen last to a point. What was seen once is shown once: where the
@@ -257,6 +270,7 @@ func (s *sampler) look(item int64) {
 func (s *sampler) fill(p *Point, item int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.Line = s.line
 	if s.seen.IsZero() || s.last.GoodsID != item {
 		return
 	}
@@ -291,5 +305,23 @@ func (s *sampler) lookOnce(ctx context.Context) {
 	defer s.mu.Unlock()
 	if s.item == item {
 		s.last, s.seen = audit, time.Now()
+	}
+}
+
+// countOnce counts the line of an item that has one. Where no replica answers, it is as it was seen last.
+func (s *sampler) countOnce(ctx context.Context) {
+	s.mu.Lock()
+	item, room := s.item, s.room
+	s.mu.Unlock()
+	if item == 0 || !room {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	line, err := s.count(ctx, item)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.item == item {
+		s.line = &line
 	}
 }

@@ -1,8 +1,8 @@
 -- One call of a buyer: it joins the line, or looks. Each call also lets go who has left, and admits who may come in.
 -- KEYS: the line, by order; when each of it has asked, in ms; the admitted, by the end of their admission, in ms; their
--- orders; their purchases; the pace. ARGV: the buyer; the order of its ticket, or empty to join; a draw; how long a buyer
+-- orders; their purchases; the pace; the totals. ARGV: the buyer; the order of its ticket, or empty to join; a draw; how long a buyer
 -- may be away and an admission lasts, in ms; admissions a second; how many may be admitted at the same time.
-local line, seen, admitted, orders, purchases, pace = unpack(KEYS)
+local line, seen, admitted, orders, purchases, pace, totals = unpack(KEYS)
 local buyer, ticket, draw = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local away, lasts, rate, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local clock = redis.call('TIME')
@@ -16,7 +16,13 @@ local function leave(b)
   redis.call('ZREM', seen, b)
 end
 
-for _, b in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', now - away, 'LIMIT', 0, 100)) do leave(b) end
+local function total(of, n)
+  redis.call('HINCRBY', totals, of, n)
+  redis.call('PEXPIRE', totals, 86400000) -- a day
+end
+
+local gone = redis.call('ZRANGEBYSCORE', seen, '-inf', now - away, 'LIMIT', 0, 100)
+for _, b in ipairs(gone) do leave(b) end
 for _, b in ipairs(redis.call('ZRANGEBYSCORE', admitted, '-inf', now, 'LIMIT', 0, 100)) do
   redis.call('ZREM', admitted, b)
   redis.call('HDEL', orders, b)
@@ -30,8 +36,8 @@ if ticket == '' and not own then
 end
 if own and (ticket == '' or ticket == own) and redis.call('ZSCORE', line, buyer) then
   redis.call('ZADD', seen, now, buyer)
-  redis.call('PEXPIRE', line, away) -- when no one has asked for that long, all have left
-  redis.call('PEXPIRE', seen, away)
+  redis.call('PEXPIRE', line, 2 * away) -- when no one has asked for that long, all have left, and no one counts them
+  redis.call('PEXPIRE', seen, 2 * away)
 end
 
 -- Only a second that is over has its order: a buyer that joins later in it may draw an earlier place.
@@ -45,12 +51,16 @@ if free > 0 then
       redis.call('ZADD', admitted, now + lasts, heads[i])
       redis.call('HSET', orders, heads[i], text(heads[i + 1]))
       let = let + 1
+    else
+      table.insert(gone, heads[i])
     end
     leave(heads[i])
   end
   redis.call('PEXPIRE', admitted, lasts)
   redis.call('PEXPIRE', orders, lasts)
 end
+if let > 0 then total('admissions', let) end
+if #gone > 0 then total('left', #gone) end
 
 -- The pace is the mean of the last half minute or so; before the first admissions it is the rate.
 local average = rate

@@ -53,10 +53,10 @@ type Options struct {
 
 // Room is the waiting room of one replica. A nil Room is that of no item.
 type Room struct {
-	options           Options
-	redis             redis.UniversalClient
-	ask, enter, leave *redis.Script
-	items             sync.Map // what was left of an item, a moment ago
+	options                  Options
+	redis                    redis.UniversalClient
+	ask, enter, leave, count *redis.Script
+	items                    sync.Map // what was left of an item, a moment ago
 }
 
 //go:embed ask.lua
@@ -68,11 +68,14 @@ var enterSource string
 //go:embed leave.lua
 var leaveSource string
 
+//go:embed count.lua
+var countSource string
+
 // New makes the room of one replica. It does not wait for Redis.
 func New(client redis.UniversalClient, o Options) *Room {
 	return &Room{
 		options: o, redis: client,
-		ask: redis.NewScript(askSource), enter: redis.NewScript(enterSource), leave: redis.NewScript(leaveSource),
+		ask: redis.NewScript(askSource), enter: redis.NewScript(enterSource), leave: redis.NewScript(leaveSource), count: redis.NewScript(countSource),
 	}
 }
 
@@ -148,7 +151,7 @@ func (r *Room) place(ctx context.Context, t ticket, left int64) (p Place, err er
 		most = int(max(1, r.options.Share*float64(left)))
 	}
 	away, lasts := r.options.Away.Milliseconds(), r.options.Admission.Milliseconds()
-	answer, err := r.run(ctx, r.ask, r.keys(t.goodsID, "line", "seen", "admitted", "orders", "purchases", "pace"),
+	answer, err := r.run(ctx, r.ask, r.keys(t.goodsID, "line", "seen", "admitted", "orders", "purchases", "pace", "totals"),
 		t.userID, t.order, rand.IntN(draws), away, lasts, r.options.Rate, most).Slice()
 	if err == nil && len(answer) != 4 {
 		err = fmt.Errorf("the script answered %v", answer)
@@ -164,9 +167,8 @@ func (r *Room) place(ctx context.Context, t ticket, left int64) (p Place, err er
 		p.AdmittedUntil = time.Now().Add(time.Duration(n) * time.Millisecond)
 	case Waiting:
 		p.Place = n
-		pace, _ := strconv.ParseFloat(fmt.Sprint(answer[3]), 64)
-		if wait := float64(n) / pace; left > 0 && wait < longestEstimate.Seconds() {
-			p.Wait = time.Duration(wait * float64(time.Second)).Round(time.Second)
+		if left > 0 {
+			p.Wait = estimate(n, answer[3])
 		}
 		p.AskAfter = r.askAfter(p.Wait)
 		if left == 0 {
@@ -175,6 +177,15 @@ func (r *Room) place(ctx context.Context, t ticket, left int64) (p Place, err er
 	case Closed, Ended:
 	}
 	return p, nil
+}
+
+// estimate is how long so many are admitted for at a pace, as the scripts return it; 0 means unknown.
+func estimate(n int64, pace any) time.Duration {
+	perSecond, _ := strconv.ParseFloat(fmt.Sprint(pace), 64) // without one it is 0
+	if seconds := float64(n) / perSecond; seconds < longestEstimate.Seconds() {
+		return time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	}
+	return 0
 }
 
 // longestEstimate is the longest wait that a pace foretells.
@@ -216,27 +227,47 @@ func (r *Room) Enter(ctx context.Context, goodsID int64, userID, requestID strin
 	}, nil
 }
 
-// Count is how many buyers wait and are admitted, of the items that this replica was asked for.
-func (r *Room) Count(ctx context.Context) (waiting, admitted int64, err error) {
-	if r == nil {
-		return 0, 0, stock.ErrNoRoom
+// Line is what a line is now, for those who run the sale.
+type Line struct {
+	Waiting, Admitted int64 // now
+	// Admissions and Left are since the line began, or since a day without either: those who were admitted, and those who have left.
+	Admissions, Left int64
+	// Wait is how long one that joins now waits at the present pace; 0 means unknown, or that no one waits.
+	Wait time.Duration
+}
+
+// Line counts the line of an item. stock.ErrNoRoom: the item has none.
+func (r *Room) Line(ctx context.Context, goodsID int64) (l Line, err error) {
+	if !r.isOf(goodsID) {
+		return l, fmt.Errorf("item %d: %w", goodsID, stock.ErrNoRoom)
 	}
-	now, err := r.redis.Time(ctx).Result()
+	answer, err := r.run(ctx, r.count, r.keys(goodsID, "seen", "admitted", "pace", "totals"), r.options.Away.Milliseconds()).Slice()
+	if err == nil && len(answer) != 5 {
+		err = fmt.Errorf("the script answered %v", answer)
+	}
 	if err != nil {
-		return 0, 0, failed(ctx, err)
+		return l, failed(ctx, err)
+	}
+	for i, n := range []*int64{&l.Waiting, &l.Admitted, &l.Admissions, &l.Left} {
+		*n, _ = answer[i].(int64)
+	}
+	l.Wait = estimate(l.Waiting, answer[4])
+	return l, nil
+}
+
+// Lines sums the lines of the items that this replica was asked for. Its Wait is the longest.
+func (r *Room) Lines(ctx context.Context) (sum Line, err error) {
+	if r == nil {
+		return sum, stock.ErrNoRoom
 	}
 	r.items.Range(func(id, _ any) bool {
+		var l Line
 		goodsID, _ := id.(int64)
-		keys := r.keys(goodsID, "seen", "admitted")
-		var n, m int64
-		n, err = r.redis.ZCount(ctx, keys[0], strconv.FormatInt(now.Add(-r.options.Away).UnixMilli(), 10), "+inf").Result()
-		if err == nil {
-			m, err = r.redis.ZCount(ctx, keys[1], strconv.FormatInt(now.UnixMilli(), 10), "+inf").Result()
-		}
-		waiting, admitted = waiting+n, admitted+m
+		l, err = r.Line(ctx, goodsID)
+		sum = Line{sum.Waiting + l.Waiting, sum.Admitted + l.Admitted, sum.Admissions + l.Admissions, sum.Left + l.Left, max(sum.Wait, l.Wait)}
 		return err == nil
 	})
-	return waiting, admitted, failed(ctx, err)
+	return sum, err
 }
 
 const (

@@ -199,10 +199,7 @@ func TestABuyerThatHasLeftIsNotCountedAndNotAdmitted(t *testing.T) {
 	tickets := crowd(t, r, "buyer", 6)
 	gone, rest := tickets[:3], tickets[3:]
 	labtest.Eventually(2*s.options.Away, func() bool { count(t, r, rest, room.Closed); return false })
-	waiting, in, err := r.Count(t.Context())
-	if err != nil || waiting != 3 || in != 0 {
-		t.Errorf("%d wait and %d are admitted (%v), want 3 and none", waiting, in, err)
-	}
+	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 3, Left: 3})
 	s.left.Store(3)
 	for _, ticket := range rest {
 		await(t, r, ticket, room.Admitted)
@@ -224,9 +221,7 @@ func TestACrowdThatHasLeftUsesUpNoAdmission(t *testing.T) {
 	s.left.Store(1000)
 	time.Sleep(s.options.Away / 2)
 	await(t, r, last, room.Admitted)
-	if waiting, in, err := r.Count(t.Context()); err != nil || waiting != 0 || in != 1 {
-		t.Errorf("%d wait and %d are admitted (%v), want 1", waiting, in, err)
-	}
+	should.Be(t, must.Get(r.Lines(t.Context()))(t), room.Line{Admitted: 1, Admissions: 1, Left: 250})
 }
 
 func TestAnAdmissionIsForOnePurchaseThatIsAccepted(t *testing.T) {
@@ -300,6 +295,9 @@ func TestTheWaitIsEstimatedByThePace(t *testing.T) {
 	if want := time.Duration(p.Place) * time.Second / 2; p.Wait < want/2 || p.Wait > 2*want {
 		t.Errorf("number %d waits for %s at 2 a second", p.Place, p.Wait)
 	}
+	if l := must.Get(r.Line(t.Context(), goods))(t); l.Wait < 10*time.Second || l.Wait > 40*time.Second {
+		t.Errorf("one that joins after %d at 2 a second waits for %s", l.Waiting, l.Wait)
+	}
 	if p.AskAfter < time.Second || p.AskAfter > p.Wait {
 		t.Errorf("it is to ask after %s, and waits for %s", p.AskAfter, p.Wait)
 	}
@@ -322,6 +320,56 @@ func TestALineThatIsLostIsANewOne(t *testing.T) {
 	again := crowd(t, b, "buyer", 3)
 	labtest.Eventually(2*time.Second, func() bool { return count(t, b, again, room.Admitted) > 1 })
 	should.Be(t, count(t, a, again, room.Admitted), 1, "admitted to one unit")
+}
+
+// The buyers try everything at every replica, and replicas die with what they were doing; then Redis loses everything. A ticket
+// is good for one purchase in spite of that, and no more are admitted at a time than there are units.
+func TestKillsAndALossOfRedisGiveNoTicketASecondAdmission(t *testing.T) {
+	const units, buyers = 8, 12
+	server := lab.OwnRedis(t)
+	s := open(t, server, units)
+	s.options.Admission = 3 * time.Second
+	replicas := []*room.Room{s.replica(t), s.replica(t), s.replica(t)}
+	client := labtest.RedisClient(server)
+	defer client.Close() //nolint:errcheck // the test is over
+	tickets, bought := crowd(t, replicas[0], "buyer", buyers), make(map[string]int)
+	for step, lost := 0, false; s.left.Load() > 0; step++ {
+		if step > 5000 {
+			t.Fatalf("%d units are left, and %v has bought", s.left.Load(), bought)
+		}
+		if !lost && s.left.Load() <= units/2 {
+			lost = true
+			must.Do(t, client.FlushAll(t.Context()).Err())
+			should.Be(t, count(t, replicas[0], tickets, room.Ended), buyers, "tickets that have ended with the line")
+		}
+		n, r := step%buyers, replicas[step%len(replicas)]
+		buyer := fmt.Sprintf("buyer-%03d", n)
+		if look(t, r, tickets[n]).State == room.Ended {
+			tickets[n] = join(t, r, buyer).Ticket
+		}
+		if in := count(t, r, tickets, room.Admitted); in > units {
+			t.Errorf("%d are admitted to %d units", in, units)
+		}
+		leave, err := r.Enter(t.Context(), goods, buyer, fmt.Sprint("purchase ", step))
+		if err != nil {
+			continue
+		}
+		switch (step + step/buyers) % 3 {
+		case 0: // the replica dies before anything was sold, and its buyer finds that out nowhere
+		case 1:
+			leave(t.Context(), stock.ErrBusy)
+		case 2:
+			s.left.Add(-1)
+			if bought[tickets[n]]++; bought[tickets[n]] > 1 {
+				t.Errorf("%s has bought %d times with one ticket", buyer, bought[tickets[n]])
+			}
+			leave(t.Context(), nil)
+			rejects(t, replicas[(step+1)%len(replicas)], buyer, "with the same admission")
+		}
+	}
+	if len(bought) != units {
+		t.Errorf("%d tickets have bought %d units", len(bought), units)
+	}
 }
 
 func TestATicketOfOthersIsUnknown(t *testing.T) {
@@ -364,7 +412,7 @@ func TestAFrozenRedisIsNamed(t *testing.T) {
 	_, joined := r.Join(t.Context(), goods, "buyer-1")
 	_, looked := r.Look(t.Context(), ticket)
 	_, entered := r.Enter(t.Context(), goods, "buyer-0", "k")
-	_, _, counted := r.Count(t.Context())
+	_, counted := r.Line(t.Context(), goods)
 	for _, err := range []error{joined, looked, entered, counted} {
 		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Redis) || errors.Is(err, stock.ErrInsufficientStock) {
 			t.Errorf("it ends with %v", err)

@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/service/room"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -226,7 +227,9 @@ func state() metrics.State {
 		Readers: func(context.Context) (map[string]time.Duration, error) {
 			return map[string]time.Duration{"shipping": 90 * time.Second}, nil
 		},
-		Line: func(context.Context) (int64, int64, error) { return 4000, 30, nil },
+		Lines: func(context.Context) (room.Line, error) {
+			return room.Line{Waiting: 4000, Admitted: 30, Admissions: 500, Left: 70, Wait: 90 * time.Second}, nil
+		},
 		Pools: []metrics.Pool{{Name: "stock", Stats: func() metrics.PoolStats {
 			return metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: 4 * time.Second, Timeouts: 1}
 		}}},
@@ -246,7 +249,8 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
 		`stockd_pool_timeouts_total{pool="stock"} 1`,
 		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`,
-		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`, `stockd_room_buyers{state="waiting"} 4000`, `stockd_room_buyers{state="admitted"} 30`)
+		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`, `stockd_room_buyers{state="waiting"} 4000`, `stockd_room_buyers{state="admitted"} 30`,
+		"stockd_room_admissions_total 500", "stockd_room_left_total 70", "stockd_room_wait_seconds 90")
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) || strings.Contains(scraped, `backend_writable{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
 	}
@@ -271,7 +275,7 @@ func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
 		within(ctx)
 		return map[string]time.Duration{"shipping": 1}, gone
 	}
-	s.Line = func(ctx context.Context) (int64, int64, error) { within(ctx); return 1, 1, gone }
+	s.Lines = func(ctx context.Context) (room.Line, error) { within(ctx); return room.Line{Waiting: 1}, gone }
 	m.Watch(s)
 	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", 2.5)
 	scraped := scrape(t, m)

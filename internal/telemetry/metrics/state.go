@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/service/room"
 )
 
 // State is read at each scrape.
@@ -24,8 +25,8 @@ type State struct {
 	Reservations func(context.Context) (repo.Reservations, error)
 	// Readers is how far those are behind that read the feed. An error means unknown.
 	Readers func(context.Context) (map[string]time.Duration, error)
-	// Line counts the buyers who wait in rooms, and those who are admitted. An error means unknown.
-	Line  func(context.Context) (waiting, admitted int64, err error)
+	// Lines counts the buyers in waiting rooms. An error means unknown.
+	Lines func(context.Context) (room.Line, error)
 	Pools []Pool
 }
 
@@ -46,6 +47,9 @@ func (m *Metrics) Watch(s State) {
 		overdue:  prometheus.NewDesc("stockd_reservations_overdue", "Reservations that are over, and whose units are not back.", nil, nil),
 		behind:   prometheus.NewDesc("stockd_feed_reader_behind_seconds", "For how long the first order has been in the ledger that a reader of the feed has not asked beyond, as of the last time it asked this replica.", []string{"reader"}, nil),
 		line:     prometheus.NewDesc("stockd_room_buyers", "Buyers in the waiting rooms of the items that this replica was asked for: waiting, or admitted and without a purchase yet.", []string{"state"}, nil),
+		admits:   prometheus.NewDesc("stockd_room_admissions_total", "Buyers whom the waiting rooms have admitted, as all replicas count them together.", nil, nil),
+		left:     prometheus.NewDesc("stockd_room_left_total", "Buyers who have left the waiting rooms before they were admitted, as all replicas count them together.", nil, nil),
+		wait:     prometheus.NewDesc("stockd_room_wait_seconds", "How long a buyer that joins the longest line waits at its present pace; 0 where no one waits, or it is unknown.", nil, nil),
 		late:     prometheus.NewDesc("stockd_reservations_overdue_seconds", "For how long the first of them has been over.", nil, nil),
 	})
 }
@@ -58,10 +62,11 @@ type state struct {
 	stopping, up, waiting, pending, oldest *prometheus.Desc
 	writable                               *prometheus.Desc
 	held, overdue, late, behind, line      *prometheus.Desc
+	admits, left, wait                     *prometheus.Desc
 }
 
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append(s.pools.list(), s.stopping, s.up, s.writable, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind, s.line) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.writable, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind, s.line, s.admits, s.left, s.wait) {
 		ch <- d
 	}
 }
@@ -97,9 +102,12 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 			gauge(s.behind, by.Seconds(), reader)
 		}
 	}
-	if waiting, admitted, err := s.Line(ctx); err == nil {
-		gauge(s.line, float64(waiting), "waiting")
-		gauge(s.line, float64(admitted), "admitted")
+	if l, err := s.Lines(ctx); err == nil {
+		gauge(s.line, float64(l.Waiting), "waiting")
+		gauge(s.line, float64(l.Admitted), "admitted")
+		gauge(s.wait, l.Wait.Seconds())
+		ch <- prometheus.MustNewConstMetric(s.admits, prometheus.CounterValue, float64(l.Admissions))
+		ch <- prometheus.MustNewConstMetric(s.left, prometheus.CounterValue, float64(l.Left))
 	}
 	for _, pool := range s.Pools {
 		s.pools.collect(pool, ch)

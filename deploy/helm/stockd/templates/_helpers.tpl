@@ -60,7 +60,7 @@ capabilities: {drop: [ALL]}
 
 {{/* The variables of stockd for files of the Secret, where their keys are set. */}}
 {{- define "stockd.secretEnv" -}}
-{{- $files := dict "adminToken" "ADMIN_TOKEN_FILE" "databasePassword" "DATABASE_PASSWORD_FILE" "buyerKeys" "BUYER_JWKS_FILE" "redisPassword" "REDIS_PASSWORD_FILE" "etcdPassword" "ETCD_PASSWORD_FILE" "zookeeperAuth" "ZOOKEEPER_AUTH_FILE" }}
+{{- $files := dict "adminToken" "ADMIN_TOKEN_FILE" "databasePassword" "DATABASE_PASSWORD_FILE" "buyerKeys" "BUYER_JWKS_FILE" "redisPassword" "REDIS_PASSWORD_FILE" "etcdPassword" "ETCD_PASSWORD_FILE" "zookeeperAuth" "ZOOKEEPER_AUTH_FILE" "queueSecret" "QUEUE_SECRET_FILE" }}
 {{- range $key, $variable := $files }}
 {{- with index $.Values.secretKeys $key }}
 - {name: STOCKD_{{ $variable }}, value: {{ printf "/run/secrets/stockd/%s" . | quote }}}

@@ -61,7 +61,7 @@ function chosen() {
 
 function settings() {
   const s = chosen();
-  for (const name of ['stock', 'clients', 'replicas', 'rate', 'work_ms', 'ttl_s']) s[name] = Number(field(name).value);
+  for (const name of ['stock', 'clients', 'replicas', 'rate', 'work_ms', 'ttl_s', 'room']) s[name] = Number(field(name).value);
   return s;
 }
 
@@ -119,6 +119,7 @@ function drawChoice() {
   const phantom = exclusive && ['selling', 'paused'].includes(state.sale.phase) && state.points.findLast((p) => p.seen > 0)?.lost > 0 && state.points.findLast((p) => p.seen > 0).lost;
   const loses = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked, warn = loses || phantom;
   $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t(loses ? 'whileHeld' : 'exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + (phantom ? ` ${t('phantom', phantom)}` : '');
+  $('correct').hidden = !phantom || !steers || Boolean(state.guest);
   $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
   if (state.sale.phase !== 'playing') showStrategy(s); // else that of the part
   drawButtons();
@@ -157,11 +158,22 @@ function drawNumbers() {
   const recent = state.points.slice(-4), time = recent.reduce((sum, p) => sum + p.seconds, 0);
   const answers = recent.reduce((sum, p) => sum + Object.values(p.answers).reduce((a, b) => a + b, 0), 0);
   $('n-rate').textContent = last && active() && time > 0 ? number(Math.round(answers / time)) : '–';
+  drawLine(state.points.findLast((p) => p.line)?.line);
   $('n-phase').textContent = t(`phase.${state.sale.phase}`);
   if (seen && performance.now() - spoken > 4000) {
     spoken = performance.now();
     $('spoken').textContent = t('spoken', seen, state.sale.settings?.stock);
   }
+}
+
+// drawLine shows the waiting room as it was counted last.
+function drawLine(line) {
+  $('no-line').hidden = Boolean(line);
+  $('in-line').hidden = !line;
+  if (!line) return;
+  for (const name of ['waiting', 'admitted', 'admissions', 'left']) $(`l-${name}`).textContent = number(line[name]);
+  $('l-wait').textContent = line.wait ? `${number(line.wait)} s` : '–';
+  charts.resize(); // while it was hidden its chart had no width
 }
 
 function drawSale() {
@@ -476,12 +488,13 @@ form.addEventListener('submit', (e) => {
 $('class-start').addEventListener('click', () => {
   if (active()) return post('sale/stop');
   const still = state.guest || state.without_failpoint?.includes(field('strategy').value); // no work can be added
-  fill({ stock: 5, clients: 0, rate: 0, work_ms: still ? 0 : 500, against: '' });
+  fill({ stock: 5, clients: 0, rate: 0, room: 0, work_ms: still ? 0 : 500, against: '' });
   return form.requestSubmit();
 });
 $('projector').addEventListener('click', () => $('projector').setAttribute('aria-pressed', document.body.classList.toggle('projector')));
 $('beside').addEventListener('click', () => showCompare(true));
 form.addEventListener('input', drawChoice);
+$('correct').addEventListener('click', () => post('sale/correct'));
 $('switch').addEventListener('click', () => post('sale/switch', chosen()));
 for (const command of ['pause', 'continue', 'stop']) $(command).addEventListener('click', () => post(`sale/${command}`));
 $('take').addEventListener('click', () => {

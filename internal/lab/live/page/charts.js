@@ -23,6 +23,7 @@ export class Charts {
       { id: 'stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
       { id: 'answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
       { id: 'latency', height: 170, series: [dots('p50', 'hold'), dots('p99', 'warn', [7, 4])] },
+      { id: 'line', height: 170, series: [line(t('line.waiting'), 'hold'), line(t('line.admissions'), 'good', [7, 4]), line(t('line.left'), 'warn', [2, 4])] },
     ];
   }
 
@@ -55,6 +56,7 @@ export class Charts {
     switch (i) {
       case 0: return [x, points.map(() => sale.settings?.stock || null), seen((p) => p.sold), seen((p) => p.stock), seen((p) => p.oversold)];
       case 1: return [x, ...['sold', 'rejected', 'busy', 'failed', 'unknown'].map((k) => rate((a) => a[k]))];
+      case 3: return [x, ...['waiting', 'admissions', 'left'].map((k) => points.map((p) => p.line?.[k] ?? null))];
       default: return [x, points.map((p) => p.p50 || null), points.map((p) => p.p99 || null)];
     }
   }

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 
 // The groups of controls, each with the paragraph that has its reason.
 const groups = {
-  'why-form': '#form [name=replicas], #form [name=work_ms], #form [name=ttl_s], #against',
+  'why-form': '#form [name=replicas], #form [name=work_ms], #form [name=ttl_s], #form [name=room], #against',
   'why-lab': '#experiment, #make',
   'why-lanes': '#window, #freeze',
 };
@@ -17,7 +17,7 @@ export function greyOut({ guest, cannot_pause: unable }, recorded) {
   for (const id of [...Object.keys(groups), 'why-faults']) $(id).hidden = !theirs;
   $('lanes-panel').classList.toggle('off', theirs);
   for (const e of document.querySelectorAll('#window, #freeze, #experiment, #against [value=replicas]')) e.disabled = theirs;
-  if (theirs) for (const e of document.querySelectorAll('#form [name=replicas], #form [name=work_ms], #form [name=ttl_s]')) e.disabled = true;
+  if (theirs) for (const e of document.querySelectorAll('#form [name=replicas], #form [name=work_ms], #form [name=ttl_s], #form [name=room]')) e.disabled = true;
   for (const [id, controls] of Object.entries(groups)) for (const e of document.querySelectorAll(controls)) describe(e, id, theirs);
 }
 

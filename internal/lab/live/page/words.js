@@ -5,7 +5,10 @@ const many = (n, thing) => `${number(n)} ${thing}${n === 1 ? '' : 's'}`;
 const en = {
   skip: 'Skip to the sale', reader: 'You are watching. To steer, open the whole address that stocklab live printed.',
   sale: 'Sale', strategy: 'Strategy', group: 'grouped', fence: 'fenced', stock: 'Stock', clients: 'Clients', replicas: 'Replicas',
-  rate: 'Requests/s', work: 'Work, ms', ttl: 'Lock TTL, s',
+  rate: 'Requests/s', work: 'Work, ms', ttl: 'Lock TTL, s', room: 'Waiting room, admits/s', correct: 'Correct the stock from the ledger', 'mark.correct': 'stock corrected from the ledger:',
+  'room-help': 'Waiting room: 0 is none. With one, each client waits in the line as one buyer after the other, and one buyer of four leaves without a word.',
+  line: 'The waiting room', 'empty.line': 'With a waiting room, those who wait, are admitted and have left are counted here. Set how many buyers a second it admits, and start a sale.',
+  'line.waiting': 'wait', 'line.wait': 'a new buyer waits', 'line.admitted': 'may buy now', 'line.admissions': 'admitted so far', 'line.left': 'have left', 'chart-line': 'Buyers who wait, were admitted and have left',
   'rate-help': '0 requests/s: each client sends its next request when the last one is answered.',
   'work-help': 'Work is added between read and write, under the lock. Other replicas or another TTL start the replicas anew.',
   start: 'Start', switch: 'Switch to this', pause: 'Pause', continue: 'Continue', stop: 'Stop',
@@ -81,7 +84,10 @@ const en = {
 const zh = {
   skip: '跳到售卖', reader: '你正在旁观。要操作，请打开 stocklab live 在终端里打印的完整地址。',
   sale: '售卖', strategy: '策略', group: '合并提交 (group)', fence: '围栏 (fence)', stock: '库存', clients: '客户端数', replicas: '副本数',
-  rate: '请求/秒', work: '业务耗时 ms', ttl: '锁 TTL 秒',
+  rate: '请求/秒', work: '业务耗时 ms', ttl: '锁 TTL 秒', room: '等候室，每秒放行', correct: '按账本修正库存', 'mark.correct': '按账本修正库存：',
+  'room-help': '等候室：0 表示没有。有等候室时，每个客户端依次以一个个买家的身份排队，每四个买家中有一个不告而别。',
+  line: '等候室', 'empty.line': '开启等候室后，这里显示排队、放行和离开的人数。设置每秒放行多少买家，然后开始售卖。',
+  'line.waiting': '正在排队', 'line.wait': '新来者需等', 'line.admitted': '现在可购买', 'line.admissions': '累计放行', 'line.left': '已离开', 'chart-line': '排队、放行和离开的买家数',
   'rate-help': '0 表示闭环：每个客户端收到响应后再发下一个请求。',
   'work-help': '业务耗时加在读和写之间，即持锁期间。改副本数或 TTL 会重启副本。',
   start: '开始', switch: '切换到此策略', pause: '暂停', continue: '继续', stop: '结束',
