@@ -24,7 +24,7 @@ func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{Use: "stocklab", Short: "See and measure which strategies oversell a hot item, and why"}
-	cmd.AddCommand(demoCommand(), liveCommand(), labCommand(), benchCommand(), replicaCommand())
+	cmd.AddCommand(demoCommand(), liveCommand(), labCommand(), benchCommand(), replicaCommand(), trialCommand())
 	cmd.AddCommand(baselineCommands()...)
 	return cmd
 }

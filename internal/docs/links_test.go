@@ -17,6 +17,7 @@ var (
 	span    = regexp.MustCompile("`[^`]*`")
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.*?) *$`)
+	named   = regexp.MustCompile(`<a id="([^"]+)">`)
 )
 
 // Every link to something in the repository leads there, with its anchor.
@@ -78,6 +79,9 @@ func anchors(text string) map[string]bool {
 			name = anchor(found[1]) + "-" + strconv.Itoa(n)
 		}
 		names[name] = true
+	}
+	for _, found := range named.FindAllStringSubmatch(text, -1) {
+		names[found[1]] = true
 	}
 	return names
 }

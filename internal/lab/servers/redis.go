@@ -218,7 +218,7 @@ func (r *Redis) Env() []string {
 const miniredisModule = "github.com/alicebob/miniredis/v2"
 
 func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
-	r := &Redis{Info: Info{Name: "miniredis", Version: linked(miniredisModule), Started: Embedded}, Password: password}
+	r := &Redis{Info: Info{Name: "miniredis", Version: Linked(miniredisModule), Started: Embedded}, Password: password}
 	r.runner = &embedded{name: "miniredis", start: r.startInside}
 	err := onFreePort(func(port int) error {
 		r.Address = Loopback(port)
@@ -260,9 +260,9 @@ func identity() miniserver.Hook {
 	}
 }
 
-// linked is the version of a module in this program, or empty where the
+// Linked is the version of a module in this program, or empty where the
 // program does not know.
-func linked(module string) string {
+func Linked(module string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""

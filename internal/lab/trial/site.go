@@ -1,0 +1,129 @@
+package trial
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// site is the servers, which questions break.
+type site struct {
+	*servers.Backends
+	supervisor *servers.Supervisor
+	admin      *sql.DB
+}
+
+// open starts the servers that the libraries need.
+func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (*site, error) {
+	choice := servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true, Only: []string{}}
+	for _, l := range libraries {
+		choice.Only = append(choice.Only, l.Server)
+	}
+	all, err := servers.StartBackends(ctx, k, choice, func(string) {})
+	if err != nil {
+		return nil, err
+	}
+	s := &site{Backends: all, supervisor: k}
+	store, err := all.Database.Open(ctx, "trial", 1) // numbers and rows of stockd's own locks
+	if err != nil {
+		return nil, err
+	}
+	_, err = store.MigrateUp(ctx)
+	if err := errors.Join(err, store.Close()); err != nil {
+		return nil, err
+	}
+	if s.admin, _, err = all.Database.Pool(1, lease); err != nil {
+		return nil, err
+	}
+	_, err = s.admin.ExecContext(ctx, "CREATE TABLE trial_lock (name VARCHAR(64) PRIMARY KEY)")
+	return s, err
+}
+
+// conn leads straight to the servers of a backend.
+func (s *site) conn(server string) (Conn, error) {
+	c := Conn{Server: server, Lease: lease, Database: servers.Database{Driver: s.Database.Driver, DSN: s.Database.DSN, Password: s.Database.Password}}
+	switch server {
+	case "etcd":
+		c.User, c.Password = servers.EtcdRoot, s.Etcd.Password
+	case "redis":
+		c.Password = s.Redis.Password
+	case "redlock":
+		c.Password = s.Redlock.Nodes[0].Password
+	}
+	members, err := s.Members()
+	for _, one := range members {
+		if one.Name == server || strings.HasPrefix(one.Name, server+"-") {
+			c.Addresses = append(c.Addresses, one.Address)
+		}
+	}
+	return c, err
+}
+
+// forget takes every hold away, as an administrator does, or a server that has lost it.
+func (s *site) forget(ctx context.Context, server string) (err error) {
+	switch server {
+	case "redis":
+		return flush(ctx, s.Redis)
+	case "redlock":
+		return flush(ctx, s.Redlock.Nodes...)
+	case "zookeeper":
+		conn, _, err := zk.Connect([]string{s.ZooKeeper.Address}, lease, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return deleteHolds(conn, "")
+	case "etcd":
+		return revokeAll(ctx, s.Etcd)
+	default:
+		_, ids, err := servers.Rows(ctx, s.admin, "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'stockd' AND ID <> CONNECTION_ID()")
+		for _, row := range ids {
+			_, _ = s.admin.ExecContext(ctx, "KILL "+row[0]) // it may have ended by itself
+		}
+		return err
+	}
+}
+
+func flush(ctx context.Context, all ...*servers.Redis) (err error) {
+	for _, one := range all {
+		client := one.Open()
+		err = errors.Join(err, client.FlushAll(ctx).Err(), client.Close())
+	}
+	return err
+}
+
+// deleteHolds deletes the nodes of sessions below a path.
+func deleteHolds(conn *zk.Conn, path string) error {
+	children, _, err := conn.Children(path + "/"[min(1, len(path)):])
+	for _, child := range children {
+		at := path + "/" + child
+		if _, stat, missing := conn.Get(at); missing == nil && stat.EphemeralOwner != 0 {
+			err = errors.Join(err, conn.Delete(at, -1))
+		} else if missing == nil && at != "/zookeeper" {
+			err = errors.Join(err, deleteHolds(conn, at))
+		}
+	}
+	return err
+}
+
+func revokeAll(ctx context.Context, e *servers.Etcd) error {
+	client, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	all, err := client.Leases(ctx)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	for _, one := range all.Leases {
+		_, _ = client.Revoke(ctx, one.ID) // it may have ended by itself
+	}
+	return nil
+}

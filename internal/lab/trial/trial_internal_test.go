@@ -1,0 +1,91 @@
+package trial
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// history of a first and a second holder, by the seconds in which each was granted, lost and released the name; 0 where
+// it did not come to that.
+func recorded(first, second [3]int, tokens ...uint64) *history.History {
+	at := func(s int) (t time.Time) {
+		if s > 0 {
+			t = time.Unix(int64(s), 0)
+		}
+		return t
+	}
+	h := &history.History{Figures: make(map[string]float64)}
+	for i, times := range [][3]int{first, second} {
+		l := history.Lease{ID: []string{"1", "2"}[i], Name: "n", Lock: "l", Holder: []string{"first", "second"}[i], Asked: at(1), Granted: at(times[0]), Lost: at(times[1]), Released: at(times[2])}
+		if len(tokens) > 0 {
+			l.Token = tokens[i]
+		}
+		h.Leases = append(h.Leases, l)
+	}
+	return h
+}
+
+func markOf(question string, promise string, h *history.History) Mark {
+	c := Cell{Question: question, Promise: promise}
+	for _, q := range Questions() {
+		if q.Name == question {
+			c.judge(q, h)
+		}
+	}
+	return c.Mark
+}
+
+func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
+	alone, together := recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}), recorded([3]int{1, 0, 3}, [3]int{2, 0, 4})
+	for _, c := range []struct {
+		question, promise string
+		h                 *history.History
+		want              Mark
+	}{
+		{"outlasts", "", alone, Holds},
+		{"outlasts", "it is extended", together, Broken},
+		{"outlasts", "", together, NotPromised},
+		{"learns", "", recorded([3]int{1, 2, 5}, [3]int{3, 0, 6}), Holds},
+		{"learns", "", recorded([3]int{1, 4, 5}, [3]int{3, 0, 6}), NotPromised},
+		{"learns", "", recorded([3]int{1, 0, 5}, [3]int{3, 0, 6}), NotPromised},
+		{"learns", "", recorded([3]int{1, 0, 5}, [3]int{}), Holds},
+		{"paused", "", together, NotPromised},
+		{"paused", "", recorded([3]int{1, 0, 3}, [3]int{2, 0, 4}, 7, 8), Holds},
+		{"paused", "", recorded([3]int{1, 0, 3}, [3]int{2, 0, 4}, 8, 8), NotPromised},
+		{"token", "", alone, NotPromised},
+		{"token", "", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 7, 8), Holds},
+		{"token", "a token", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 8, 7), Broken},
+		{"renew-reply", "", recorded([3]int{1, 2, 3}, [3]int{2, 0, 4}), Holds},
+		{"renew-reply", "", together, NotPromised},
+		{"handoffs", "", alone, Failed}, // nothing was measured
+	} {
+		if got := markOf(c.question, c.promise, c.h); got != c.want {
+			t.Errorf("%s, promised %q: %s, want %s", c.question, c.promise, got, c.want)
+		}
+	}
+}
+
+// A fault that did not come about proves nothing.
+func TestAFaultThatWasNotMetIsNoAnswer(t *testing.T) {
+	h := recorded([3]int{1, 0, 3}, [3]int{3, 0, 4})
+	h.Figures["replies_lost"] = 0
+	if got := markOf("release-reply", "free at once", h); got != Failed {
+		t.Errorf("%s, want %s", got, Failed)
+	}
+}
+
+// Every library can be opened, and answers questions that exist.
+func TestTheListIsWhole(t *testing.T) {
+	for _, l := range Libraries() {
+		if l.open == nil || l.Docs == "" {
+			t.Errorf("%s has no adapter or no documents", l.Name)
+		}
+		for question := range l.Promises {
+			if _, err := Choose(Questions(), func(q Question) string { return q.Name }, []string{question}); err != nil {
+				t.Errorf("%s promises an answer to %q", l.Name, question)
+			}
+		}
+	}
+}

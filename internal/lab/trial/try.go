@@ -1,0 +1,228 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// try is one question to one library, with what it writes down.
+type try struct {
+	context.Context //nolint:containedctx // it is that of one function
+	*site
+
+	library Library
+	conn    Conn   // without links between
+	binary  string // this program, for holders of their own
+	name    string // what is locked
+	folder  string
+	history *history.Writer
+
+	closers []func() error
+	err     error
+	working sync.WaitGroup // what goes on beside the steps
+}
+
+// must ends the question where a step fails that is none of the library's.
+func (t *try) must(err error) {
+	if err != nil {
+		t.err = err
+		runtime.Goexit()
+	}
+}
+
+// run takes the steps, and waits for what goes on beside them.
+func (t *try) run(steps func(*try)) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer t.working.Wait()
+		steps(t)
+	}()
+	<-done
+	for _, do := range slices.Backward(t.closers) {
+		_ = do() // a client whose server was broken
+	}
+	return errors.Join(t.err, context.Cause(t), t.history.Close())
+}
+
+func (t *try) later(do func() error) { t.closers = append(t.closers, do) }
+
+func (t *try) sleep(d time.Duration) {
+	select {
+	case <-t.Done():
+	case <-time.After(d):
+	}
+}
+
+// leases is a time in leases.
+func leases(n float64) time.Duration { return time.Duration(n * float64(lease)) }
+
+func (t *try) mark(who, what string) {
+	t.must(t.history.Add(history.Line{Mark: &history.Mark{At: time.Now(), Who: who, What: what}}))
+}
+
+func (t *try) figure(name string, value float64) {
+	t.must(t.history.Add(history.Line{Figure: &history.Figure{Name: name, Value: value}}))
+}
+
+// client has connections of its own to the servers, over links that faults hit.
+type client struct {
+	*try
+
+	links  []*servers.Proxy
+	locker lock.Locker
+}
+
+func (t *try) client(name string) *client {
+	c := &client{try: t}
+	conn := t.conn
+	conn.Addresses = nil
+	for _, address := range t.conn.Addresses {
+		link, err := servers.NewProxy(address)
+		t.must(err)
+		t.later(func() error { link.Thaw(); link.Close(); return nil })
+		c.links = append(c.links, link)
+		conn.Addresses = append(conn.Addresses, link.Address)
+	}
+	return c.connect(name, conn)
+}
+
+// direct is a client without links, which costs no more than the library does.
+func (t *try) direct(name string) *client { return (&client{try: t}).connect(name, t.conn) }
+
+func (c *client) connect(name string, to Conn) *client {
+	made, err := c.library.open(to)
+	c.must(err)
+	if closer, ok := made.(io.Closer); ok {
+		c.later(closer.Close)
+	}
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: c.history, Log: slog.New(slog.DiscardHandler)})
+	c.must(err)
+	c.locker = record.Record(c.library.Name, made)
+	return c
+}
+
+// ask asks for the name for a time. That it is not granted is in the history, and no error.
+func (c *client) ask(within time.Duration) lock.Lease {
+	ctx, cancel := context.WithTimeout(c, within)
+	defer cancel()
+	lease, _ := c.locker.Acquire(ctx, c.name) // how it ends is recorded
+	return lease
+}
+
+// take asks for a name that must be granted.
+func (c *client) take() lock.Lease {
+	held := c.ask(leases(3))
+	if held == nil {
+		c.must(errors.New("the first holder was not granted the name"))
+	}
+	return held
+}
+
+// turn asks for the name, has it for a moment, and gives it back.
+func (c *client) turn(within time.Duration) {
+	if held := c.ask(within); held != nil {
+		c.sleep(leases(0.1))
+		c.giveBack(held)
+	}
+}
+
+// giveBack releases a hold, if there is one. How it ends is in the history.
+func (c *client) giveBack(held lock.Lease) {
+	if held != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context), leases(1))
+		defer cancel()
+		_ = held.Release(ctx)
+	}
+}
+
+// losing does something whose reply is lost on every link, and writes down on how many it was.
+func (c *client) losing(sent string, do func()) {
+	lost := c.arm(servers.Rule{Sent: sent, Do: servers.LoseReply})
+	do()
+	met := 0
+	for _, one := range lost {
+		if one.Disarm() {
+			met++
+		}
+	}
+	c.figure("replies_lost", float64(met))
+}
+
+func (c *client) arm(r servers.Rule) (all []*servers.Trigger) {
+	c.each(func(link *servers.Proxy) { all = append(all, link.Arm(r)) })
+	return all
+}
+
+func (c *client) each(do func(*servers.Proxy)) {
+	for _, link := range c.links {
+		do(link)
+	}
+}
+
+// holder is what a process needs that holds a name alone, to be killed or paused.
+type holder struct {
+	Library, Name, History string
+	Conn                   Conn
+}
+
+func (t *try) ownHistory() string { return filepath.Join(t.folder, "holder.jsonl") }
+
+// ownProcess has a process take the name as first, and returns when it has it.
+func (t *try) ownProcess() *servers.Process {
+	args := holder{t.library.Name, t.name, t.ownHistory(), t.conn}
+	text, err := json.Marshal(args) //nolint:musttag // this program reads it
+	t.must(err)
+	p, err := t.supervisor.Run(t, servers.Command{Path: t.binary, Args: []string{"trial", "hold", string(text)}, Env: os.Environ(), Log: filepath.Join(t.folder, "holder.log")})
+	t.must(err)
+	t.later(func() error { return p.Kill(context.WithoutCancel(t.Context)) })
+	for end := time.Now().Add(leases(4)); time.Now().Before(end); t.sleep(20 * time.Millisecond) {
+		if h, err := history.Read(args.History); err == nil && len(h.Leases) == 1 && !h.Leases[0].Granted.IsZero() {
+			return p
+		}
+	}
+	log, _ := os.ReadFile(filepath.Join(t.folder, "holder.log")) // it is there or not
+	t.must(fmt.Errorf("a process did not get the name: %s", log))
+	return nil
+}
+
+// Hold takes a name, and works under it until the process ends. After a pause it writes down whether it would write:
+// it does where nothing has told it of a loss.
+func Hold(ctx context.Context, text string) error {
+	var h holder
+	if err := json.Unmarshal([]byte(text), &h); err != nil { //nolint:musttag // this program wrote it
+		return fmt.Errorf("read what to hold: %w", err)
+	}
+	library, err := Find(h.Library)
+	if err != nil {
+		return err
+	}
+	t := &try{Context: ctx, library: library, conn: h.Conn, name: h.Name}
+	if t.history, err = history.Append(h.History); err != nil {
+		return err
+	}
+	return t.run(func(t *try) {
+		held := t.direct("first").take()
+		for last := time.Now(); ; last = time.Now() {
+			t.sleep(5 * time.Millisecond)
+			if time.Since(last) > lease/2 && held.Context().Err() == nil {
+				t.mark("first", lateWrite)
+			}
+		}
+	})
+}
