@@ -18,6 +18,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -179,11 +180,11 @@ func (r *Room) place(ctx context.Context, t ticket, left int64) (p Place, err er
 	return p, nil
 }
 
-// estimate is how long so many are admitted for at a pace, as the scripts return it; 0 means unknown.
+// estimate is how long it takes to admit so many at a pace, as the scripts return it, in whole seconds; 0 means unknown.
 func estimate(n int64, pace any) time.Duration {
 	perSecond, _ := strconv.ParseFloat(fmt.Sprint(pace), 64) // without one it is 0
 	if seconds := float64(n) / perSecond; seconds < longestEstimate.Seconds() {
-		return time.Duration(seconds * float64(time.Second)).Round(time.Second)
+		return time.Duration(math.Ceil(seconds)) * time.Second // one that is next asks again soon
 	}
 	return 0
 }

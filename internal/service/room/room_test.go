@@ -199,7 +199,7 @@ func TestABuyerThatHasLeftIsNotCountedAndNotAdmitted(t *testing.T) {
 	tickets := crowd(t, r, "buyer", 6)
 	gone, rest := tickets[:3], tickets[3:]
 	labtest.Eventually(2*s.options.Away, func() bool { count(t, r, rest, room.Closed); return false })
-	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 3, Left: 3})
+	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 3, Left: 3, Wait: time.Second})
 	s.left.Store(3)
 	for _, ticket := range rest {
 		await(t, r, ticket, room.Admitted)
@@ -300,6 +300,14 @@ func TestTheWaitIsEstimatedByThePace(t *testing.T) {
 	}
 	if p.AskAfter < time.Second || p.AskAfter > p.Wait {
 		t.Errorf("it is to ask after %s, and waits for %s", p.AskAfter, p.Wait)
+	}
+}
+
+// Who is next in a fast line asks again soon: a wait of less than a second is not an unknown one.
+func TestAShortWaitIsKnown(t *testing.T) {
+	p := join(t, open(t, lab.Redis(t), 1000).replica(t), "buyer")
+	if p.Wait != time.Second || p.AskAfter < time.Second || p.AskAfter > 2*time.Second {
+		t.Errorf("the first of a fast line waits for %s, and asks after %s", p.Wait, p.AskAfter)
 	}
 }
 
