@@ -14,7 +14,6 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/lab/experiments"
-	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
@@ -186,23 +185,7 @@ func labDocsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			code := report.Code{Experiment: experiments.Code, Strategy: func(name string) string {
-				path, err := live.SourceOf(name)
-				if err != nil { // a name that only the lab has
-					return ""
-				}
-				return path
-			}}
-			return report.Docs(filepath.Join("docs", "lab"), args[0], experiments.All(), code, report.Words{
-				Experiment: func(name string) (title, claim string) {
-					words := experiments.Chinese(name)
-					return words.Title, words.Claim
-				},
-				Part: func(experiment, part string) (does, expect string) {
-					words := experiments.ChinesePart(experiment, part)
-					return words.Does, words.Expect
-				},
-			})
+			return report.Docs(filepath.Join("docs", "lab"), args[0], experiments.All())
 		},
 	}
 }

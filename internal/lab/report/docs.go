@@ -23,22 +23,8 @@ import (
 //go:embed docs.md.tmpl docs.zh.md.tmpl
 var templates embed.FS
 
-// Words are what the pages in Chinese say: the title and the claim of an experiment, and what a part of it does and
-// expects. What is empty stays English.
-type Words struct {
-	Experiment func(name string) (title, claim string)
-	Part       func(experiment, part string) (does, expect string)
-}
-
-// Code finds sources in the tree: those of an experiment's failure and remedy, and that of a strategy, or "".
-type Code struct {
-	Experiment func(name string) (failure, remedy []string)
-	Strategy   func(name string) string
-}
-
 // document is a page of docs/lab: the index, or that of an experiment.
 type document struct {
-	code Code
 	// Of is what the run was made on, or empty where there is none.
 	Of          []fact
 	Summary     string
@@ -72,8 +58,9 @@ type source struct{ Strategy, Path string }
 
 // Docs writes the index of docs/lab and a page an experiment, with what all says of them and the figures of the run in
 // runFolder, or without figures where that is empty. In Chinese there is a page for ten experiments, with the pictures of
-// the English ones and without the tables. Pages of experiments that are no more are removed.
-func Docs(folder, runFolder string, all []experiments.Experiment, code Code, chinese Words) error {
+// the English ones and without the tables; what has no Chinese words stays English. Pages of experiments that are no more
+// are removed.
+func Docs(folder, runFolder string, all []experiments.Experiment) error {
 	r := &experiments.Report{}
 	if runFolder != "" {
 		var err error
@@ -81,7 +68,7 @@ func Docs(folder, runFolder string, all []experiments.Experiment, code Code, chi
 			return err
 		}
 	}
-	d := document{code: code, Experiments: described(all, r)}
+	d := document{Experiments: described(all, r)}
 	if runFolder != "" {
 		d.Of, d.Summary = facts(r), summary(r)
 	}
@@ -97,7 +84,7 @@ func Docs(folder, runFolder string, all []experiments.Experiment, code Code, chi
 	if err := d.inEnglish(folder, runFolder); err != nil {
 		return err
 	}
-	chinese.translate(d.Experiments)
+	translate(d.Experiments)
 	return d.inChinese(below, runFolder)
 }
 
@@ -161,15 +148,15 @@ func chinesePage(e experiments.Result) string {
 }
 
 // translate puts the Chinese words in the place of the English ones.
-func (w Words) translate(all []experiments.Result) {
+func translate(all []experiments.Result) {
 	for i := range all {
 		e := &all[i]
-		title, claim := w.Experiment(e.Name)
-		e.Title, e.Claim = cmp.Or(title, e.Title), cmp.Or(claim, e.Claim)
+		words := experiments.Chinese(e.Name)
+		e.Title, e.Claim = cmp.Or(words.Title, e.Title), cmp.Or(words.Claim, e.Claim)
 		for j := range e.Parts {
 			p := &e.Parts[j]
-			does, expect := w.Part(e.Name, p.Name)
-			p.Does, p.Expect, p.Finding.Says = cmp.Or(does, p.Does), cmp.Or(expect, p.Expect), cmp.Or(p.Finding.Chinese(), p.Finding.Says)
+			words := experiments.ChinesePart(e.Name, p.Name)
+			p.Does, p.Expect, p.Finding.Says = cmp.Or(words.Does, p.Does), cmp.Or(words.Expect, p.Expect), cmp.Or(p.Finding.Chinese(), p.Finding.Says)
 		}
 	}
 }
@@ -219,7 +206,7 @@ func removeOurs(folder string) error {
 // arrange takes the failure and the remedy that are shown first from the parts of an experiment.
 func (d *document) arrange(e experiments.Result, runFolder string) error {
 	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
-	d.Wrong, d.Right = d.code.Experiment(e.Name)
+	d.Wrong, d.Right = experiments.Code(e.Name)
 	parts, chosen := make([]shownPart, len(e.Parts)), make(map[bool]int) // by whether it is a remedy
 	for i, p := range e.Parts {
 		parts[i] = shownPart{PartResult: p}
@@ -228,7 +215,7 @@ func (d *document) arrange(e experiments.Result, runFolder string) error {
 			if err != nil {
 				return fmt.Errorf("write docs: %w", err)
 			}
-			parts[i].Code, parts[i].Tables = d.soldBy(h), tables(h, p.Pictures)
+			parts[i].Code, parts[i].Tables = soldBy(h), tables(h, p.Pictures)
 			if drawn := draw(h, p.Pictures); drawn != nil {
 				parts[i].Picture = &illustration{file(e) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
 			}
@@ -265,12 +252,14 @@ func (d *document) Picture() *illustration {
 	return nil
 }
 
-// soldBy are the strategies of the purchases, in the order in which they came first.
-func (d *document) soldBy(h *history.History) (list []source) {
+// soldBy are the strategies of the purchases, in the order in which they came first, but for those that only the lab has.
+func soldBy(h *history.History) (list []source) {
 	for _, r := range h.Requests {
-		s := source{r.Strategy, d.code.Strategy(r.Strategy)}
-		if s.Path != "" && !slices.Contains(list, s) {
-			list = append(list, s)
+		if slices.ContainsFunc(list, func(s source) bool { return s.Strategy == r.Strategy }) {
+			continue
+		}
+		if path, err := live.SourceOf(r.Strategy); err == nil {
+			list = append(list, source{r.Strategy, path})
 		}
 	}
 	return list

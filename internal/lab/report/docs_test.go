@@ -24,22 +24,6 @@ func registered(r *experiments.Report) []experiments.Experiment {
 	return list
 }
 
-// docs writes the pages, with words that a test can tell.
-func docs(t *testing.T, folder, run string, all []experiments.Experiment) {
-	t.Helper()
-	code := report.Code{
-		Experiment: func(string) (failure, remedy []string) {
-			return []string{"internal/wrong.go"}, []string{"internal/right.go"}
-		},
-		Strategy: func(name string) string { return "internal/" + name + ".go" },
-	}
-	err := report.Docs(folder, run, all, code, report.Words{
-		Experiment: func(string) (title, claim string) { return "过期时间比业务短", "" },
-		Part:       func(experiment, part string) (does, expect string) { return "做：" + experiment + "/" + part, "" },
-	})
-	must.Do(t, err)
-}
-
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -69,18 +53,18 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."
-	docs(t, folder, run, all)
+	must.Do(t, report.Docs(folder, run, all))
 	index := text(t, filepath.Join(folder, "README.md"))
-	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-short-expiry.md)",
+	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-work-outlasts-ttl.md)",
 		`What the registry says now \| and not then.`, "✗ not reproduced", "3 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
-	wants(t, "the page", text(t, filepath.Join(folder, "07-short-expiry.md")), "what is changed by hand is lost", "stocklab lab run short-expiry",
+	wants(t, "the page", text(t, filepath.Join(folder, "07-work-outlasts-ttl.md")), "what is changed by hand is lost", "stocklab lab run work-outlasts-ttl",
 		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
-		"The code: [`redis-setnx-ttl`](../../internal).", "![naive, Who held the lock", "](07-short-expiry.svg)",
-		"✗ [wrong.go](../../internal)", "✓ [right.go](../../internal)", "[简体中文](zh/01-10.md#short-expiry)", "curl -X POST")
+		"The code: [`redis-setnx-ttl`](../../internal/lock/redis).", "![naive, Who held the lock", "](07-work-outlasts-ttl.svg)",
+		"✗ [setnx_ttl.go](../../internal/lock/redis), [weak.go]", "✓ [acquire.lua](../../internal/lock/redis/lua)", "[简体中文](zh/01-10.md#work-outlasts-ttl)", "curl -X POST")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "07-*.svg")); err != nil || len(drawn) != 1 {
 		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
 	}
-	wants(t, "the picture", text(t, filepath.Join(folder, "07-short-expiry.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
+	wants(t, "the picture", text(t, filepath.Join(folder, "07-work-outlasts-ttl.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
 		"held by two or more at once", "2. 100 ms: replica-1 paused (SIGSTOP)")
 	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
 	if _, err := os.Stat(old); err == nil {
@@ -93,18 +77,20 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 
 func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "docs", "lab")
-	docs(t, folder, "", registered(fakeReport()))
+	must.Do(t, report.Docs(folder, "", registered(fakeReport())))
 	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
 	wants(t, "a page", text(t, filepath.Join(folder, "01-oversell.md")), "Expected: More is sold than there was")
 }
 
+// What the catalogue has in Chinese is Chinese, and the rest stays English.
 func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 	run, r := fakeRun(t)
+	title := experiments.Chinese("work-outlasts-ttl").Title
 	folder := t.TempDir()
-	docs(t, folder, run, registered(r))
-	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## short-expiry\n\n**7. 过期时间比业务短**（[English，附数据](../07-short-expiry.md)）",
-		"### naive（问题）\n\n1. 做：short-expiry/naive", "](../07-short-expiry.svg)", "对策：", "已复现", "✓ [right.go](../../../internal)")
-	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](01-10.md#short-expiry)", "未运行", "- 开始时间：")
+	must.Do(t, report.Docs(folder, run, registered(r)))
+	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## work-outlasts-ttl\n\n**7. "+title+"**（[English，附数据](../07-work-outlasts-ttl.md)）",
+		"### naive（问题）\n\n1. 50 个客户端", "1. 50 buyers", "](../07-work-outlasts-ttl.svg)", "对策：", "已复现", "✓ [acquire.lua](../../../internal/lock/redis/lua)")
+	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "["+title+"](01-10.md#work-outlasts-ttl)", "未运行", "- 开始时间：")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "zh", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
 	}

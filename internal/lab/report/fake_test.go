@@ -105,7 +105,7 @@ func fakeReport() *experiments.Report {
 func fakeTitles() []experiments.Result {
 	return []experiments.Result{
 		{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"},
-		{Number: 7, Name: "short-expiry", Title: "An expiry shorter than the work"},
+		{Number: 7, Name: "work-outlasts-ttl", Title: "An expiry shorter than the work"},
 		{Number: 8, Name: "owner-gap", Title: "Whose lock is it? Asked, and then deleted"},
 		{Number: 22, Name: "innodb-matrix", Title: "What a statement locks"},
 		{Number: 23, Name: "optimistic", Title: "Retries against the crowd"},

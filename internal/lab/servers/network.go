@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	_ "embed" // for the script
 	"errors"
 	"fmt"
 	"os"
@@ -66,51 +67,26 @@ func startKeeper(ctx context.Context, k *Supervisor) (*Process, error) {
 	})
 }
 
+//go:embed config/network.sh
+var networkScript string
+
 // wire connects the hosts and this process with the switch.
 func (n *Network) wire(ctx context.Context) error {
-	bridge := n.hosts
-	here, there := fmt.Sprintf("stockd%d", os.Getpid()%100000), "uplink" // names of interfaces have 15 characters
-	steps := make([][]string, 0, 6+5*n.hosts)
-	steps = append(
-		steps,
-		n.at(bridge, "link", "add", "switch", "type", "bridge"),
-		n.at(bridge, "link", "set", "switch", "up"),
-		[]string{"link", "add", here, "type", "veth", "peer", "name", there, "netns", n.pid(bridge)},
-		n.at(bridge, "link", "set", there, "master", "switch", "up"),
-		[]string{"address", "add", n.subnet + "254/24", "dev", here},
-		[]string{"link", "set", here, "up"},
-	)
+	args := []string{"-euc", networkScript, "network.sh", n.subnet, fmt.Sprintf("stockd%d", os.Getpid()%100000), n.pid(n.hosts)} // names of interfaces have 15 characters
 	for i := range n.hosts {
-		port := "host" + strconv.Itoa(i)
-		steps = append(steps,
-			n.at(bridge, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", n.pid(i)),
-			n.at(bridge, "link", "set", port, "master", "switch", "up"),
-			n.at(i, "link", "set", "lo", "up"),
-			n.at(i, "address", "add", n.address(i)+"/24", "dev", "eth0"),
-			n.at(i, "link", "set", "eth0", "up"))
+		args = append(args, n.pid(i))
 	}
-	return ip(ctx, steps)
-}
-
-// at are the arguments of an ip that runs in the namespace of a keeper.
-func (n *Network) at(i int, args ...string) []string {
-	return append([]string{"nsenter", "-t", n.pid(i), "-n", "ip"}, args...)
+	return run(ctx, "sh", args...)
 }
 
 func (n *Network) pid(i int) string { return strconv.Itoa(n.keepers[i].Pid()) }
 
-// ip runs one ip after the other.
-func ip(ctx context.Context, steps [][]string) error {
-	for _, args := range steps {
-		if args[0] != "nsenter" {
-			args = append([]string{"ip"}, args...)
-		}
-		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
-		out, err := exec.CommandContext(limited, args[0], args[1:]...).CombinedOutput()
-		cancel()
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
-		}
+// run runs a program to its end.
+func run(ctx context.Context, program string, args ...string) error {
+	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(limited, program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, out)
 	}
 	return nil
 }
@@ -146,13 +122,18 @@ func (n *Network) Cut(ctx context.Context, host int) error { return n.route(ctx,
 func (n *Network) Heal(ctx context.Context, host int) error { return n.route(ctx, "del", host) }
 
 func (n *Network) route(ctx context.Context, what string, host int) error {
-	var steps [][]string
 	for other := range n.hosts {
-		if other != host {
-			steps = append(steps, n.at(host, "route", what, "blackhole", n.address(other)), n.at(other, "route", what, "blackhole", n.address(host)))
+		if other == host {
+			continue
+		}
+		for from, to := range map[int]int{host: other, other: host} {
+			program, args := n.on(from, "ip", []string{"route", what, "blackhole", n.address(to)})
+			if err := run(ctx, program, args...); err != nil {
+				return err
+			}
 		}
 	}
-	return ip(ctx, steps)
+	return nil
 }
 
 // Close ends what keeps the network, which is gone with it and with the programs on its hosts.

@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"crypto/tls"
+	_ "embed" // for its configuration
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,15 @@ type ZooKeeper struct {
 	ensemble  string   // lines of zoo.cfg about the other members; empty: none
 	security  *Security
 }
+
+var (
+	//go:embed config/zoo.cfg
+	zooConfig string
+	// logback is for a distribution, which logs with Logback.
+	//
+	//go:embed config/logback.xml
+	logback []byte
+)
 
 const bringsZooKeeper = "apt-get install zookeeper brings "
 
@@ -166,7 +176,7 @@ func (z *ZooKeeper) file(name string) string { return filepath.Join(z.server.spe
 
 func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err error) {
 	z.Address = Loopback(port)
-	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
+	if err := os.WriteFile(z.file("logback.xml"), logback, 0o600); err != nil {
 		return nil, nil, err
 	}
 	if z.hasClock {
@@ -179,7 +189,7 @@ func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	config := fmt.Sprintf(zookeeperConfig, z.file("data")) + listens + z.ensemble
+	config := zooConfig + "dataDir=" + z.file("data") + "\n" + listens + z.ensemble
 	return append(z.options,
 		"-XX:-UsePerfData", "-Djava.io.tmpdir="+folder, // nothing is left in /tmp after a kill
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -214,29 +224,6 @@ ssl.trustStore.location=%s
 ssl.clientAuth=%s
 `, port, z.file("server.pem"), z.security.Authority.CAFile, asks), nil
 }
-
-// zookeeperConfig counts in ticks of 100 ms, so that a session ends when it
-// says, and does not wait for the disk: nothing has to survive the machine.
-const zookeeperConfig = `dataDir=%s
-tickTime=100
-minSessionTimeout=500
-maxSessionTimeout=600000
-maxClientCnxns=0
-forceSync=no
-extendedTypesEnabled=true
-enforceQuota=true
-admin.enableServer=false
-4lw.commands.whitelist=ruok,srvr,mntr,cons,dump,conf,wchp
-`
-
-// zookeeperLogging is for a distribution, which logs with Logback.
-const zookeeperLogging = `<configuration>
-  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%d %-5p [%t] %m%n</pattern></encoder>
-  </appender>
-  <root level="WARN"><appender-ref ref="console"/></root>
-</configuration>
-`
 
 func (z *ZooKeeper) readVersion(ctx context.Context, _ int) error {
 	config, err := z.Ask(ctx, "conf")
