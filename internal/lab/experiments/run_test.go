@@ -115,15 +115,6 @@ func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestBothHalvesMustHold(t *testing.T) {
-	holds := Part{Name: "failure", Do: measured(), Check: reaches(1)}
-	fails := Part{Name: "remedy", Remedy: true, Do: measured(), Check: reaches(2)}
-	r, err := made(t, holds, fails)
-	if err != nil || r.Verdict != NotReproduced || len(r.Parts) != 2 {
-		t.Errorf("%v, %+v", err, r)
-	}
-}
-
 // A part that was not made proves nothing, and one that did not hold weighs more than it.
 func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
 	held := PartResult{Name: "held", Tries: 2, Finding: checker.Finding{Holds: true, Says: "so it is", Numbers: map[string]float64{"units": 1}}}
@@ -154,45 +145,6 @@ func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
 		}
 		if r.Verdict != c.verdict || r.Reason != c.reason || r.Tries != c.tries || !maps.Equal(r.Evidence, want) {
 			t.Errorf("%+v: %s, %q, %d tries, %v; want %s, %q, %d tries, %v", c.parts, r.Verdict, r.Reason, r.Tries, r.Evidence, c.verdict, c.reason, c.tries, want)
-		}
-	}
-}
-
-// The result says what was claimed, done and expected, in the words of the experiment.
-func TestAResultDescribesItsExperiment(t *testing.T) {
-	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
-	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Do: measured(), Check: reaches(1)}
-	before := time.Now()
-	got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "name", Title: "title", Claim: "claim", Source: "source", Fix: "fix", Parts: []Part{part}})
-	if err != nil || got.Number != 7 || got.Name != "name" || got.Title != "title" || got.Claim != "claim" || got.Source != "source" || got.Fix != "fix" {
-		t.Errorf("%v, %+v", err, got)
-	}
-	if p := got.Parts[0]; p.Name != "one" || p.Does != "does" || p.Expect != "expect" || !p.Remedy || !slices.Equal(p.Pictures, part.Pictures) ||
-		p.History != "07-name/one-1.jsonl" || p.Start.Before(before) || p.End.Before(p.Start) {
-		t.Errorf("%+v", p)
-	}
-}
-
-// What the purchases contradict is drawn beside the history, where the part has orders.
-func TestAnswersThatNoOrderExplainsAreDrawn(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
-	contradicts := func(x *Try) {
-		for client := range 2 {
-			sale := history.Request{Start: at(client), End: at(client + 5), Client: client, GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: 9}
-			x.Add(history.Line{Request: &sale})
-		}
-		x.Add(history.Line{Audit: &history.Audit{At: at(9), Audit: stock.NewAudit(1, 9, 10, 2, 2)}})
-	}
-	for orders, want := range map[bool]string{true: "07-made-up/one-1-order.html", false: ""} {
-		plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-		r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
-		got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Orders: orders, Do: contradicts, Check: reaches(0)}}})
-		if err != nil || got.Parts[0].Contradiction != want {
-			t.Errorf("with orders %t: %q (%v), want %q", orders, got.Parts[0].Contradiction, err, want)
-		}
-		if _, err := os.Stat(filepath.Join(plan.Folder, "07-made-up", "one-1-order.html")); (err == nil) != orders {
-			t.Errorf("with orders %t there is: %v", orders, err)
 		}
 	}
 }

@@ -54,15 +54,6 @@ func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 	}
 }
 
-func TestABuyerGoesToAReplicaOrToTheBalancer(t *testing.T) {
-	s := &Try{Cluster: &shop.Cluster{URL: "balancer", Replicas: []*shop.Replica{{URL: "first"}, {URL: "second"}}}}
-	for replica, want := range []string{"balancer", "first", "second"} {
-		if got := s.URL(replica); got != want {
-			t.Errorf("replica %d is at %s, want %s", replica, got, want)
-		}
-	}
-}
-
 // The replicas take turns with the nodes that the stage uses, and each keeps what it has of its own.
 func TestEachReplicaWritesToItsNode(t *testing.T) {
 	p := &provisioner{galera: &servers.Nodes{Nodes: []*servers.Database{{DSN: "a"}, {DSN: "b"}, {DSN: "c"}}}}

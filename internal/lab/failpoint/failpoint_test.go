@@ -126,15 +126,6 @@ func TestSeveralRecordInOneFile(t *testing.T) {
 	}
 }
 
-func TestALockIsTheSameUnderneath(t *testing.T) {
-	lab, _ := open(t)
-	own := process.New()
-	recorded, ok := lab.Record("mutex", own).(interface{ Unwrap() lock.Locker })
-	if !ok || recorded.Unwrap() != lock.Locker(own) {
-		t.Error("the lock itself is not to be had")
-	}
-}
-
 func TestAHoldEndsWithTheLeaseUnlessItIgnoresCancellation(t *testing.T) {
 	lab, _ := open(t)
 	for _, ignores := range []bool{false, true} {

@@ -153,52 +153,6 @@ func TestOnlyAPurchaseIsRecordedAsATrace(t *testing.T) {
 	lost.End()
 }
 
-// Each step is what its name says, and other spans are no steps.
-func TestAStepIsNamedAsTheProgramNamesIt(t *testing.T) {
-	_, begin, path := traced(t)
-	ctx, request := begin("r", route)
-	step(ctx, "deduct")
-	want := []history.Step{{What: history.StepPurchase}}
-	for _, c := range []struct {
-		name string
-		kind history.StepKind
-		of   string
-	}{
-		{"wait for lock", history.StepAcquire, ""},
-		{"release lock", history.StepRelease, ""},
-		{"work of the lab", history.StepWork, ""},
-		{"write batch", history.StepOther, "write batch"},
-		{"redis evalsha", history.StepCommand, "evalsha"},
-		{"sql SELECT tb_order", history.StepRead, "SELECT tb_order"},
-		{"sql insert tb_order", history.StepWrite, "insert tb_order"},
-		{"sql UPDATE tb_order", history.StepWrite, "UPDATE tb_order"},
-		{"sql DELETE tb_order", history.StepWrite, "DELETE tb_order"},
-		{"sql CALL deduct", history.StepWrite, "CALL deduct"},
-		{"sql begin_tx", history.StepBegin, "begin_tx"},
-		{"sql commit", history.StepCommit, "commit"},
-		{"sql rollback", history.StepRollback, "rollback"},
-		{"sql connect", history.StepConnect, "connect"},
-		{"sql SHOW STATUS", history.StepOther, "SHOW STATUS"},
-		{"hold lock", "", ""},
-		{"redis", "", ""},
-		{"another", "", ""},
-	} {
-		if step(ctx, c.name); c.kind != "" {
-			want = append(want, history.Step{What: c.kind, Of: c.of})
-		}
-	}
-	request.End()
-	h := read(t, path)
-	if len(h.Traces) != 1 || len(h.Traces[0].Steps) != len(want) {
-		t.Fatalf("traces are %+v, want one with %+v", h.Traces, want)
-	}
-	for i, s := range h.Traces[0].Steps {
-		if s.What != want[i].What || s.Of != want[i].Of {
-			t.Errorf("step %d is %s %q, want %s %q", i, s.What, s.Of, want[i].What, want[i].Of)
-		}
-	}
-}
-
 // The steps of requests that are served at the same time do not mix.
 func TestTheStepsOfRequestsAreKeptApart(t *testing.T) {
 	_, begin, path := traced(t)

@@ -37,16 +37,7 @@ const (
 // release is committed when both wait. A second that finds the lock taken counts as a
 // duplicate.
 func HandOver(ctx context.Context, db *sql.DB, l Lock, rounds int) (sum Insertions, err error) {
-	const above = 100 // behind all rows of the table
-	err = Primary.with(ctx, db, handedOver, func() error {
-		for round := range rounds {
-			if err := l.handOver(ctx, db, above+round, &sum); err != nil {
-				return fmt.Errorf("hand a row over: %w", err)
-			}
-		}
-		return nil
-	})
-	return sum, err
+	return inRounds(ctx, db, handedOver, rounds, func(id int, sum *Insertions) error { return l.handOver(ctx, db, id, sum) })
 }
 
 func (l Lock) handOver(ctx context.Context, db *sql.DB, id int, sum *Insertions) (err error) {

@@ -137,9 +137,11 @@ const (
 	Missing Statement = "missing"
 )
 
+const deleteTen = `DELETE FROM ` + table + ` WHERE id = 10`
+
 func (s Statement) sql() string {
 	if s == Found {
-		return `DELETE FROM ` + table + ` WHERE id = 10`
+		return deleteTen
 	}
 	return `SELECT id, name FROM ` + table + ` WHERE id = 12 FOR UPDATE`
 }

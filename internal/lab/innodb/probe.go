@@ -92,7 +92,7 @@ type Scan string
 
 // The scans. The second finds the same row and writes no change.
 const (
-	ScanDelete Scan = `DELETE FROM ` + table + ` WHERE id = 10`
+	ScanDelete Scan = deleteTen
 	ScanUpdate Scan = `UPDATE ` + table + ` SET id = id WHERE id = 10`
 )
 
@@ -130,11 +130,18 @@ const gapTable = "lab_shared_gap"
 // InsertTwice has two transactions insert the same row at the same time, another
 // row in each round. With Look, both have read it before either inserts.
 func InsertTwice(ctx context.Context, db *sql.DB, w Way, rounds int) (sum Insertions, err error) {
-	const above = 100 // behind all rows of the table
-	err = Primary.with(ctx, db, gapTable, func() error {
+	return inRounds(ctx, db, gapTable, rounds, func(id int, sum *Insertions) error {
+		return withTwo(ctx, db, w.Level, func(both [2]*sql.Tx) error { return w.insert(ctx, both, id, sum) })
+	})
+}
+
+// inRounds does something with another row of a table in each round: with one behind those that are there.
+func inRounds(ctx context.Context, db *sql.DB, table string, rounds int, do func(id int, sum *Insertions) error) (sum Insertions, err error) {
+	const above = 100
+	err = Primary.with(ctx, db, table, func() error {
 		for round := range rounds {
-			if err := w.insert(ctx, db, above+round, &sum); err != nil {
-				return fmt.Errorf("insert twice: %w", err)
+			if err := do(above+round, &sum); err != nil {
+				return fmt.Errorf("round %d in %s: %w", round+1, table, err)
 			}
 		}
 		return nil
@@ -142,17 +149,22 @@ func InsertTwice(ctx context.Context, db *sql.DB, w Way, rounds int) (sum Insert
 	return sum, err
 }
 
-func (w Way) insert(ctx context.Context, db *sql.DB, id int, sum *Insertions) error {
+// withTwo calls a function with two transactions. What it has not committed is rolled back.
+func withTwo(ctx context.Context, db *sql.DB, level sql.IsolationLevel, do func(both [2]*sql.Tx) error) (err error) {
 	var both [2]*sql.Tx
 	for i := range both {
-		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: w.Level})
-		if err != nil {
+		if both[i], err = db.BeginTx(ctx, &sql.TxOptions{Isolation: level}); err != nil {
 			return err
 		}
-		defer tx.Rollback()
-		both[i] = tx
+		defer both[i].Rollback()
+	}
+	return do(both)
+}
+
+func (w Way) insert(ctx context.Context, both [2]*sql.Tx, id int, sum *Insertions) error {
+	for _, tx := range both {
 		if !w.Look {
-			continue
+			break
 		}
 		if _, err := tx.ExecContext(ctx, `SELECT id FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id); err != nil {
 			return err
@@ -195,9 +207,6 @@ const (
 	OthersLocked = "other_rows_locked"
 	GapLocked    = "gap_locked"
 )
-
-// deleteTen is the statement of both probes below.
-const deleteTen = `DELETE FROM ` + table + ` WHERE id = 10`
 
 // The table of LocksOthers: most rows have the number that is deleted, or few have.
 const (
@@ -281,7 +290,8 @@ const (
 // has committed by then, and not only unlocked.
 func SellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commitFirst bool) (left int, err error) {
 	err = withTable(ctx, db, unlocked, []string{createStock, insertStock}, func() error {
-		if err := sellTwice(ctx, db, level, commitFirst); err != nil {
+		err := withTwo(ctx, db, level, func(both [2]*sql.Tx) error { return sellTwice(ctx, both, commitFirst) })
+		if err != nil {
 			return fmt.Errorf("sell twice: %w", err)
 		}
 		return db.QueryRowContext(ctx, readStock).Scan(&left)
@@ -289,44 +299,26 @@ func SellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commit
 	return left, err
 }
 
-func sellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commitFirst bool) error {
-	var both [2]*sql.Tx
-	for i := range both {
-		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-		if err != nil {
+func sellTwice(ctx context.Context, both [2]*sql.Tx, commitFirst bool) error {
+	var stock [2]int
+	read := func(i int) error { return both[i].QueryRowContext(ctx, readStock).Scan(&stock[i]) }
+	write := func(i int) error {
+		_, err := both[i].ExecContext(ctx, writeStock, stock[i]-1)
+		return err
+	}
+	commit := func(i int) error { return both[i].Commit() }
+	type step struct {
+		do func(i int) error
+		of int
+	}
+	steps := []step{{read, 0}, {write, 0}, {read, 1}, {commit, 0}, {write, 1}, {commit, 1}}
+	if commitFirst {
+		steps = []step{{read, 0}, {write, 0}, {commit, 0}, {read, 1}, {write, 1}, {commit, 1}}
+	}
+	for _, s := range steps {
+		if err := s.do(s.of); err != nil {
 			return err
 		}
-		defer tx.Rollback() // it has been committed, or failed
-		both[i] = tx
 	}
-	first, err := subtractOne(ctx, both[0])
-	if err == nil {
-		err = first()
-	}
-	if err == nil && commitFirst {
-		err = both[0].Commit()
-	}
-	if err != nil {
-		return err
-	}
-	second, err := subtractOne(ctx, both[1])
-	if err == nil && !commitFirst {
-		err = both[0].Commit()
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(second(), both[1].Commit())
-}
-
-// subtractOne reads the stock, and returns what writes one less.
-func subtractOne(ctx context.Context, tx *sql.Tx) (write func() error, err error) {
-	var stock int
-	if err := tx.QueryRowContext(ctx, readStock).Scan(&stock); err != nil {
-		return nil, err
-	}
-	return func() error {
-		_, err := tx.ExecContext(ctx, writeStock, stock-1)
-		return err
-	}, nil
+	return nil
 }

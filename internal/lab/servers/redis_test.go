@@ -184,16 +184,6 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 	}
 }
 
-func TestTheLabSharesItsServers(t *testing.T) {
-	one, other := lab.Redis(t), lab.Redis(t)
-	if one != other {
-		t.Error("a second one was started")
-	}
-	if own := lab.OwnRedis(t); own.Address == one.Address {
-		t.Error("a test's own server is everyone's")
-	}
-}
-
 // A power cut takes what was not on the disk, and nothing else. Whether the write is there is
 // up to Redis and the kernel: it is tried until it once is not.
 func TestAPowerCutTakesWhatIsNotOnTheDisk(t *testing.T) {

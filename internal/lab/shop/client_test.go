@@ -1,9 +1,7 @@
 package shop
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,9 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/pkg/client"
 )
 
 // answering is a server that answers its nth request with the nth of the answers, and then with the last.
@@ -110,47 +106,5 @@ func TestReplicasAreFoundBehindABalancer(t *testing.T) {
 	var asked []*http.Request
 	if _, err := answering(t, &asked, "{}").Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a stockd?") {
 		t.Errorf("a server without a name: %v", err)
-	}
-}
-
-// What an experiment asks for is asked of the right API, with all that it says.
-func TestEachRequestSaysWhatIsAskedFor(t *testing.T) {
-	var got string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // else the test notices
-		got = strings.TrimSpace(r.Method + " " + r.URL.String() + " " + string(body))
-		status := map[string]int{"POST /admin/goods": http.StatusCreated, "POST /admin/lab/faults": http.StatusCreated, "DELETE /admin/lab/faults": http.StatusNoContent}[r.Method+" "+r.URL.Path]
-		w.WriteHeader(cmp.Or(status, http.StatusOK))
-		if status != http.StatusNoContent {
-			fmt.Fprint(w, "{}") //nolint:errcheck // the test notices
-		}
-	}))
-	defer server.Close()
-	c, ctx := Client{URL: server.URL, AdminURL: server.URL + "/admin"}, t.Context()
-	for want, ask := range map[string]func() error{
-		`POST /admin/goods {"goods_id":7,"stock":5}`: func() error { return c.CreateGoods(ctx, 7, 5) },
-		`POST /admin/goods {"goods_id":7,"stock":5,"per_user":2,"max_quantity":4,"strategy":"etcd","group":true,"fence":null}`: func() error {
-			yes := true
-			return c.Create(ctx, client.NewItem{GoodsID: 7, Stock: 5, PerUser: new(int64(2)), MaxQuantity: 4, Choice: &client.Choice{Strategy: "etcd", Group: &yes}})
-		},
-		`PATCH /admin/goods/7 {"per_user":0}`:        func() error { return c.SetLimit(ctx, 7, 0) },
-		`POST /admin/goods/7/restock {"quantity":5}`: func() error { return c.Restock(ctx, 7, 5) },
-		`POST /admin/goods/7/recall {}`:              func() error { _, err := c.Recall(ctx, 7); return err },
-		`GET /orders?request_id=a+b%26c`:             func() error { return c.FindOrder(ctx, "a b&c") },
-		`GET /goods/7`:                               func() error { _, err := c.Goods(ctx, 7); return err },
-		`GET /strategies`:                            func() error { _, err := c.Strategies(ctx); return err },
-		`GET /readyz`:                                func() error { _, err := c.Backends(ctx); return err },
-		`GET /admin/lab/faults`:                      func() error { _, err := c.Faults(ctx); return err },
-		`DELETE /admin/lab/faults`:                   func() error { return c.ClearFaults(ctx) },
-		`POST /admin/lab/faults {"do":"crash","goods_id":7,"strategy":"","times":1}`: func() error {
-			return c.SetFault(ctx, failpoint.Fault{Do: failpoint.Crash, GoodsID: 7})
-		},
-		`POST /admin/lab/faults {"deaf":true,"do":"hold","for":"2s","goods_id":7,"strategy":"etcd","times":3}`: func() error {
-			return c.SetFault(ctx, failpoint.Fault{Do: failpoint.Hold, GoodsID: 7, Strategy: "etcd", For: 2 * time.Second, Times: 3, IgnoreCancel: true})
-		},
-	} {
-		if err := ask(); err != nil || got != want {
-			t.Errorf("it is %s (%v), want %s", got, err, want)
-		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
@@ -201,17 +200,6 @@ func TestTheTableOfARun(t *testing.T) {
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
-
-func TestColorsAreOfTheVerdict(t *testing.T) {
-	for v, color := range map[verdict.Verdict]string{verdict.Expected: "\x1b[32m", verdict.Unexpected: "\x1b[31m", verdict.NotRun: "\x1b[33m"} {
-		text.EnableColors()
-		var b bytes.Buffer
-		report := verdict.Report{Runs: []verdict.Run{{Strategy: "s", Verdict: v, Clean: true}}}
-		if err := report.Table(&b, true); err != nil || !strings.Contains(b.String(), color) {
-			t.Errorf("%s lacks its color (%v):\n%q", v, err, b.String())
-		}
-	}
-}
 
 // A run has the figures of its load and of the audit after it: of all requests, or of the sales alone.
 func TestARunHasTheFiguresOfItsLoad(t *testing.T) {
