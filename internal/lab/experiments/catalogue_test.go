@@ -73,8 +73,8 @@ func assertNames[T any](t *testing.T, where string, named []T, nameOf func(T) st
 // and what is then to be seen.
 func TestEveryExperimentSaysWhatItIs(t *testing.T) {
 	for _, e := range All() {
-		if e.Title == "" || e.Claim == "" || e.Source == "" {
-			t.Errorf("%s lacks a title, a claim or a source: %+v", e.Name, e)
+		if e.Title == "" || e.Claim == "" || e.Source == "" || e.Why == "" || e.Advice == "" {
+			t.Errorf("%s lacks words: %+v", e.Name, e)
 		}
 		for _, p := range e.Parts {
 			if p.Does == "" || p.Expect == "" || p.Check == nil || p.Do == nil {
@@ -147,8 +147,8 @@ func TestTheWordsAreOfTheExperimentsThatThereAre(t *testing.T) {
 		for _, p := range e.Parts {
 			want = append(want, e.Name+"/"+p.Name)
 		}
-		if zh := Chinese(e.Name); zh.Title == "" || zh.Claim == "" {
-			t.Errorf("%s has no Chinese title or claim: %+v", e.Name, zh)
+		if zh := Chinese(e.Name); zh.Title == "" || zh.Claim == "" || zh.Why == "" || zh.Advice == "" {
+			t.Errorf("%s lacks words in Chinese: %+v", e.Name, zh)
 		}
 		if failure, _ := Code(e.Name); len(failure) == 0 {
 			t.Errorf("%s does not say where its code is", e.Name)

@@ -21,6 +21,8 @@ type Experiment struct {
 	// Title is a few words, Claim what the source says, in one sentence,
 	// and Source the document and the section that says it.
 	Title, Claim, Source string
+	// Why it happens, and Advice: what to do in one's own code.
+	Why, Advice string
 	// Fix is the command that shows what to do instead, or empty.
 	Fix string
 	// Parts are the failure, and what helps against it. Each must come out as it
@@ -145,7 +147,7 @@ func All() []Experiment {
 	for i := range all {
 		e := &all[i]
 		e.Number = i + 1
-		fill(english, e.Name, &e.Title, &e.Claim, &e.Source, &e.Fix)
+		fill(english, e.Name, &e.Title, &e.Claim, &e.Source, &e.Why, &e.Advice, &e.Fix)
 		for j := range e.Parts {
 			p := &e.Parts[j]
 			fill(english, e.Name+"/"+p.Name, &p.Does, &p.Expect)

@@ -30,6 +30,8 @@ type Result struct {
 	Title  string `json:"title"`
 	Claim  string `json:"claim"`
 	Source string `json:"source"`
+	Why    string `json:"why,omitempty"`
+	Advice string `json:"advice,omitempty"`
 	Fix    string `json:"fix,omitempty"`
 	// Verdict is reproduced where every part held.
 	Verdict Verdict `json:"verdict"`

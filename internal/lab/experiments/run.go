@@ -115,7 +115,7 @@ type run struct {
 func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
 	start := time.Now()
 	result := Result{
-		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix,
+		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Why: e.Why, Advice: e.Advice, Fix: e.Fix,
 	}
 	var errs []error
 	for _, p := range e.Parts {

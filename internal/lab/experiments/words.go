@@ -26,15 +26,17 @@ func fill(text, name string, fields ...*string) {
 	}
 }
 
-// Words are the title and the claim of an experiment.
+// Words are those of an experiment.
 type Words struct {
-	Title string `json:"title"`
-	Claim string `json:"claim"`
+	Title  string `json:"title"`
+	Claim  string `json:"claim"`
+	Why    string `json:"why,omitempty"`
+	Advice string `json:"advice,omitempty"`
 }
 
 // Chinese has those of an experiment in Chinese.
 func Chinese(experiment string) (w Words) {
-	fill(chinese, experiment, &w.Title, &w.Claim)
+	fill(chinese, experiment, &w.Title, &w.Claim, &w.Why, &w.Advice)
 	return w
 }
 

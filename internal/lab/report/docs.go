@@ -153,6 +153,7 @@ func translate(all []experiments.Result) {
 		e := &all[i]
 		words := experiments.Chinese(e.Name)
 		e.Title, e.Claim = cmp.Or(words.Title, e.Title), cmp.Or(words.Claim, e.Claim)
+		e.Why, e.Advice = cmp.Or(words.Why, e.Why), cmp.Or(words.Advice, e.Advice)
 		for j := range e.Parts {
 			p := &e.Parts[j]
 			words := experiments.ChinesePart(e.Name, p.Name)
@@ -172,6 +173,7 @@ func described(all []experiments.Experiment, r *experiments.Report) []experiment
 			result = r.Experiments[i]
 		}
 		result.Number, result.Name, result.Title, result.Claim, result.Source, result.Fix = e.Number, e.Name, e.Title, e.Claim, e.Source, e.Fix
+		result.Why, result.Advice = e.Why, e.Advice
 		parts := make([]experiments.PartResult, len(e.Parts))
 		for i, p := range e.Parts {
 			if at := slices.IndexFunc(result.Parts, func(r experiments.PartResult) bool { return r.Name == p.Name }); at >= 0 {

@@ -39,6 +39,9 @@ func Table(w io.Writer, r *experiments.Report, colour bool) error {
 		t.AppendRow(table.Row{e.Number, e.Name, paint(colour, e.Verdict, mark(e.Verdict)+" "+string(e.Verdict)), fmt.Sprintf("%.1f", e.Seconds), e.Tries, reason(r, e)})
 	}
 	lines := append([]string{t.Render()}, findings(r)...)
+	if e := r.Experiments; len(e) == 1 && e[0].Why != "" {
+		lines = append(lines, e[0].Why+" "+e[0].Advice)
+	}
 	lines = append(lines, summary(r))
 	if on := servers.Line(r.Servers); on != "" {
 		lines = append(lines, on)
