@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // configured are clients of every backend, at addresses where no server is: none of them is waited for.
@@ -40,9 +41,7 @@ func TestEachBackendIsConfiguredByItsOwnClient(t *testing.T) {
 	whole := configured(t)
 	t.Cleanup(func() { _ = whole.Close() }) // closed by a test of its own
 	every := append(all(), backend.Database)
-	if err := whole.HasAll(every); err != nil {
-		t.Errorf("with all clients: %v", err)
-	}
+	should.Do(t, whole.HasAll(every))
 	for of, c := range map[backend.Name]*backend.Clients{
 		backend.Redis: {Redis: whole.Redis}, backend.Redlock: {Redlock: whole.Redlock}, backend.ZooKeeper: {ZooKeeper: whole.ZooKeeper},
 		backend.Etcd: {Etcd: whole.Etcd}, backend.Database: {DB: whole.DB, Dialect: backend.SQLite}, "": nil,
@@ -93,9 +92,7 @@ func TestNoConnectionOutlivesItsClients(t *testing.T) {
 	if c.Etcd.Ctx().Err() == nil {
 		t.Error("etcd is used after Close")
 	}
-	if err := c.Close(); !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("a failure to close is %v, want %v", err, redis.ErrClosed)
-	}
+	should.Fail(t, c.Close(), redis.ErrClosed)
 }
 
 // Half of the nodes are no majority.

@@ -2,7 +2,6 @@ package backend_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // guarded answers as an etcd that wants tokens, or as one that wants none.
@@ -239,14 +239,10 @@ func TestALoginThatFailedIsTriedAgain(t *testing.T) {
 	g := newGuarded(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := guardedClient(t, g, "wrong").Get(ctx, "x"); !errors.Is(err, rpctypes.ErrAuthFailed) {
-		t.Errorf("with a wrong password: %v", err)
-	}
+	should.Reject(guardedClient(t, g, "wrong").Get(ctx, "x"))(t, rpctypes.ErrAuthFailed)
 	g.set(func() { g.wrong = rpctypes.ErrGRPCPermissionDenied })
 	client := guardedClient(t, g, "secret")
-	if _, err := client.Get(ctx, "x"); !errors.Is(err, rpctypes.ErrPermissionDenied) {
-		t.Errorf("where the login is rejected: %v", err)
-	}
+	should.Reject(client.Get(ctx, "x"))(t, rpctypes.ErrPermissionDenied)
 	if _, calls := g.set(func() { g.wrong = nil }); len(calls) > 0 {
 		t.Errorf("%q were sent without a login", calls)
 	}
@@ -273,9 +269,7 @@ func TestTheWaitForALoginEndsWithItsRequest(t *testing.T) {
 	timer := time.AfterFunc(5*time.Second, answer)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := client.Get(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it ends with %v", err)
-	}
+	should.Reject(client.Get(ctx, "x"))(t, context.DeadlineExceeded)
 	if !timer.Stop() {
 		t.Error("it has waited for the login of the first")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // preparer is a server that notes what it gets: "text: …", "prepare: …" and "prepared: …".
@@ -196,9 +197,7 @@ func TestAnErrorOfAnExecutionIsItsAnswer(t *testing.T) {
 			return nil
 		}
 		must.Do(t, send("INSERT A ?", one))
-		if err := send("INSERT A ?", one); !errors.Is(err, fails) {
-			t.Errorf("it is answered with %v, want %v", err, fails)
-		}
+		should.Fail(t, send("INSERT A ?", one), fails)
 		p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "prepared: INSERT A ?")
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // openSQL opens a database with a wait for locks that is short.
@@ -92,9 +93,7 @@ func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
 		must.Do(t, one.PingContext(t.Context())) // it has only one connection
 		if d.Driver != backend.SQLite {          // whose driver does not heed the context
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			if _, err := other.LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("beside the first: %v", err)
-			}
+			should.Reject(other.LockSchema(ctx))(t, context.DeadlineExceeded)
 			cancel()
 		}
 		locked := make(chan error, 1)
@@ -133,9 +132,7 @@ func TestTheSchemaStaysLockedForALongChange(t *testing.T) {
 		unlock := must.Get(one.LockSchema(t.Context()))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if _, err := openSQL(t, d, 1).LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("another one has the lock while the first is silent: %v", err)
-		}
+		should.Reject(openSQL(t, d, 1).LockSchema(ctx))(t, context.DeadlineExceeded)
 		must.Do(t, unlock())
 	})
 }
@@ -238,9 +235,7 @@ func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
 	case <-time.After(30 * time.Millisecond):
 	}
 	must.Do(t, first.Rollback())
-	if err := <-began; err != nil {
-		t.Errorf("the second begins after the first: %v", err)
-	}
+	should.Do(t, <-began)
 }
 
 // A server that takes no writes any more, such as a demoted primary, is left: the statement is sent

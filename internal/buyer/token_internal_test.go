@@ -94,14 +94,8 @@ func FuzzClaims(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, claims string) {
-		signed, err := signer.Sign([]byte(claims))
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := signed.CompactSerialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		signed := must.Get(signer.Sign([]byte(claims)))(t)
+		token := must.Get(signed.CompactSerialize())(t)
 		who, err := source.From(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 		if err != nil {
 			return

@@ -67,23 +67,17 @@ func FuzzFile(f *testing.F) {
 			t.Skip("it may name any file of this machine")
 		}
 		path := filepath.Join(t.TempDir(), "stockd.yaml")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, content, 0o600))
 		c, err := Load(path, nil)
 		if err != nil {
 			return
 		}
 		var printed bytes.Buffer
-		if err := c.Print(&printed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Print(&printed))
 		if strings.Contains(printed.String(), "[not shown]") {
 			return // a secret is not read back
 		}
-		if err := os.WriteFile(path, printed.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, printed.Bytes(), 0o600))
 		again, err := Load(path, nil)
 		if err != nil {
 			t.Fatalf("%s\nwas printed and cannot be read: %v", &printed, err)

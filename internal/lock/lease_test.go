@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -31,9 +32,7 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 // A name that belonged to another by the time it was given back was lost.
 func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 	lease := NewHeld(1, func(context.Context) error { return ErrLost })
-	if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
-		t.Errorf("released with %v, want %v", err, ErrLost)
-	}
+	should.Fail(t, lease.Release(t.Context()), ErrLost)
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
 		t.Errorf("ended with %v, want %v", cause, ErrLost)
 	}
@@ -53,15 +52,11 @@ func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
 			if c.lost {
 				lease.Lose()
 			}
-			if err := lease.Release(t.Context()); !errors.Is(err, c.answer) {
-				t.Errorf("released with %v, want %v", err, c.answer)
-			}
+			should.Fail(t, lease.Release(t.Context()), c.answer)
 			if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, ErrLost) != c.lost {
 				t.Errorf("it ended with %v, and was lost: %v", cause, c.lost)
 			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("the second Release answered %v, want nil", err)
-			}
+			should.Do(t, lease.Release(t.Context()))
 			if gaveUp != c.want {
 				t.Errorf("given up %d times, want %d", gaveUp, c.want)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/process"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -160,9 +161,7 @@ func TestAFailureMidwayGivesBackWhatItHad(t *testing.T) {
 }
 
 func TestNoNameIsNotALease(t *testing.T) {
-	if _, err := lock.NewMulti(newShelf()).Acquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
-	}
+	should.Reject(lock.NewMulti(newShelf()).Acquire(t.Context()))(t, lock.ErrNotAcquired)
 }
 
 func TestTheLossOfOneNameIsTheLossOfAll(t *testing.T) {

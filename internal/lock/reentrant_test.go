@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // gate is a lock that grants each Acquire when it is let through.
@@ -196,9 +197,7 @@ func TestALossEndsEveryLeaseThatJoined(t *testing.T) {
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
 				t.Errorf("a lease that joined ended with %v, want %v", cause, ErrLost)
 			}
-			if err := lease.Release(me); !errors.Is(err, ErrLost) {
-				t.Errorf("released with %v, want %v", err, ErrLost)
-			}
+			should.Fail(t, lease.Release(me), ErrLost)
 		}
 		if len(r.owned) != 0 {
 			t.Errorf("a name that was lost is kept for its owner: %v", r.owned)
@@ -246,13 +245,9 @@ func TestAJoinerTriesItselfWhereTheFirstFails(t *testing.T) {
 		}()
 		synctest.Wait()
 		fail()
-		if err := <-first; !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("the first failed with %v", err)
-		}
+		should.Fail(t, <-first, ErrNotAcquired)
 		g.through <- struct{}{}
-		if err := <-joined; err != nil {
-			t.Errorf("the joiner failed with the first: %v", err)
-		}
+		should.Do(t, <-joined)
 		if _, err := r.Acquire(WithOwner(failing, "another"), "name"); err == nil || len(r.owned) != 1 {
 			t.Errorf("an owner that failed with %v is kept: %v", err, r.owned)
 		}
@@ -273,7 +268,5 @@ func TestClosingAReentrantLockClosesTheOneBehind(t *testing.T) {
 	if err := NewReentrant(closable{err: stuck}).Close(); !errors.Is(err, stuck) {
 		t.Errorf("closed with %v, want %v", err, stuck)
 	}
-	if err := NewReentrant(newGate(0)).Close(); err != nil {
-		t.Errorf("nothing to close is closed with %v", err)
-	}
+	should.Do(t, NewReentrant(newGate(0)).Close())
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -39,10 +41,7 @@ func (s *subject) replica(t *testing.T) *replica {
 
 func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Context, string) (uint64, error)) *replica {
 	t.Helper()
-	r, err := at.open(s.lock.Entry, floor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(at.open(s.lock.Entry, floor))(t)
 	t.Cleanup(func() { closed(t, r) })
 	return r
 }
@@ -153,9 +152,7 @@ func assertReleaseLost(t *testing.T, lease lock.Lease) {
 
 func closed(t *testing.T, what io.Closer) {
 	t.Helper()
-	if err := what.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, what.Close())
 }
 
 // showsItsState tests the State itself, which other topics trust.
@@ -241,9 +238,7 @@ func lasting(record string) bool {
 func goroutines(t *testing.T) (n int, stacks string) {
 	t.Helper()
 	var profile bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
 	mine := fmt.Sprintf("%q:%q", label, t.Name())
 	var found strings.Builder
 	_, records, _ := strings.Cut(profile.String(), "\n") // after the total

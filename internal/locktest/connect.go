@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -159,10 +160,7 @@ func (a addresses) each(t *testing.T, instead func(address string) string) addre
 	}
 	a.Redis, a.Redlock, a.ZooKeeper, a.Etcd = all(a.Redis), all(a.Redlock), all(a.ZooKeeper), all(a.Etcd)
 	if a.Driver == repo.MySQL {
-		c, err := mysql.ParseDSN(a.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(mysql.ParseDSN(a.DSN))(t)
 		c.Addr = instead(c.Addr)
 		a.DSN = c.FormatDSN()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // survivesACrash kills the process that holds a name.
@@ -60,13 +61,9 @@ const downFor = 200 * time.Millisecond
 // restart kills a server, or all of them, and starts it again on the same data.
 func restart(t *testing.T, server crashable) {
 	t.Helper()
-	if err := server.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Kill(t.Context()))
 	time.Sleep(downFor)
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Restart(t.Context()))
 }
 
 // outlivesARestartWhileWaiting restarts the backend during a wait, which ends with the name

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // crowding is how long a crowd is sent through the gate.
@@ -198,9 +199,6 @@ func numberIn(file string) (int, error) {
 
 func readCount(t *testing.T, folder string) int {
 	t.Helper()
-	n, err := numberIn(countFile(folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(numberIn(countFile(folder)))(t)
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Family lists the locks of a family, and those called paired once more over two names.
@@ -81,9 +82,7 @@ func HoldLater(ctx context.Context, l lock.Locker, name string) *Later {
 // Within is the lease, which must be granted in time.
 func (w *Later) Within(t *testing.T, limit time.Duration) lock.Lease {
 	t.Helper()
-	if err := w.end(t, limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.end(t, limit))
 	return w.Lease
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -52,10 +53,7 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 
 func namesAWrongAddress(t *testing.T, s *subject) {
 	at := s.site.at.each(t, func(string) string {
-		port, err := servers.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := must.Get(servers.FreePort())(t)
 		return servers.Loopback(port)
 	})
 	s.failsNamed(t, s.replicaAt(t, at, nil))

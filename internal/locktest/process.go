@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // role marks a test binary that was started as a process that holds locks.
@@ -134,24 +135,13 @@ type process struct {
 // test.
 func (s *subject) process(t *testing.T) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), role+"=1")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	p := &process{cmd: cmd, orders: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}
 	t.Cleanup(func() {
 		p.kill()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // outlivesItsRequest ends the context that Acquire was given: the work may go on
@@ -16,10 +17,7 @@ import (
 func outlivesItsRequest(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(l.Acquire(ctx, name))(t)
 	cancel(errHungUp)
 	if s.lock.Guarantees.Renews {
 		time.Sleep(s.site.at.TTL)

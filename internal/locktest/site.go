@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -40,10 +41,7 @@ func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *s
 	if all.User = ""; name == backend.Etcd { // may do everything
 		all.User = servers.EtcdRoot
 	}
-	clients, err := all.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients := must.Get(all.connect())(t)
 	t.Cleanup(func() { _ = clients.Close() }) // their server may have been killed
 	return &site{at: at, name: name, clients: clients, server: server}
 }
@@ -124,9 +122,7 @@ func databaseSite(t *testing.T, d *servers.Database) *site {
 	s.at.DSN = labtest.Granted(t, d).DSN // of the replicas; State may do everything
 	if d.Driver == repo.MySQL {
 		// Nothing has to survive the machine, and the suite need not wait for the disk.
-		if _, err := s.clients.DB.ExecContext(t.Context(), `SET GLOBAL innodb_flush_log_at_trx_commit = 2`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.clients.DB.ExecContext(t.Context(), `SET GLOBAL innodb_flush_log_at_trx_commit = 2`))(t)
 	}
 	return s
 }
@@ -134,14 +130,9 @@ func databaseSite(t *testing.T, d *servers.Database) *site {
 // migrate brings the schema up to date.
 func migrate(t *testing.T, d *servers.Database) {
 	t.Helper()
-	store, err := d.Open(t.Context(), "locktest", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(d.Open(t.Context(), "locktest", 1))(t)
 	defer closed(t, store)
-	if _, err := store.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.MigrateUp(t.Context()))(t)
 }
 
 // ownDatabase starts a database server that topics may kill. It ends with the lab.

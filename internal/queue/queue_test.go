@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/queue"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -423,9 +424,7 @@ func TestCloseAnswersTheQueueAndWaitsForWhatIsWritten(t *testing.T) {
 		a, waits := d.call("a"), d.call("waits")
 		closed := false
 		go func() {
-			if err := d.q.Close(); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, d.q.Close())
 			closed = true
 		}()
 		synctest.Wait()
@@ -505,8 +504,6 @@ func TestOneQueryAnswersAllThatWait(t *testing.T) {
 			t.Errorf("the answers are %v", got)
 		}
 		failure = errors.New("the database is gone")
-		if _, err := s.Get(t.Context(), 1); !errors.Is(err, failure) {
-			t.Errorf("it fails with %v, want %v", err, failure)
-		}
+		should.Reject(s.Get(t.Context(), 1))(t, failure)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -171,16 +172,12 @@ func TestARestockCountsWhatIsAllocated(t *testing.T) {
 		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
 		create(t, a.Store, allocated, 10)
 		a.step(a.Fill(t.Context(), allocated, place, 0))
-		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"); !errors.Is(err, stock.ErrStockLimit) {
-			t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
-		}
+		should.Reject(a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"))(t, stock.ErrStockLimit)
 		left, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full")
 		if err != nil || left != stock.MaxStock-10 {
 			t.Errorf("restocked to %d (%v)", left, err)
 		}
-		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
-		}
+		should.Reject(a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"))(t, stock.ErrDuplicateRequest)
 	})
 }
 

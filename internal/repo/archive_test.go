@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -302,9 +303,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, stock.ErrDuplicateRequest)
 		}
 	}
-	if _, err := s.Goods(t.Context(), 3); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("the item of a used key: %v, want %v", err, stock.ErrUnknownGoods)
-	}
+	should.Reject(s.Goods(t.Context(), 3))(t, stock.ErrUnknownGoods)
 	after, full := bothAudits(t, s, 1)
 	if after != before || full != before {
 		t.Errorf("the audits are %+v and %+v, want them as before: %+v", after, full, before)
@@ -388,9 +387,7 @@ func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 		_, _, wrong := s.Release(t.Context(), young)
 		must.Do(t, err, wrong, s.ExpireIn(t.Context(), paid, -3*time.Hour), s.ExpireIn(t.Context(), young, -time.Hour))
 		must.Do(t, s.ExpireIn(t.Context(), overdue, -3*time.Hour))
-		if _, err := s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.LeastAge), 9); !errors.Is(err, repo.ErrTooYoung) {
-			t.Errorf("what ended less than an hour ago is moved: %v, want %v", err, repo.ErrTooYoung)
-		}
+		should.Reject(s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.LeastAge), 9))(t, repo.ErrTooYoung)
 		archiveEnded(t, s, 1, 1)
 		archiveEnded(t, s, 9, 1)
 		archiveEnded(t, s, 9, 0)
@@ -471,9 +468,7 @@ func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
 		labtest.AwaitRowWait(t, d, "SELECT number, goods_id%", paying)
 		held.Pass()
 		must.Do(t, <-moving)
-		if err := <-paying; !errors.Is(err, stock.ErrReleased) {
-			t.Errorf("the payment is answered with %v, want %v", err, stock.ErrReleased)
-		}
+		should.Fail(t, <-paying, stock.ErrReleased)
 		wantSums(t, s, 100, 0, 0, 0)
 	})
 }
@@ -600,9 +595,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 		labtest.AwaitReached(t, held)
 		must.Do(t, s.InsertRow(t.Context(), 2, "late"))
 		held.Pass()
-		if err := <-moving; !errors.Is(err, repo.ErrNotMoved) {
-			t.Errorf("the move ends with %v, want %v", err, repo.ErrNotMoved)
-		}
+		should.Fail(t, <-moving, repo.ErrNotMoved)
 		wantRows(t, s, "nothing was moved", []int64{1, 2, 3, 4}, nil)
 		if moved := archive(t, s, 10); moved != 3 {
 			t.Errorf("then %d rows are moved, want 3", moved)

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -255,9 +256,7 @@ func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
 		labtest.AwaitRowWait(t, d, "SELECT number%", answered)
 		step.Pass()
 		must.Do(t, <-released)
-		if err := <-answered; !errors.Is(err, stock.ErrReleased) {
-			t.Errorf("it is answered with %v, want %v", err, stock.ErrReleased)
-		}
+		should.Fail(t, <-answered, stock.ErrReleased)
 		wantSums(t, s, 8, 2, 0, 0)
 	})
 }

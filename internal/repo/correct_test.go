@@ -45,9 +45,7 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 			if found.Kind != stock.Correct || found.Quantity != c.by || found.Correction == nil || !found.Correction.Is(c.to) {
 				t.Errorf("the ledger has %+v with %+v, want %+v", found, found.Correction, c.to)
 			}
-			if _, err := s.Correct(t.Context(), 1, c.to, id); !errors.Is(err, stock.ErrDuplicateRequest) {
-				t.Errorf("again: %v, want %v", err, stock.ErrDuplicateRequest)
-			}
+			should.Reject(s.Correct(t.Context(), 1, c.to, id))(t, stock.ErrDuplicateRequest)
 		}
 		for want, to := range map[error]stock.Correction{
 			&stock.BelowZeroError{Stock: 0, Held: 2, Sold: 1, By: -1}: {By: -1},

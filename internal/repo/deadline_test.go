@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -87,9 +88,7 @@ func TestAHangUpDoesNotCutACommit(t *testing.T) {
 		labtest.AwaitReached(t, held)
 		cancel()
 		held.Pass()
-		if err := <-done; err != nil {
-			t.Errorf("it ended with %v, want the answer of the commit", err)
-		}
+		should.Do(t, <-done)
 	})
 }
 
@@ -105,9 +104,7 @@ func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 			t.Errorf("it failed with %v, want %v", err, stock.ErrBackendUnavailable)
 		}
 		held.Pass() // now the server gets it
-		if err := sell(t.Context(), s, 1, "late"); err != nil {
-			t.Errorf("the same request id again: %v", err)
-		}
+		should.Do(t, sell(t.Context(), s, 1, "late"))
 		if quick, full := bothAudits(t, s, 1); quick.Orders != 1 || full.Orders != 1 || !full.Clean {
 			t.Errorf("the audit is %+v, in full %+v; want one sale", quick, full)
 		}

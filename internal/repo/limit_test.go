@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -84,9 +85,7 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 		must.Do(t, err)
 		enough := errors.New("nothing is to be written")
 		err = buy(1, func(*repo.Tx) error {
-			if err := hasty.SetLimit(t.Context(), 1, 2); !errors.Is(err, stock.ErrUnknownOutcome) {
-				t.Errorf("a limit that is set halfway is answered with %v, want %v", err, stock.ErrUnknownOutcome)
-			}
+			should.Fail(t, hasty.SetLimit(t.Context(), 1, 2), stock.ErrUnknownOutcome)
 			if limited, recalled, err := s.Unfinished(t.Context(), 1); err != nil || !limited || recalled {
 				t.Errorf("another replica sees that the limit is unfinished: %t, a recall: %t (%v); want the limit alone", limited, recalled, err)
 			}
@@ -98,9 +97,7 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 		if goods, err := s.Goods(t.Context(), 1); err != nil || goods.PerUser != 2 {
 			t.Errorf("the item is %+v (%v), want a limit of 2", goods, err)
 		}
-		if err := hasty.SetLimit(t.Context(), 1, 2); err != nil {
-			t.Errorf("setting it again: %v", err)
-		}
+		should.Do(t, hasty.SetLimit(t.Context(), 1, 2))
 		if limited, _, err := s.Unfinished(t.Context(), 1); err != nil || limited {
 			t.Errorf("set again it is unfinished: %t (%v)", limited, err)
 		}
@@ -209,9 +206,7 @@ func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 			}
 		})
 		<-locked
-		if err := s.SetLimit(t.Context(), 1, 2); err != nil {
-			t.Errorf("the limit is answered with %v", err)
-		}
+		should.Do(t, s.SetLimit(t.Context(), 1, 2))
 		holder.Wait()
 	})
 }
@@ -321,9 +316,7 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 			t.Errorf("limited to %d, the audit of buyers is %+v (%v)", limit, found, err)
 		}
 	}
-	if err := s.SetLimit(t.Context(), 404, 1); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("an item that is not there is limited: %v", err)
-	}
+	should.Fail(t, s.SetLimit(t.Context(), 404, 1), stock.ErrUnknownGoods)
 }
 
 // An item gets its first limit while units come back that were not counted before: they are counted out all

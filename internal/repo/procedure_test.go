@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -106,9 +107,7 @@ func TestACallWhoseAnswerIsLostIsUnknown(t *testing.T) {
 				if failed, ok := errors.AsType[*stock.BackendError](err); !errors.Is(err, stock.ErrUnknownOutcome) || !ok || failed.Backend != repo.MySQL {
 					t.Errorf("a call without an answer is %v, want %v of the database", err, stock.ErrUnknownOutcome)
 				}
-				if err := call(t.Context(), s, 1, one("lost")); !errors.Is(err, stock.ErrDuplicateRequest) {
-					t.Errorf("the same request again is %v, want %v", err, stock.ErrDuplicateRequest)
-				}
+				should.Fail(t, call(t.Context(), s, 1, one("lost")), stock.ErrDuplicateRequest)
 				wantOrders(t, s, 1)
 			})
 		})
@@ -127,9 +126,7 @@ func TestAHangUpDoesNotCutACall(t *testing.T) {
 		labtest.AwaitReached(t, held)
 		cancel()
 		held.Pass()
-		if err := <-done; err != nil {
-			t.Errorf("it ended with %v, want the answer of the procedure", err)
-		}
+		should.Do(t, <-done)
 		wantOrders(t, s, 1)
 	})
 }
@@ -141,9 +138,7 @@ func TestACallPassesOverDeadConnections(t *testing.T) {
 		must.Do(t, call(t.Context(), s, 1, one("first")))
 		proxy.Cut()
 		must.Do(t, proxy.Mend())
-		if err := call(t.Context(), s, 1, one("second")); err != nil {
-			t.Errorf("after its connections have ended: %v", err)
-		}
+		should.Do(t, call(t.Context(), s, 1, one("second")))
 		wantOrders(t, s, 2)
 	})
 }
@@ -161,9 +156,7 @@ func TestACallThatIsLateIsNotCommitted(t *testing.T) {
 		row.awaitWaiters(1) // the server does not look whether its client is there
 		row.commit()
 		row.awaitWaiters(0)
-		if err := call(t.Context(), s, 1, one("late")); err != nil {
-			t.Errorf("the same request id again: %v", err)
-		}
+		should.Do(t, call(t.Context(), s, 1, one("late")))
 		wantOrders(t, s, 1)
 	})
 }
@@ -175,13 +168,9 @@ func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
 		must.Do(t, s.SetLimit(t.Context(), 1, 1))
 		bought := stock.Purchase{RequestID: "waits", Quantity: 1, UserID: "u"}
 		row := block(t, d)
-		if err := call(t.Context(), s, 1, bought); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("a locked row is %v, want %v", err, stock.ErrBusy)
-		}
+		should.Fail(t, call(t.Context(), s, 1, bought), stock.ErrBusy)
 		row.commit()
-		if err := call(t.Context(), s, 1, bought); err != nil {
-			t.Errorf("the same again: %v", err)
-		}
+		should.Do(t, call(t.Context(), s, 1, bought))
 		wantOrders(t, s, 1)
 	})
 }
@@ -200,9 +189,7 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		must.Do(t, row.db.QueryRowContext(t.Context(),
 			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id))
 		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
-		if err := <-killed; !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Errorf("a call that is killed is %v, want %v", err, stock.ErrUnknownOutcome)
-		}
+		should.Fail(t, <-killed, stock.ErrUnknownOutcome)
 		if !labtest.Eventually(10*time.Second, func() bool { return !row.connected(id) }) {
 			t.Error("the connection of the call that was killed is in the pool")
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -140,15 +141,9 @@ func TestRestock(t *testing.T) {
 		if err != nil || left != 12 {
 			t.Errorf("restocked to %d (%v), want 12", left, err)
 		}
-		if _, err := s.Restock(t.Context(), 1, 7, "more"); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
-		}
-		if _, err := s.Restock(t.Context(), 2, 7, "other"); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("unknown goods: %v, want %v", err, stock.ErrUnknownGoods)
-		}
-		if _, err := s.Restock(t.Context(), 1, stock.MaxStock-11, "too much"); !errors.Is(err, stock.ErrStockLimit) {
-			t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
-		}
+		should.Reject(s.Restock(t.Context(), 1, 7, "more"))(t, stock.ErrDuplicateRequest)
+		should.Reject(s.Restock(t.Context(), 2, 7, "other"))(t, stock.ErrUnknownGoods)
+		should.Reject(s.Restock(t.Context(), 1, stock.MaxStock-11, "too much"))(t, stock.ErrStockLimit)
 		audit, err := s.Audit(t.Context(), 1)
 		if err != nil || !audit.Clean || audit.Initial != 12 || audit.Stock != 12 {
 			t.Errorf("audit is %+v (%v), want 12 clean", audit, err)
@@ -160,9 +155,7 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
-		if err := s.CreateGoods(t.Context(), 1, 9, "again"); !errors.Is(err, stock.ErrGoodsExist) {
-			t.Errorf("created again: %v, want %v", err, stock.ErrGoodsExist)
-		}
+		should.Fail(t, s.CreateGoods(t.Context(), 1, 9, "again"), stock.ErrGoodsExist)
 		if err := s.CreateGoods(t.Context(), 2, 9, t.Name()); !errors.Is(err, stock.ErrDuplicateRequest) || errors.Is(err, stock.ErrGoodsExist) {
 			t.Errorf("another one under the same request id: %v, want %v", err, stock.ErrDuplicateRequest)
 		}
@@ -174,15 +167,11 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 1 || rows["none"].GoodsID != 3 || rows["none"].Quantity != 0 {
 			t.Errorf("of an item without units the ledger has %+v (%v), want its key", rows, err)
 		}
-		if err := s.CreateGoods(t.Context(), 4, 0, "none"); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("another one without units under the same request id: %v, want %v", err, stock.ErrDuplicateRequest)
-		}
+		should.Fail(t, s.CreateGoods(t.Context(), 4, 0, "none"), stock.ErrDuplicateRequest)
 		if audit, err := s.AuditInFull(t.Context(), 3); err != nil || !audit.Clean || audit.Initial != 0 {
 			t.Errorf("audit of an item without units is %+v (%v)", audit, err)
 		}
-		if _, err := s.Audit(t.Context(), 2); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("audit of an unknown item: %v, want %v", err, stock.ErrUnknownGoods)
-		}
+		should.Reject(s.Audit(t.Context(), 2))(t, stock.ErrUnknownGoods)
 	})
 }
 
@@ -301,9 +290,7 @@ func migrateAtOnce(t *testing.T, d *servers.Database, replicas int) {
 			if _, err := s.MigrateUp(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, s.Close())
 		})
 	}
 	crowd.Wait()
@@ -372,9 +359,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 			t.Errorf("%v does not name the backend", err)
 		}
 		must.Do(t, d.Restart(t.Context()))
-		if err := sell(t.Context(), s, 1, "x"); err != nil {
-			t.Errorf("the database is back: %v", err)
-		}
+		should.Do(t, sell(t.Context(), s, 1, "x"))
 	})
 }
 

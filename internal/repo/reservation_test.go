@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -344,9 +345,7 @@ func TestARestockLeavesRoomForWhatIsHeld(t *testing.T) {
 			if settle {
 				must.Do(t, settleNow(t, s))
 			}
-			if _, err := s.Restock(t.Context(), 1, 1, fmt.Sprint("beyond ", settle)); !errors.Is(err, stock.ErrStockLimit) {
-				t.Errorf("a restock without room for what is held: %v, want %v", err, stock.ErrStockLimit)
-			}
+			should.Reject(s.Restock(t.Context(), 1, 1, fmt.Sprint("beyond ", settle)))(t, stock.ErrStockLimit)
 		}
 		if _, _, err := s.Release(t.Context(), number); err != nil {
 			t.Fatal(err)
@@ -432,9 +431,7 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 		return nil
 	}))
 	for range cap(answers) {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
+		should.Do(t, <-answers)
 	}
 	wantSums(t, s, 19, 1, 4, 4)
 }

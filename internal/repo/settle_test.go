@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -95,9 +96,7 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 			if err := sell(t.Context(), s, 1, "quick"); err != nil {
 				return err
 			}
-			if err := settleNow(t, impatient); !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("with a row that is not committed: %v, want %v", err, stock.ErrBusy)
-			}
+			should.Fail(t, settleNow(t, impatient), stock.ErrBusy)
 			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
 			return err
 		}))

@@ -2,7 +2,6 @@ package repo
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // A crowd that waits for one item leaves connections to others, and those that wait are
@@ -23,9 +23,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 		var using atomic.Int64
 		for range 100 {
 			go func() {
-				if err := s.take(t.Context(), slow); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, s.take(t.Context(), slow))
 				using.Add(1)
 				<-release
 				s.free(slow)
@@ -54,9 +52,7 @@ func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
 		var order []int64
 		for _, id := range []int64{1, 1, 1, 2, 3, 2} { // in this order
 			go func() {
-				if err := s.take(t.Context(), id); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, s.take(t.Context(), id))
 				order = append(order, id) // one at a time
 				s.free(id)
 			}()
@@ -80,9 +76,7 @@ func TestAPurchaseLeavesItsTurn(t *testing.T) {
 		must.Do(t, s.take(t.Context(), user))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.take(ctx, 2); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("it ends with %v", err)
-		}
+		should.Fail(t, s.take(ctx, 2), context.DeadlineExceeded)
 		s.free(user)
 		if s.taken != 0 || len(s.users) != 0 || len(s.turns) != 0 {
 			t.Errorf("%d connections, %d users and %d turns are left", s.taken, len(s.users), len(s.turns))

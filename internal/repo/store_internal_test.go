@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -136,9 +137,7 @@ func TestAnErrorOfTheDriverGetsItsKind(t *testing.T) {
 			t.Errorf("%s names %q", c.name, failed.Backend)
 		}
 	}
-	if err := s.fault(left, "nothing", nil); err != nil {
-		t.Errorf("no error is %v", err)
-	}
+	should.Do(t, s.fault(left, "nothing", nil))
 }
 
 func (s *Store) doing(ctx context.Context, err error) error { return s.fault(ctx, "test", err) }

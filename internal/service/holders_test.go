@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -82,9 +83,7 @@ func TestWhatIsNotHeldAnyMoreDoesNotCount(t *testing.T) {
 	}
 	full := func() {
 		t.Helper()
-		if _, err := held.Deduct(t.Context(), 1, heldBy("ann", 1)); !errors.Is(err, stock.ErrHoldLimit) {
-			t.Errorf("at the limit the answer is %v, want %v", err, stock.ErrHoldLimit)
-		}
+		should.Reject(held.Deduct(t.Context(), 1, heldBy("ann", 1)))(t, stock.ErrHoldLimit)
 	}
 	again := heldBy("ann", 2)
 	again.RequestID, again.Keyed = "key", true

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -282,9 +283,7 @@ func TestAChangeThatWasHalfMadeIsUnknown(t *testing.T) {
 		t.Errorf("a limit that could not be set: %v, want a failure of which nothing came", err)
 	}
 	limit.Choice = func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }
-	if _, err := s.inventory.Change(t.Context(), 1, limit); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("the limit could not be set, and the strategy was: %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Reject(s.inventory.Change(t.Context(), 1, limit))(t, stock.ErrUnknownOutcome)
 	if _, own := s.replicas[0].Mode(1, stock.Choice{}); own.Strategy != "mutex" {
 		t.Errorf("it is sold by %s, want by what was set", own.Strategy)
 	}
@@ -297,9 +296,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 	s.create(t, 1, 10)
 	must.Get(openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`))(t)
 	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
-	if _, err := s.inventory.Change(t.Context(), 1, change); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("the choice was set, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Reject(s.inventory.Change(t.Context(), 1, change))(t, stock.ErrUnknownOutcome)
 	if _, err := s.inventory.Create(t.Context(), service.NewItem{GoodsID: 2, Units: 10, Choice: stock.Choice{Strategy: "mutex"}}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the item was created, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
 	}

@@ -42,9 +42,7 @@ func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "redis" {
 		t.Errorf("answered with %v, want one that names redis", err)
 	}
-	if _, err := without.inventory.Recall(t.Context(), 1); !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("the recall is answered with %v", err)
-	}
+	should.Reject(without.inventory.Recall(t.Context(), 1))(t, stock.ErrBackendUnavailable)
 	if audit, err := without.inventory.Audit(t.Context(), 1); err != nil || audit.Pending != nil {
 		t.Errorf("without Redis the audit is %+v (%v), want it unknown what is pending", audit, err)
 	}

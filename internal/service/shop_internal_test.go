@@ -629,9 +629,7 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 
 // The lag is the outbox's to say, and without one there is none.
 func TestTheLagIsThatOfTheOutbox(t *testing.T) {
-	if _, err := new(Catalogue).Lag(t.Context()); !errors.Is(err, ErrNoOutbox) {
-		t.Errorf("without an outbox: %v, want %v", err, ErrNoOutbox)
-	}
+	should.Reject(new(Catalogue).Lag(t.Context()))(t, ErrNoOutbox)
 	if lag, err := (&Catalogue{redis: &box{}}).Lag(t.Context()); err != nil || lag.Orders != 3 {
 		t.Errorf("%+v, %v; want that of the outbox", lag, err)
 	}

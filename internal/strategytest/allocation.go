@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -58,18 +59,9 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 	item := s.create(t, units)
 	s.wantSold(t, item, sold)
 	s.settle(t, item)
-	before, err := s.store.Goods(t.Context(), item)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recalled, err := allocator.Recall(t.Context(), item)
-	if err != nil {
-		t.Fatal(err)
-	}
-	goods, err := s.store.Goods(t.Context(), item)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(s.store.Goods(t.Context(), item))(t)
+	recalled := must.Get(allocator.Recall(t.Context(), item))(t)
+	goods := must.Get(s.store.Goods(t.Context(), item))(t)
 	want(t, "units in the row after the recall", goods.Stock, units-sold)
 	want(t, "units outside of the row after the recall", goods.Allocated, 0)
 	want(t, "units that the recall returned", recalled.Returned, goods.Stock-before.Stock)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -193,10 +194,7 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 		t.Errorf("there is enough at any time, and the sale ended with %v", err)
 	}
 	s.settle(t, goods)
-	audit, err := s.store.AuditInFull(t.Context(), goods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	audit := must.Get(s.store.AuditInFull(t.Context(), goods))(t)
 	if !audit.Clean {
 		t.Errorf("the audit is %+v, of buyers %+v", audit, audit.Buyers)
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -98,9 +100,7 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 		t.Errorf("the ledger has %v of an unknown item (%v)", orders, err)
 	}
 	// The answer must not outlive its reason.
-	if err := s.store.CreateGoods(t.Context(), unknown, 1, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.CreateGoods(t.Context(), unknown, 1, rand.Text()))
 	if err := oneOf(s.deduct(t.Context(), unknown, buy(1))); err != nil {
 		t.Errorf("an item that was created after a purchase asked for it is answered with %v", err)
 	}
@@ -113,9 +113,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 		goods := s.createLimited(t, 10, most)
 		first := by("a", 2)
 		answered, err := s.deduct(t.Context(), goods, first)
-		if err := oneOf(answered, err); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, oneOf(answered, err))
 		outcomes, err := s.deduct(t.Context(), goods, by("a", 1), first)
 		sold, orders := int64(2), int64(1)
 		_, answersAhead := s.bare[0].(*redisstock.Stock)
@@ -193,10 +191,7 @@ func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 	outcomes := s.sell(t, goods, batch...)
 	s.settle(t, goods)
 	for i, purchase := range batch {
-		orders, err := s.store.Orders(t.Context(), purchase.RequestID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		orders := must.Get(s.store.Orders(t.Context(), purchase.RequestID))(t)
 		written, answered := orders[purchase.RequestID], outcomes[i].Order
 		if purchase.Keyed && written != answered {
 			t.Errorf("the ledger has %+v, the answer was %+v", written, answered)
@@ -218,18 +213,14 @@ func namesTheDatabaseThatFails(t *testing.T, s *subject) {
 	store := s.bench.Open(t, "replica-0")
 	broken := s.entry.New(s.deps(t, store))
 	goods := s.create(t, 10)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Close())
 	batch := []stock.Purchase{buy(1), buy(20)} // the second one does not fit
 	outcomes, err := s.group(t, broken.Deduct)(t.Context(), goods, batch)
 	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend == "" {
 		t.Errorf("without its database it answers %+v, %v, want an error that names the backend", outcomes, err)
 	}
 	if closer, ok := broken.(io.Closer); ok { // before its consumers find orders of others
-		if err := closer.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, closer.Close())
 	}
 	s.wantSold(t, goods, 10)
 }
@@ -389,9 +380,7 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	kept, released, confirmed := reserve(2), reserve(5), reserve(3)
 	for _, p := range []stock.Purchase{kept, released, confirmed} {
-		if err := oneOf(s.deduct(t.Context(), goods, p)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, oneOf(s.deduct(t.Context(), goods, p)))
 	}
 	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 	s.settle(t, goods)
@@ -431,9 +420,7 @@ func (s *subject) giveBack(t *testing.T, p stock.Purchase) {
 		t.Fatal(err)
 	}
 	if copied, ok := s.bare[1].(*redisstock.Stock); ok {
-		if err := copied.Restocked(t.Context(), r.GoodsID, r.Quantity, r.UserID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, copied.Restocked(t.Context(), r.GoodsID, r.Quantity, r.UserID))
 	}
 }
 
@@ -442,9 +429,7 @@ func countsWhatABuyerHolds(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	held := reserve(perUser)
 	held.UserID = "小明"
-	if err := oneOf(s.deduct(t.Context(), goods, held)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, oneOf(s.deduct(t.Context(), goods, held)))
 	if err := oneOf(s.deduct(t.Context(), goods, by("小明", 1))); !errors.Is(err, stock.ErrUserLimit) {
 		t.Errorf("one more than the limit is answered with %v", err)
 	}

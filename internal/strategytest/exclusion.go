@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -208,9 +209,7 @@ const ahead = 1 << 60
 func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)
-	if _, err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead))(t)
 	outcomes, err := deduct(t.Context(), goods, []stock.Purchase{buy(1)})
 	left := int64(10)
 	switch {
@@ -225,9 +224,7 @@ func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	}
 	want(t, "stock after a later claim", s.audit(t, goods).Stock, left)
 	// Another strategy's tokens do not compare: the last claim wins.
-	if _, err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.As("another").ClaimFence(t.Context(), goods, 1))(t)
 	if err := oneOf(deduct(t.Context(), goods, []stock.Purchase{buy(1)})); err != nil {
 		t.Errorf("after another strategy had sold: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -25,13 +26,9 @@ func (s *subject) createLimited(t *testing.T, units, most int64) (goodsID int64)
 // the first.
 func (s *subject) limit(t *testing.T, goodsID, most int64) {
 	t.Helper()
-	if err := s.store.SetLimit(t.Context(), goodsID, most); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.SetLimit(t.Context(), goodsID, most))
 	if l, ok := s.bare[1].(*redisstock.Stock); ok {
-		if err := l.LimitChanged(t.Context(), goodsID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.LimitChanged(t.Context(), goodsID))
 	}
 }
 
@@ -47,10 +44,7 @@ func by(user string, units int64) stock.Purchase {
 func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
 	t.Helper()
 	s.settle(t, goodsID)
-	audit, err := s.store.AuditInFull(t.Context(), goodsID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	audit := must.Get(s.store.AuditInFull(t.Context(), goodsID))(t)
 	want(t, "sold", audit.Sold, sold)
 	if audit.Buyers == nil || *audit.Buyers != (stock.Buyers{}) {
 		t.Errorf("about the buyers the audit finds %+v", audit.Buyers)

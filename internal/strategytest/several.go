@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -47,9 +48,7 @@ func of(goodsID int64, batch ...stock.Purchase) strategy.ItemBatch {
 func sellsSeveralItemsAtOnce(t *testing.T, s *subject) {
 	joiner := s.joiner(t)
 	plenty, short, gone, held, limited, unknown := s.create(t, 50), s.create(t, 3), s.create(t, 0), s.create(t, 7), s.create(t, 9), s.goods.Add(1)
-	if err := s.store.SetLimit(t.Context(), limited, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.SetLimit(t.Context(), limited, 1))
 	hold := reserve(2)
 	outcomes := deductItems(t, joiner,
 		of(short, buy(2), buy(2), buy(1)), of(unknown, buy(1)), of(plenty, buy(4), buy(5)), of(limited, buy(1)), of(gone, buy(1)), of(held, hold))

@@ -19,9 +19,11 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -287,9 +289,7 @@ func closeAfter(t *testing.T, made any) {
 	t.Helper()
 	if closer, ok := made.(io.Closer); ok {
 		t.Cleanup(func() {
-			if err := closer.Close(); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, closer.Close())
 		})
 	}
 }
@@ -298,9 +298,7 @@ func closeAfter(t *testing.T, made any) {
 func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 	t.Helper()
 	goodsID = s.goods.Add(1)
-	if err := s.store.CreateGoods(t.Context(), goodsID, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.CreateGoods(t.Context(), goodsID, units, rand.Text()))
 	return goodsID
 }
 
@@ -308,17 +306,13 @@ func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 // them twice.
 func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Restock(t.Context(), goodsID, units, rand.Text()))(t)
 	r, ok := s.bare[1].(*redisstock.Stock)
 	if !ok {
 		return
 	}
 	for range 2 {
-		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Restocked(t.Context(), goodsID, units))
 	}
 }
 
@@ -350,10 +344,7 @@ func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purc
 func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
 	t.Helper()
 	s.settle(t, goodsID)
-	audit, err := s.store.Audit(context.WithoutCancel(t.Context()), goodsID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	audit := must.Get(s.store.Audit(context.WithoutCancel(t.Context()), goodsID))(t)
 	return audit
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -99,9 +99,7 @@ func TestAServerThatHangsHoldsNoCommandForEver(t *testing.T) {
 		t.Errorf("a call takes up to %s", limit)
 	}
 	c.HTTP.Timeout = 50 * time.Millisecond
-	if _, err := c.Restock(t.Context(), 7, 1, "key"); !errors.Is(err, client.ErrOutcomeUnknown) {
-		t.Errorf("a restock that is not answered in time is %v", err)
-	}
+	should.Reject(c.Restock(t.Context(), 7, 1, "key"))(t, client.ErrOutcomeUnknown)
 }
 
 func TestTheAdminAPINeedsAToken(t *testing.T) {

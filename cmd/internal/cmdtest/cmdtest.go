@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // NeedLocal skips a test that needs a database server and nginx.
@@ -136,9 +137,7 @@ func Own[S interface {
 	}
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, server.Close(context.WithoutCancel(t.Context())))
 	})
 	return server
 }

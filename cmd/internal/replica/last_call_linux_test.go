@@ -1,11 +1,11 @@
 package replica
 
 import (
-	"errors"
 	"net"
 	"testing"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Connections that are not accepted yet when a listener closes are accepted, and no later ones.
@@ -26,7 +26,5 @@ func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
 		}
 		defer conn.Close() //nolint:errcheck // the test is over
 	}
-	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after them Accept says %v, want that it is closed", err)
-	}
+	should.Reject(listener.Accept())(t, net.ErrClosed)
 }

@@ -20,6 +20,7 @@ import (
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -54,9 +55,7 @@ func etcdReplicaOn(t *testing.T, client *clientv3.Client, ttl time.Duration) loc
 	l := etcdlock.Lock().New(lock.Deps{Clients: &backend.Clients{Etcd: client}, TTL: ttl})
 	t.Cleanup(func() {
 		etcdClose(t, l)
-		if err := client.Close(); err != nil {
-			t.Errorf("close the client: %v", err)
-		}
+		should.Do(t, client.Close())
 	})
 	return l
 }
@@ -67,9 +66,7 @@ func etcdClose(t *testing.T, l lock.Locker) {
 	if !ok {
 		t.Fatal("the lock cannot be closed")
 	}
-	if err := closer.Close(); err != nil {
-		t.Errorf("close the lock: %v", err)
-	}
+	should.Do(t, closer.Close())
 }
 
 // etcdFails finds the failure of etcd in an error, and no end of a context.

@@ -25,6 +25,7 @@ import (
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -169,9 +170,7 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 	if lease.Context().Err() != nil {
 		t.Fatal("the loss was signalled before the release")
 	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("released with %v, want %v", err, lock.ErrLost)
-	}
+	should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
 	if len(admin.keys(t, t.Name())) != 1 {
 		t.Error("deleted what is another's")
 	}

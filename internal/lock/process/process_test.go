@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
@@ -30,9 +31,7 @@ func TestProcessExcludes(t *testing.T) {
 				runtime.Gosched()
 				seen = max(seen, held)
 				held--
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, lease.Release(t.Context()))
 			}
 		})
 	}
@@ -79,9 +78,7 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 			waiters.Go(func() {
 				lease := acquire(t, l, "a")
 				order = append(order, i)
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, lease.Release(t.Context()))
 			})
 			synctest.Wait()
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -191,9 +192,7 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 	}
 	leave()
 	for range 2 {
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("a waiter ended with %v", err)
-		}
+		should.Fail(t, <-gone, context.Canceled)
 	}
 	must.Do(t, lease.Release(t.Context()))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -205,9 +206,7 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	}
 	late.Pass()
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := answered.Fails(t); !errors.Is(err, context.Canceled) {
-		t.Errorf("the second client is answered with %v", err)
-	}
+	should.Fail(t, answered.Fails(t), context.Canceled)
 	must.Do(t, lease.Release(t.Context()))
 }
 
@@ -222,9 +221,7 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 	} {
 		lease := locktest.Hold(t, l, "over")
 		must.Do(t, then())
-		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("released with %v, want %v", err, lock.ErrLost)
-		}
+		should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
 	}
 	if owner := client.Get(t.Context(), key).Val(); owner != "another" {
 		t.Errorf("another's lock was deleted: %q", owner)
@@ -482,9 +479,7 @@ func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind
 	return func() {
 		t.Helper()
 		cancel()
-		if err := left.Fails(t); !errors.Is(err, context.Canceled) {
-			t.Errorf("the waiter ended with %v", err)
-		}
+		should.Fail(t, left.Fails(t), context.Canceled)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -78,9 +79,7 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 			closing(t, l)
 			reaping.Go(func() {
 				for range 5 {
-					if err := l.Reap(t.Context()); err != nil {
-						t.Error(err)
-					}
+					should.Do(t, l.Reap(t.Context()))
 				}
 			})
 		}
@@ -161,9 +160,7 @@ func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
 			if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2900-01-01' AND owner = 'me' AND host = ?`, host); n != 1 || err != nil {
 				t.Errorf("%d rows of the holder on %s expire after its TTL, want 1 (%v)", n, host, err)
 			}
-			if _, err := pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2999-01-01 00:00:00'`); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2999-01-01 00:00:00'`))(t)
 		}
 	})
 }
@@ -209,9 +206,7 @@ func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
 		for _, delivered := range []bool{true, false} {
 			first := locktest.HoldUnder(owned, t, l, "gate")
 			labtest.Lose(cut, "depth = depth + 1", delivered)
-			if _, err := l.Acquire(owned, "gate"); !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("the answer is lost: %v, want the backend's failure", err)
-			}
+			should.Reject(l.Acquire(owned, "gate"))(t, stock.ErrBackendUnavailable)
 			if n := count(t, look, `SELECT depth FROM record_lock`); n != 1 {
 				t.Errorf("depth is %d, want 1", n)
 			}
@@ -228,13 +223,9 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 		l := sqlLockOn(t, pool, d, "sql-insert-lock")
 		owned := lock.WithOwner(t.Context(), "me")
 		late := locktest.HoldUnder(owned, t, l, "gate")
-		if _, err := pool.ExecContext(t.Context(), `DELETE FROM record_lock`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), `DELETE FROM record_lock`))(t)
 		next := locktest.HoldUnder(owned, t, l, "gate")
-		if err := late.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("the late one releases with %v, want %v", err, lock.ErrLost)
-		}
+		should.Fail(t, late.Release(t.Context()), lock.ErrLost)
 		isHeld(t, l, "gate")
 		locktest.Release(t, next)
 	})
@@ -251,18 +242,12 @@ func TestAnOwnerDoesNotEnterALockThatHasExpired(t *testing.T) {
 		l := sqllock.NewInsertLocker(deps, false)
 		owner := lock.WithOwner(t.Context(), "owner")
 		for range 2 { // while it is the owner's
-			if _, err := l.Acquire(owner, "gate"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.Acquire(owner, "gate"))(t)
 		}
-		if _, err := pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2001-01-01 00:00:00'`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2001-01-01 00:00:00'`))(t)
 		ctx, cancel := context.WithTimeout(owner, 300*time.Millisecond)
 		defer cancel()
-		if _, err := l.Acquire(ctx, "gate"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("it enters a lock that has expired: %v", err)
-		}
+		should.Reject(l.Acquire(ctx, "gate"))(t, context.DeadlineExceeded)
 	})
 }
 
@@ -286,9 +271,7 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	case <-again.Reached(): // it looks again
 		again.Pass()
 		cancel()
-		if err := answered.Fails(t); !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("the waiter is answered with %v", err)
-		}
+		should.Fail(t, answered.Fails(t), lock.ErrNotAcquired)
 	case <-answered.Done:
 		t.Errorf("a name that is held is answered with %v", answered.Err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -61,9 +62,7 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 		lease := locktest.HoldWithin(t, l, "gate", 5*time.Second)
 		killOthers(t, admin)
 		next := locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon)
-		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("release by a killed connection: %v, want %v", err, lock.ErrLost)
-		}
+		should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
 		}
@@ -94,9 +93,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 			}
 			cancel()
 			start := time.Now()
-			if err := gaveUp.Fails(t); !errors.Is(err, context.Canceled) {
-				t.Errorf("%v, want the end of the wait", err)
-			}
+			should.Fail(t, gaveUp.Fails(t), context.Canceled)
 			if late := time.Since(start); late > sqlSoon {
 				t.Errorf("it returned %s after the end of the wait", late)
 			}
@@ -207,9 +204,7 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 	must.Get(admin.ExecContext(t.Context(), `KILL ?`, id))(t)
 	next := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	held.Pass()
-	if err := <-answered; !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("%v, want the failure of the backend", err)
-	}
+	should.Fail(t, <-answered, stock.ErrBackendUnavailable)
 	if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 		t.Errorf("%d connections are not given back", pool.Stats().InUse)
 	}
@@ -240,9 +235,7 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 		t.Errorf("it asked %d times in two slices", asked.Seen())
 	}
 	cancel()
-	if err := gaveUp.Fails(t); !errors.Is(err, context.Canceled) {
-		t.Errorf("it gave up with %v", err)
-	}
+	should.Fail(t, gaveUp.Fails(t), context.Canceled)
 	locktest.Release(t, lease)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -192,9 +193,7 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 		var waiters sync.WaitGroup
 		for range 12 {
 			waiters.Go(func() {
-				if _, err := crowded.Acquire(ctx, "gate"); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v, want the end of the wait", err)
-				}
+				should.Reject(crowded.Acquire(ctx, "gate"))(t, context.Canceled)
 			})
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -467,9 +466,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 				t.Errorf("%s was not sent", statement)
 			}
 			time.Sleep(100 * time.Millisecond) // the server has time to act
-			if err := first.Release(t.Context()); err != nil {
-				t.Errorf("release: %v", err)
-			}
+			should.Do(t, first.Release(t.Context()))
 			locktest.Release(t, locktest.HoldWithin(t, other, name, sqlSoon))
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -165,9 +166,7 @@ func TestNoTokenGoesBackAfterASweep(t *testing.T) {
 			if token := issue(t, tokens, "goods/new-"+kind); token <= highest {
 				t.Errorf("%s: the first token of a new name is %d, want one above %d, which was deleted", kind, token, highest)
 			}
-			if _, err := tokens.Sweep(t.Context(), all); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(tokens.Sweep(t.Context(), all))(t)
 		}
 	})
 }
@@ -181,17 +180,11 @@ func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
 			}
 			t.Run(kind, func(t *testing.T) {
 				lease := locktest.Hold(t, l, "goods/1")
-				if _, err := tokens.Sweep(t.Context(), all); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(tokens.Sweep(t.Context(), all))(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
-				if _, err := l.Acquire(ctx, "goods/1"); !errors.Is(err, lock.ErrNotAcquired) {
-					t.Errorf("the name is granted twice: %v", err)
-				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				should.Reject(l.Acquire(ctx, "goods/1"))(t, lock.ErrNotAcquired)
+				should.Do(t, lease.Release(t.Context()))
 				if token := labtest.HoldAndRelease(t, l, "goods/1"); token <= lease.Token() {
 					t.Errorf("token %d came after %d", token, lease.Token())
 				}
@@ -258,9 +251,7 @@ func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
 			`INSERT INTO distribute_lock VALUES ('low', 'version', 4, 'o', '2001-01-01 00:00:00'), ('high', 'version', 60, 'o', '2999-01-01 00:00:00'),
 				('free', 'version', 5, '', '2001-01-01 00:00:00'), ('free', 'row', 0, '', NULL)`,
 		} {
-			if _, err := pool.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.ExecContext(t.Context(), statement))(t)
 		}
 		for _, over := range [][]string{{"high"}, {"low", "free"}} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // FuzzZooKeeperNames makes folders of names and reads numbers of nodes: every name
@@ -72,10 +73,7 @@ func FuzzZooKeeperPlaces(f *testing.F) {
 			t.Errorf("our node is gone, and %q is before it (%v)", ahead, err)
 		}
 		names = append(names, p.name)
-		ahead, err := p.ahead(names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ahead := must.Get(p.ahead(names))(t)
 		highest := -1
 		for _, name := range names {
 			if n, err := numberOf(name); err == nil && n < p.number {

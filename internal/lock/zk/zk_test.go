@@ -24,6 +24,7 @@ import (
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -141,9 +142,7 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 		} else if _, stat, err := admin.Get(nodes[0]); err != nil || uint64(stat.Czxid) != lease.Token() {
 			t.Errorf("the node was made by %d (%v), and the token is %d", stat.Czxid, err, lease.Token())
 		}
-		if err := context.Cause(lease.Context()); err != nil {
-			t.Errorf("the lease has ended: %v", err)
-		}
+		should.Do(t, context.Cause(lease.Context()))
 		locktest.Release(t, lease)
 		admin.awaitNodes(t, kind, name, 0, time.Second)
 	})

@@ -377,9 +377,7 @@ func TestASaleFromACopyEndsWithItsLease(t *testing.T) {
 	lease.Lose()
 	g := newGuarded(Deps{Store: new(repo.Store), LockWait: time.Second}, granted{lease})
 	s := lockedGetSet{g, reserving{kept: &preheater{client: client, wait: 300 * time.Millisecond, log: slog.New(slog.DiscardHandler)}}}
-	if _, err := s.Deduct(t.Context(), 1, make([]stock.Purchase, 1)); !errors.Is(err, stock.ErrLeaseLost) {
-		t.Errorf("after the loss it is answered with %v, want %v", err, stock.ErrLeaseLost)
-	}
+	should.Reject(s.Deduct(t.Context(), 1, make([]stock.Purchase, 1)))(t, stock.ErrLeaseLost)
 }
 
 // Locked makes an entry of a lock that only a test has.
