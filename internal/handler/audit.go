@@ -82,11 +82,8 @@ func noteAfter(c *gin.Context, after any)    { note(c, func(w *adminWrite) { w.a
 func noteProblem(c *gin.Context, typ string) { note(c, func(w *adminWrite) { w.problem = typ }) }
 
 // readAdminForm is readForm, and puts the known fields and the key into the audit record.
-func readAdminForm(c *gin.Context, known ...string) (*form, error) {
-	f, err := readForm(c.Request, known...)
-	if f == nil {
-		return f, err
-	}
+func readAdminForm(c *gin.Context, known ...string) *form {
+	f := readForm(c.Request, known...)
 	note(c, func(w *adminWrite) {
 		w.asked = make(map[string]string, len(f.values))
 		for name, v := range f.values {
@@ -99,5 +96,5 @@ func readAdminForm(c *gin.Context, known ...string) (*form, error) {
 			w.asked["idempotency_key"] = shorten(key, mostAudited)
 		}
 	})
-	return f, err
+	return f
 }

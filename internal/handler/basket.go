@@ -34,18 +34,14 @@ type soldLine struct {
 
 // order serves POST /orders: several items, all or nothing.
 func (s sale) order(c *gin.Context) {
-	f, err := readForm(c.Request, "strategy", "group", "fence", "lines", "user_id")
-	if err != nil {
-		answer(c, err)
-		return
-	}
+	f := readForm(c.Request, "strategy", "group", "fence", "lines", "user_id")
 	basket := service.Basket{Lines: f.lines("lines"), Asked: f.asked()}
 	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
-	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+	err := f.err()
+	if err == nil {
+		basket.UserID, err = s.options.purchaser(c.Request, userID, basket.Lines...)
 	}
-	if basket.UserID, err = s.options.purchaser(c.Request, userID, basket.Lines...); err != nil {
+	if err != nil {
 		answer(c, err)
 		return
 	}
@@ -129,10 +125,7 @@ func linesOfJSON(text string) ([]stock.Line, error) {
 	}
 	lines := make([]stock.Line, len(objects))
 	for i, object := range objects {
-		f := &form{values: make(map[string]value)}
-		if err := f.readJSON(object, []string{"goods_id", "quantity"}); err != nil {
-			return nil, err
-		}
+		f := formOf(object, "goods_id", "quantity")
 		lines[i] = stock.Line{GoodsID: f.whole("goods_id", 1, math.MaxInt64), Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity)}
 		if err := f.err(); err != nil {
 			return nil, err

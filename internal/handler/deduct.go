@@ -70,10 +70,7 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept fu
 
 // request reads a purchase of one item, and identifies its buyer.
 func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields ...string) (r service.Request, err error) {
-	f, err := readForm(c.Request, append(fields, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms")...)
-	if err != nil {
-		return r, err
-	}
+	f := readForm(c.Request, append(fields, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms")...)
 	r.GoodsID = f.whole("goods_id", 1, math.MaxInt64)
 	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
 	r.Keyed, r.Quantity = key != "", f.wholeOr("quantity", 1, 1, stock.MaxQuantity)

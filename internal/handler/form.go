@@ -27,6 +27,7 @@ import (
 // a client gets all of them at once.
 type form struct {
 	values map[string]value
+	unread error // why no field could be read
 	errs   []fieldError
 	more   int // wrong fields that errs does not name
 }
@@ -51,15 +52,24 @@ const (
 )
 
 // readForm reads the query and the body of a request, where it is one that may have a body; known
-// are the fields that it may have. An error is a problem. Without one, fields may still be wrong: see form.err.
-func readForm(r *http.Request, known ...string) (*form, error) {
+// are the fields that it may have. What is wrong with it, form.err says.
+func readForm(r *http.Request, known ...string) *form {
 	f := &form{values: make(map[string]value, len(known))}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, invalid(fieldError{"query", "is not well formed: " + err.Error()})
+		f.unread = invalid(fieldError{"query", "is not well formed: " + err.Error()})
+		return f
 	}
 	f.addPairs(query, "query", known)
-	return f, f.readBody(r, known)
+	f.unread = f.readBody(r, known)
+	return f
+}
+
+// formOf reads a JSON object that stands within a body.
+func formOf(object []byte, known ...string) *form {
+	f := &form{values: make(map[string]value, len(known))}
+	f.unread = f.readJSON(object, known)
+	return f
 }
 
 func (f *form) readBody(r *http.Request, known []string) error {
@@ -224,10 +234,10 @@ func (f *form) failf(field, format string, args ...any) {
 	f.errs = append(f.errs, fieldError{Field: shorten(field, mostQuoted), Error: fmt.Sprintf(format, args...)})
 }
 
-// err is nil where no field was wrong.
+// err is a problem, or nil where no field was wrong.
 func (f *form) err() error {
-	if len(f.errs) == 0 {
-		return nil
+	if f.unread != nil || len(f.errs) == 0 {
+		return f.unread
 	}
 	return invalidAnd(f.more, f.errs...)
 }

@@ -61,10 +61,8 @@ func readFields(t *testing.T, query, media, body string) (got fields) {
 	t.Helper()
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", media)
-	f, err := readForm(r, "quantity", "user_id", "group")
-	if err != nil {
-		t.Fatalf("%s%s is not well formed: %v", query, body, err)
-	}
+	f := readForm(r, "quantity", "user_id", "group")
+	must.Do(t, f.unread)
 	got.quantity, got.user, got.group = f.whole("quantity", 1, 1_000_000), f.user("user_id"), f.flag("group")
 	for _, e := range f.errs {
 		got.wrong = append(got.wrong, e.Field)
@@ -124,7 +122,7 @@ func TestTheEdgesOfAField(t *testing.T) {
 		{`"999ms"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "999ms"`},
 		{`"61s"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "61s"`},
 	} {
-		f := must.Get(readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field"))(t)
+		f := readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field")
 		c.read(f)
 		should.Be(t, said(f), c.want, c.json)
 	}
@@ -153,14 +151,14 @@ func TestAFieldIsGivenOnceWhereverItIs(t *testing.T) {
 		{"a=1", `{"a": 1}`, "a is given in the query and in the body; once is allowed"},
 		{"a=1", `{"b": 1}`, "b is not a field here; allowed are a"},
 	} {
-		f := must.Get(readForm(jsonRequest(t, c.query, c.body), "a"))(t)
+		f := readForm(jsonRequest(t, c.query, c.body), "a")
 		should.Be(t, said(f), c.want, c.query, c.body)
 	}
 }
 
 func TestABodyIsOneWholeObject(t *testing.T) {
 	for _, body := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":nul`, `{"a":1}x`, `{"a":1}{}`, `[1]`, `1`, `x`, `{"a":[]}`} {
-		if _, err := readForm(jsonRequest(t, "", body), "a"); err == nil {
+		if readForm(jsonRequest(t, "", body), "a").err() == nil {
 			t.Errorf("%s is read", body)
 		}
 	}
@@ -172,7 +170,7 @@ func TestABodyThatBreaksOffIsNotRead(t *testing.T) {
 		r := jsonRequest(t, "", "")
 		r.Header.Set("Content-Type", media)
 		r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
-		_, err := readForm(r, "a")
+		err := readForm(r, "a").err()
 		if p := problemOf(err); p.Status != http.StatusBadRequest || !strings.HasPrefix(p.Detail, "body could not be read") {
 			t.Errorf("%s: %v", media, err)
 		}

@@ -93,10 +93,7 @@ func (g goods) audit(c *gin.Context, id int64) (any, error) {
 // adminAudit serves GET /goods/:id/audit of the admin API, where full=true reads every row of
 // the ledger.
 func (g goods) adminAudit(c *gin.Context, id int64) (audit any, err error) {
-	f, err := readForm(c.Request, "full")
-	if err != nil {
-		return nil, err
-	}
+	f := readForm(c.Request, "full")
 	full := f.flag("full")
 	if err := f.err(); err != nil {
 		return nil, err
@@ -121,10 +118,7 @@ func (g goods) drift(c *gin.Context, id int64) (any, error) {
 
 // create serves POST /goods.
 func (g goods) create(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, newItemFields()...)
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, newItemFields()...)
 	item, _ := g.newItem(f)
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
@@ -139,10 +133,7 @@ func (g goods) create(c *gin.Context) (any, error) {
 
 // change serves PATCH /goods/:id.
 func (g goods) change(c *gin.Context, id int64) (any, error) {
-	f, err := readAdminForm(c, changeFields()...)
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, changeFields()...)
 	change := service.Change{Sale: f.sale()}
 	if f.given("per_user") {
 		change.PerUser = new(f.whole("per_user", 0, stock.MaxPerUser))
@@ -165,10 +156,7 @@ func (g goods) change(c *gin.Context, id int64) (any, error) {
 
 // restock serves POST /goods/:id/restock.
 func (g goods) restock(c *gin.Context, id int64) (any, error) {
-	f, err := readAdminForm(c, "quantity")
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, "quantity")
 	units := f.whole("quantity", 1, stock.MaxStock)
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
@@ -186,10 +174,7 @@ type correctedItem struct {
 
 // correct serves POST /goods/:id/correct.
 func (g goods) correct(c *gin.Context, id int64) (any, error) {
-	f, err := readAdminForm(c, "counted", "by", "reason")
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, "counted", "by", "reason")
 	var to stock.Correction
 	if f.given("counted") {
 		f.without("by", "counted is given")

@@ -28,10 +28,7 @@ type importedLine struct {
 
 // importItems serves POST /goods/import. A line that fails does not concern the others.
 func (g goods) importItems(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, "lines")
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, "lines")
 	allowed := fmt.Sprintf("a list of 1 to %d items, each an object with the fields of POST /goods", mostImported)
 	f.require("lines", allowed)
 	lines := read(f, "lines", words(allowed), jsonList, func(text string) (lines []json.RawMessage, ok bool) {
@@ -65,11 +62,11 @@ func (g goods) importItems(c *gin.Context) (any, error) {
 }
 
 func (g goods) readLine(text []byte) (line service.Import) {
-	f := &form{values: make(map[string]value)}
-	if line.Err = f.readJSON(text, newItemFields()); line.Err == nil {
+	f := formOf(text, newItemFields()...)
+	if f.unread == nil {
 		line.Item, line.Otherwise = g.newItem(f)
-		line.Err = f.err()
 	}
+	line.Err = f.err()
 	return line
 }
 
@@ -110,10 +107,7 @@ func (g goods) newItem(f *form) (item service.NewItem, otherwise service.Change)
 
 // list serves GET /goods: a page of items by their ids.
 func (g goods) list(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "after", "limit")
-	if err != nil {
-		return nil, err
-	}
+	f := readForm(c.Request, "after", "limit")
 	after, limit := f.wholeOr("after", 0, 0, math.MaxInt64), f.wholeOr("limit", defaultPage, 1, largestPage)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -198,8 +198,7 @@ func TestWhatARequestWasAnsweredWithIsLoggedAndObserved(t *testing.T) {
 func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
 	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 4}, public)
 	e.POST("/", func(c *gin.Context) {
-		_, err := readForm(c.Request)
-		answer(c, err)
+		answer(c, readForm(c.Request).err())
 	})
 	server := httptest.NewServer(e)
 	defer server.Close()

@@ -56,13 +56,7 @@ func ofItem(op func(*gin.Context, int64) (any, error)) operation {
 }
 
 // hasNoFields reads a request that takes no fields.
-func hasNoFields(c *gin.Context) error {
-	f, err := readAdminForm(c)
-	if err != nil {
-		return err
-	}
-	return f.err()
-}
+func hasNoFields(c *gin.Context) error { return readAdminForm(c).err() }
 
 // logFailure logs what needs an operator: a backend that fails or an internal error.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
@@ -114,11 +108,7 @@ func (r Route) add(e *gin.Engine, o Options) {
 	e.Handle(r.Method, r.Path, func(c *gin.Context) {
 		f := &form{}
 		if r.Fields != nil {
-			var err error
-			if f, err = readAdminForm(c, r.Fields...); err != nil {
-				answer(c, err)
-				return
-			}
+			f = readAdminForm(c, r.Fields...)
 		}
 		do := r.Serve(Form{f, o.Catalogue.Names})
 		if err := f.err(); err != nil {

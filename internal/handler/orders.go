@@ -92,19 +92,12 @@ func (o orders) readBasket(c *gin.Context, userID string, anyone bool) (any, err
 
 // find serves GET /orders?request_id=.
 func (o orders) find(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "request_id", "user_id")
-	if err != nil {
-		return nil, err
-	}
-	return o.findBy(c, f)
+	return o.findBy(c, readForm(c.Request, "request_id", "user_id"))
 }
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps", "kinds", "reader")
-	if err != nil {
-		return nil, err
-	}
+	f := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps", "kinds", "reader")
 	if !f.given("request_id") {
 		f.without("user_id", "request_id is not given")
 		return o.list(c, f)

@@ -44,15 +44,12 @@ type placeBody struct {
 
 // join serves POST /queue.
 func (l line) join(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "goods_id", "user_id")
-	if err != nil {
-		return nil, err
-	}
+	f := readForm(c.Request, "goods_id", "user_id")
 	goodsID, userID := f.whole("goods_id", 1, math.MaxInt64), f.user("user_id")
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	userID, err = l.options.purchaser(c.Request, userID, stock.Line{GoodsID: goodsID})
+	userID, err := l.options.purchaser(c.Request, userID, stock.Line{GoodsID: goodsID})
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func (o reservations) body(r stock.Reservation) reservationBody {
 }
 
 // form reads what a step is asked with. What an admin asks for is logged.
-func (o reservations) form(c *gin.Context, known ...string) (*form, error) {
+func (o reservations) form(c *gin.Context, known ...string) *form {
 	if o.private {
 		return readAdminForm(c, known...)
 	}
@@ -132,10 +132,7 @@ func (o reservations) form(c *gin.Context, known ...string) (*form, error) {
 
 // confirm serves POST /reservations/:id/confirm.
 func (o reservations) confirm(c *gin.Context) (any, error) {
-	f, err := o.form(c, "payment_reference")
-	if err != nil {
-		return nil, err
-	}
+	f := o.form(c, "payment_reference")
 	reference := f.visible("payment_reference", stock.MaxPaymentReference)
 	if err := f.err(); err != nil {
 		return nil, err
@@ -147,11 +144,7 @@ func (o reservations) confirm(c *gin.Context) (any, error) {
 
 // release serves POST /reservations/:id/release.
 func (o reservations) release(c *gin.Context) (any, error) {
-	f, err := o.form(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.err(); err != nil {
+	if err := o.form(c).err(); err != nil {
 		return nil, err
 	}
 	return o.step(c, o.options.Reservations.Release)
@@ -159,10 +152,7 @@ func (o reservations) release(c *gin.Context) (any, error) {
 
 // extend serves POST /reservations/:id/extend.
 func (o reservations) extend(c *gin.Context) (any, error) {
-	f, err := o.form(c, "ttl")
-	if err != nil {
-		return nil, err
-	}
+	f := o.form(c, "ttl")
 	ttl := f.ttl(o.options.TTL, o.options.LongestTTL)
 	if err := f.err(); err != nil {
 		return nil, err
@@ -195,10 +185,7 @@ type returnedBody struct {
 
 // giveBack serves POST /orders/:id/return.
 func (o orders) giveBack(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, "quantity", "restock")
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, "quantity", "restock")
 	units, give := f.wholeOr("quantity", 0, 1, math.MaxInt64), o.options.Reservations.Return // 0: all that are left
 	if f.given("restock") && !f.flag("restock") {
 		give = o.options.Reservations.ReturnDamaged

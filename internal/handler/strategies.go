@@ -19,10 +19,7 @@ type switched struct {
 // switchStrategy serves PUT /strategies/:name of the admin API: it switches a strategy on or
 // off on all replicas.
 func (s sale) switchStrategy(c *gin.Context) (any, error) {
-	f, err := readAdminForm(c, "enabled", "reason")
-	if err != nil {
-		return nil, err
-	}
+	f := readAdminForm(c, "enabled", "reason")
 	f.require("enabled", trueOrFalse)
 	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flag("enabled"), Reason: f.text("reason", mostReason)}
 	switch {
