@@ -49,29 +49,13 @@ func RedisPool(name string, most int, clients ...redis.UniversalClient) Pool {
 	}}
 }
 
-// poolDescs are the series of a pool.
-type poolDescs struct{ connections, most, waits, waited, timeouts *prometheus.Desc }
-
-func newPoolDescs() poolDescs {
-	return poolDescs{
-		connections: prometheus.NewDesc("stockd_pool_connections", "Connections of a pool, in use or idle.", []string{"pool", "state"}, nil),
-		most:        prometheus.NewDesc("stockd_pool_connections_max", "Most connections that a pool may have.", []string{"pool"}, nil),
-		waits:       prometheus.NewDesc("stockd_pool_waits_total", "Waits for a connection of a pool.", []string{"pool"}, nil),
-		waited:      prometheus.NewDesc("stockd_pool_wait_seconds_total", "Time spent waiting for a connection of a pool.", []string{"pool"}, nil),
-		timeouts:    prometheus.NewDesc("stockd_pool_timeouts_total", "Waits for a connection of a pool that timed out; only pools of Redis count them.", []string{"pool"}, nil),
+func (p Pool) collect(out samples) {
+	s, pool := p.Stats(), prometheus.Labels{"pool": p.Name}
+	for state, connections := range map[string]int{"in_use": s.InUse, "idle": s.Idle} {
+		out.gauge("stockd_pool_connections", "Connections of a pool, in use or idle.", float64(connections), prometheus.Labels{"pool": p.Name, "state": state})
 	}
-}
-
-func (d poolDescs) list() []*prometheus.Desc {
-	return []*prometheus.Desc{d.connections, d.most, d.waits, d.waited, d.timeouts}
-}
-
-func (d poolDescs) collect(p Pool, ch chan<- prometheus.Metric) {
-	s := p.Stats()
-	ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(s.InUse), p.Name, "in_use")
-	ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(s.Idle), p.Name, "idle")
-	ch <- prometheus.MustNewConstMetric(d.most, prometheus.GaugeValue, float64(s.Max), p.Name)
-	ch <- prometheus.MustNewConstMetric(d.waits, prometheus.CounterValue, float64(s.Waits), p.Name)
-	ch <- prometheus.MustNewConstMetric(d.waited, prometheus.CounterValue, s.Waited.Seconds(), p.Name)
-	ch <- prometheus.MustNewConstMetric(d.timeouts, prometheus.CounterValue, float64(s.Timeouts), p.Name)
+	out.gauge("stockd_pool_connections_max", "Most connections that a pool may have.", float64(s.Max), pool)
+	out.counter("stockd_pool_waits_total", "Waits for a connection of a pool.", float64(s.Waits), pool)
+	out.counter("stockd_pool_wait_seconds_total", "Time spent waiting for a connection of a pool.", s.Waited.Seconds(), pool)
+	out.counter("stockd_pool_timeouts_total", "Waits for a connection of a pool that timed out; only pools of Redis count them.", float64(s.Timeouts), pool)
 }
