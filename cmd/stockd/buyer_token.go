@@ -50,8 +50,7 @@ func buyerTokenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-		return err
+		return cli.Print(cmd, "%s", token)
 	})
 	cmd.Flags().StringVar(&b.ID, "buyer", "", "buyer that the token is of: its sub")
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid, up to 30 days")

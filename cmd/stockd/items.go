@@ -32,7 +32,7 @@ type itemLine struct {
 }
 
 func importCommand(admin *cli.Admin) *cobra.Command {
-	return &cobra.Command{
+	return admin.Command(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Put the items of a file on sale, in CSV or in lines of JSON",
 		Long: "Put the items of a file on sale, through the admin API. CSV begins with the names of its columns; a line of\n" +
@@ -42,30 +42,25 @@ func importCommand(admin *cli.Admin) *cobra.Command {
 		Example: "  stockd stock import items.csv --token-file admin.token\n" +
 			"  stockd stock import items.jsonl --admin-url https://stockd.internal:8081 --token-file admin.token",
 		Args: oneArg("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := os.ReadFile(args[0])
-			if err != nil {
-				return cli.UsageError{Err: err}
-			}
-			items, err := readItems(content)
-			if err != nil {
-				return cli.UsageError{Err: fmt.Errorf("%s: %w", args[0], err)}
-			}
-			c, err := admin.Client()
-			if err != nil {
-				return cli.UsageError{Err: err}
-			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), 0)
-			done, err := importItems(cmd.Context(), c, items, progress, cmd.OutOrStdout())
-			progress.End()
-			fmt.Fprintf(cmd.OutOrStdout(), "%d created, %d changed, %d the same, %d failed, of %d\n", //nolint:errcheck // the error below is worth more
-				done["created"], done["changed"], done["same"], done["failed"], len(items))
-			if err == nil && done["failed"] > 0 {
-				err = errors.New("not every line was imported")
-			}
-			return err
-		},
-	}
+	}, func(cmd *cobra.Command, c client.Client, args []string) error {
+		content, err := os.ReadFile(args[0])
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		items, err := readItems(content)
+		if err != nil {
+			return cli.UsageError{Err: fmt.Errorf("%s: %w", args[0], err)}
+		}
+		progress := cli.NewProgress(cmd.ErrOrStderr(), 0)
+		done, err := importItems(cmd.Context(), c, items, progress, cmd.OutOrStdout())
+		progress.End()
+		_ = cli.Print(cmd, "%d created, %d changed, %d the same, %d failed, of %d", // the error below is worth more
+			done["created"], done["changed"], done["same"], done["failed"], len(items))
+		if err == nil && done["failed"] > 0 {
+			err = errors.New("not every line was imported")
+		}
+		return err
+	})
 }
 
 // importItems sends the items in requests that are small enough, and prints each that fails.
@@ -179,11 +174,7 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "goods_id to go on after")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
-		}
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
 		lines := json.NewEncoder(cmd.OutOrStdout())
 		for goods, err := range c.Items(cmd.Context(), after) {
 			if err != nil {
@@ -199,6 +190,5 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 			}
 		}
 		return nil
-	}
-	return cmd
+	})
 }

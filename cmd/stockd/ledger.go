@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -70,7 +69,7 @@ func archiveCommand() *cobra.Command {
 		if failed := done.show(cmd.OutOrStdout()); failed != nil || write == "" {
 			return errors.Join(err, failed)
 		}
-		return errors.Join(err, done.write(write))
+		return errors.Join(err, verdict.WriteJSON(write, done))
 	})
 }
 
@@ -178,16 +177,4 @@ func (a archived) show(out io.Writer) error {
 	fmt.Fprintf(table, "%d\t%d\t%d\t%.1f\t%d\t%d\t%s\n",                                                 //nolint:errcheck // Flush tells
 		a.Moved, a.Reservations, a.Batches, a.Seconds, a.UpTo, a.Newest, a.Ended)
 	return table.Flush()
-}
-
-func (a archived) write(path string) error {
-	text, err := json.MarshalIndent(a, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	const mode = 0o644 // no secret is in it
-	if err := os.WriteFile(path, append(text, '\n'), mode); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	return nil
 }

@@ -117,8 +117,7 @@ func versionCommand() *cobra.Command {
 			if !known {
 				return errors.New("this program was built without the facts of its build")
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version(info))
-			return err
+			return cli.Print(cmd, "%s", version(info))
 		},
 	}
 }

@@ -45,11 +45,8 @@ func ordersCommand() *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print a line of JSON for each, with its cursor")
 	flags.BoolVar(&asCSV, "csv", false, "print CSV, with a cursor in each line; its head stands where --after is not given")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
-		}
+	cmd.AddCommand(returnCommand(&admin))
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
 		if follow {
 			pages.Follow = followEvery
 		}
@@ -73,9 +70,7 @@ func ordersCommand() *cobra.Command {
 			}
 		}
 		return nil
-	}
-	cmd.AddCommand(returnCommand(&admin))
-	return cmd
+	})
 }
 
 // showOrders prints a table a line at a time, with its head before the first one.
@@ -129,14 +124,13 @@ func returnCommand(admin *cli.Admin) *cobra.Command {
 	cmd.Flags().Int64Var(&units, "units", 0, "units that come back; 0 is all that are left of the order")
 	cmd.Flags().BoolVar(&damaged, "damaged", false, "the units cannot be sold again: they do not come back into the stock")
 	cmd.Flags().StringVar(&key, "key", "", "return under this key once, however often it is sent")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if units < 0 {
 			return cli.UsageError{Err: errors.New("--units must be at least 0")}
 		}
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
-		}
+		return nil
+	}
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, args []string) error {
 		give, came := c.Return, "back in stock"
 		if damaged {
 			give, came = c.ReturnDamaged, "returned, and taken off the stock"
@@ -145,10 +139,8 @@ func returnCommand(admin *cli.Admin) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of order %s\n", came, back, args[0])
-		return err
-	}
-	return cmd
+		return cli.Print(cmd, "%s: %d of order %s", came, back, args[0])
+	})
 }
 
 // oneArg wants one argument, and names it.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,30 +58,21 @@ func reservationsCommand() *cobra.Command {
 // stepCommand does something with a reservation, and shows it.
 func stepCommand(admin *cli.Admin, name, short, more string, do func(context.Context, client.Client, string) (client.Reservation, error)) *cobra.Command {
 	line := "  stockd reservations " + name + " 0198f0c2-…" + more + " --token-file admin.token"
-	return &cobra.Command{
+	return admin.Command(&cobra.Command{
 		Use:     name + " RESERVATION",
 		Short:   short,
 		Example: line + "\n" + line + " --admin-url https://admin.shop.example --ca-file ca.pem",
 		Args:    oneArg("RESERVATION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := admin.Client()
-			if err != nil {
-				return cli.UsageError{Err: err}
-			}
-			r, err := do(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "reservation %s: %s, %d of item %d by %s, until %s%s\n", r.ReservationID, r.State,
-				r.Quantity, r.GoodsID, r.Strategy, r.ExpiresAt.UTC().Format(time.RFC3339), paidBy(r))
+	}, func(cmd *cobra.Command, c client.Client, args []string) error {
+		r, err := do(cmd.Context(), c, args[0])
+		if err != nil {
 			return err
-		},
-	}
-}
-
-func paidBy(r client.Reservation) string {
-	if r.PaymentReference == "" {
-		return ""
-	}
-	return ", paid by " + r.PaymentReference
+		}
+		paid := ""
+		if r.PaymentReference != "" {
+			paid = ", paid by " + r.PaymentReference
+		}
+		return cli.Print(cmd, "reservation %s: %s, %d of item %d by %s, until %s%s", r.ReservationID, r.State,
+			r.Quantity, r.GoodsID, r.Strategy, r.ExpiresAt.UTC().Format(time.RFC3339), paid)
+	})
 }

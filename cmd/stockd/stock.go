@@ -40,14 +40,9 @@ func stockCommand() *cobra.Command {
 	flags.BoolVar(&fence, "fence", false, "check the token of its lock where a purchase does not say (default: deduct.fence)")
 	flags.StringVar(&starts, "starts-at", "", "time from which on it is sold, by the clock of the database, such as 2026-11-27T20:00:00Z")
 	flags.StringVar(&ends, "ends-at", "", "time until which it is sold")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkItem(item); err != nil {
-			return cli.UsageError{Err: err}
-		}
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
-		}
+	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), importCommand(&admin), exportCommand(&admin))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return checkItem(item) }
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) (err error) {
 		if flags.Changed("group") {
 			choice.Group = &group
 		}
@@ -69,11 +64,8 @@ func stockCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
-		return err
-	}
-	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), importCommand(&admin), exportCommand(&admin))
-	return cmd
+		return cli.Print(cmd, "%s", done)
+	})
 }
 
 // parseTime reads a time; nil: it is not given.
@@ -97,21 +89,15 @@ func closeCommand(admin *cli.Admin) *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&goods, "goods", 1, "item to close")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
-		}
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
 		closed, err := c.CloseSale(cmd.Context(), goods)
 		if err != nil {
 			return err
 		}
 		a := closed.Audit
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "item %d is closed since %s: %d units sold in %d orders, %d held, %d left, consistent: %t\n",
+		return cli.Print(cmd, "item %d is closed since %s: %d units sold in %d orders, %d held, %d left, consistent: %t",
 			goods, closed.EndsAt.Format(time.RFC3339), a.Sold, a.Orders, a.Held, a.Stock, a.Clean)
-		return err
-	}
-	return cmd
+	})
 }
 
 func correctCommand(admin *cli.Admin) *cobra.Command {
@@ -134,35 +120,33 @@ func correctCommand(admin *cli.Admin) *cobra.Command {
 	flags.Int64Var(&to.By, "by", 0, "units that there are more; negative where there are fewer")
 	flags.StringVar(&to.Reason, "reason", "", fmt.Sprintf("why, in up to %d characters; the feed has it", stock.MaxReason))
 	flags.StringVar(&to.RequestID, "key", "", "correct under this key once, however often it is sent")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case flags.Changed("counted") == flags.Changed("by"):
 			return cli.UsageError{Err: errors.New("one of --counted and --by must be given")}
 		case to.Reason == "":
 			return cli.UsageError{Err: errors.New("--reason must be given")}
-		case flags.Changed("counted"):
-			to.Counted = &counted
 		}
-		c, err := admin.Client()
-		if err != nil {
-			return cli.UsageError{Err: err}
+		return nil
+	}
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
+		if flags.Changed("counted") {
+			to.Counted = &counted
 		}
 		done, err := c.Correct(cmd.Context(), goods, to)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "item %d was corrected by %d, and has %d units to sell\n", goods, done.By, done.Stock)
-		return err
-	}
-	return cmd
+		return cli.Print(cmd, "item %d was corrected by %d, and has %d units to sell", goods, done.By, done.Stock)
+	})
 }
 
 func checkItem(item client.Goods) error {
 	if item.ID < 1 || item.Stock < 0 || item.Stock > stock.MaxStock {
-		return fmt.Errorf("--goods must be at least 1 and --units 0 to %d", int64(stock.MaxStock))
+		return cli.UsageError{Err: fmt.Errorf("--goods must be at least 1 and --units 0 to %d", int64(stock.MaxStock))}
 	}
 	if item.PerUser < 0 || item.PerUser > stock.MaxPerUser {
-		return fmt.Errorf("--per-user must be 0 to %d", stock.MaxPerUser)
+		return cli.UsageError{Err: fmt.Errorf("--per-user must be 0 to %d", stock.MaxPerUser)}
 	}
 	return nil
 }

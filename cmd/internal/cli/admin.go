@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
@@ -62,6 +63,24 @@ func (a *Admin) Client() (client.Client, error) {
 	}
 	sender := &http.Client{Transport: bearer{transport, server, token}, Timeout: LongestCall}
 	return client.Client{URL: at, AdminURL: at, Token: token, HTTP: sender}, nil
+}
+
+// Command has a command call the admin API.
+func (a *Admin) Command(cmd *cobra.Command, do func(cmd *cobra.Command, c client.Client, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.Client()
+		if err != nil {
+			return UsageError{Err: err}
+		}
+		return do(cmd, c, args)
+	}
+	return cmd
+}
+
+// Print prints what a command has done.
+func Print(cmd *cobra.Command, format string, args ...any) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
+	return err
 }
 
 // bearer sends the token with every request to the server, and to no other: not to the public API
