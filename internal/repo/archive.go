@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -108,12 +109,7 @@ func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs
 	if len(requestIDs) == 0 {
 		return nil, nil
 	}
-	ids := make([]any, 0, 2*len(requestIDs))
-	for range 2 { // for each table
-		for _, id := range requestIDs {
-			ids = append(ids, id)
-		}
-	}
+	ids := slices.Repeat(anys(requestIDs), 2) // for each table
 	err = s.each(ctx, conn, findRequests, func(scan scanRow) error {
 		var id string
 		err := scan(&id)
@@ -246,7 +242,7 @@ func (s *Store) ArchiveReservations(ctx context.Context, before time.Time, most 
 }
 
 func (t *Tx) archiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
-	d, numbers := t.store.dialect, make([]any, 0, most)
+	d, numbers := t.store.dialect, []any(nil)
 	err = t.store.each(ctx, t.conn(), "read ended reservations", func(scan scanRow) error {
 		var number string
 		err := scan(&number)

@@ -204,10 +204,7 @@ const (
 // every other writer from them until this one ends. It waits for none of them, where the database
 // can leave out rows that are locked. Items that do not exist are left out, too.
 func (t *Tx) FreeGoods(ctx context.Context, goodsIDs []int64) (map[int64]stock.Goods, error) {
-	args := make([]any, len(goodsIDs))
-	for i, id := range slices.Sorted(slices.Values(goodsIDs)) {
-		args[i] = id
-	}
+	args := anys(slices.Sorted(slices.Values(goodsIDs)))
 	d := t.store.dialect
 	statement := selectRows + d.byItem + ofItems + listOf(len(args), `?`) + `) ORDER BY g.goods_id` + d.skipLocked
 	rows := make(map[int64]stock.Goods, len(args))

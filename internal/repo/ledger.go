@@ -84,6 +84,15 @@ const (
 // listOf is a list of n times the same in a statement.
 func listOf(n int, one string) string { return one + strings.Repeat(`, `+one, n-1) }
 
+// anys are the arguments of a list in a statement.
+func anys[T any](list []T) []any {
+	args := make([]any, len(list))
+	for i, one := range list {
+		args[i] = one
+	}
+	return args
+}
+
 // appendValues appends the ledgerValues of an order; remaining is nil where it is
 // not known.
 func appendValues(args []any, o stock.Order, remaining any) []any {

@@ -384,10 +384,7 @@ func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (pa
 // Changes reads an allocation, and what some of its users have, as of one moment. Users that have nothing are left out.
 func (s *Store) Changes(ctx context.Context, goodsID int64, allocation string, users ...string) (a Allocation, list []UserUnits, err error) {
 	a.GoodsID = goodsID
-	args := make([]any, 0, 3+len(users))
-	for _, u := range slices.Concat(users, []string{""}) { // the empty one, which no purchase has, keeps the list from being empty
-		args = append(args, u)
-	}
+	args := anys(append([]string{""}, users...)) // the empty one, which no purchase has, keeps the list from being empty
 	statement := readChanges + listOf(len(args), `?`) + readChangesOf
 	err = s.each(ctx, s.pool, "read changes of a place", func(scan scanRow) error {
 		var user sql.NullString

@@ -422,12 +422,8 @@ func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool)
 
 // HeldBy sums the units that users hold, of all items together. Those that hold none are left out.
 func (s *Store) HeldBy(ctx context.Context, users ...string) (map[string]int64, error) {
-	args := make([]any, len(users))
-	for i, user := range users {
-		args[i] = user
-	}
 	statement := `SELECT ` + s.dialect.userBytes + sumHeld + listOf(len(users), `?`) + `)` + andHeld + s.dialect.now + eachBuyer
-	return s.readUsers(ctx, s.pool, "read what buyers hold", statement, args...)
+	return s.readUsers(ctx, s.pool, "read what buyers hold", statement, anys(users)...)
 }
 
 // Reservations counts what is held.

@@ -82,12 +82,17 @@ func Open(ctx context.Context, database backend.SQLOptions, o Options) (*Store, 
 
 // New makes a store of a pool, which it closes: with the store, or where it fails. The
 // error is a *stock.BackendError where the database does not answer.
-func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
+func New(ctx context.Context, pool *backend.SQL, o Options) (s *Store, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, pool.Close())
+		}
+	}()
 	d := mysqlDialect()
 	if pool.Dialect == SQLite {
 		d = sqliteDialect()
 	}
-	s := &Store{
+	s = &Store{
 		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, leastAge: max(LeastAge, 2*pool.TxTimeout),
 		shares: newShares(pool.Stats().MaxOpenConnections), replica: o.Replica, retried: o.Retried,
 	}
@@ -98,17 +103,16 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		s.turn = make(chan struct{}, 1)
 	}
 	if err := s.greet(ctx); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, err
 	}
-	var err error
 	if s.version, err = s.readVersion(ctx); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, err
 	}
 	if s.cluster, err = s.readCluster(ctx); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, err
 	}
 	if err := s.requireTransactions(ctx); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, err
 	}
 	s.returns = d.returns(s.version)
 	s.db, err = gorm.Open(d.gorm(pool.DB), &gorm.Config{
@@ -117,7 +121,7 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		NowFunc:                func() time.Time { return time.Now().UTC() },
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", pool.Dialect, err), pool.Close())
+		return nil, fmt.Errorf("open %s: %w", pool.Dialect, err)
 	}
 	return s, nil
 }

@@ -121,11 +121,7 @@ func (t *Tx) setUnitRows(ctx context.Context, doing string, goodsID, units int64
 	if len(rows) == 0 {
 		return nil
 	}
-	args := make([]any, 0, 2+len(rows))
-	args = append(args, units, goodsID)
-	for _, row := range rows {
-		args = append(args, row)
-	}
+	args := append([]any{units, goodsID}, anys(rows)...)
 	_, err := t.write(ctx, doing, writeUnitRows+t.store.dialect.byID+setUnits+listOf(len(rows), `?`)+`)`, args...)
 	return err
 }

@@ -161,8 +161,12 @@ func keepUp(ctx context.Context, c config.Config, catalogue *service.Catalogue, 
 		catalogue.KeepSwitches,
 		catalogue.KeepSweeping,
 		catalogue.KeepSales,
-		func(ctx context.Context) { keepTotals(ctx, inventory, watch.log) },
-		func(ctx context.Context) { keepExpiring(ctx, reservations, watch.log) },
+		func(ctx context.Context) {
+			inventory.KeepTotals(ctx, func(err error) { watch.log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
+		},
+		func(ctx context.Context) {
+			reservations.KeepExpiring(ctx, func(err error) { watch.log.WarnContext(ctx, "reservations not ended", "error", err) })
+		},
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, watch.log) },
 	)
 }
@@ -311,16 +315,6 @@ func inBackground(ctx context.Context, jobs ...func(context.Context)) (stop func
 		cancel()
 		running.Wait()
 	}
-}
-
-// keepTotals brings the ledger's running totals up to date.
-func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) {
-	inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
-}
-
-// keepExpiring ends the reservations that are over.
-func keepExpiring(ctx context.Context, reservations *service.Reservations, log *slog.Logger) {
-	reservations.KeepExpiring(ctx, func(err error) { log.WarnContext(ctx, "reservations not ended", "error", err) })
 }
 
 // keepAuditing audits every item regularly, where audit.every asks for that.
