@@ -78,7 +78,6 @@ func showFindings(out io.Writer, found []check.Finding) error {
 	return err
 }
 
-// problems is an error where there is a problem.
 func problems(found []check.Finding) error {
 	n := 0
 	for _, f := range found {

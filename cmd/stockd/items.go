@@ -101,7 +101,6 @@ func split(items []itemLine) (requests [][]itemLine) {
 	return requests
 }
 
-// readItems reads lines of JSON, or CSV.
 func readItems(content []byte) (items []itemLine, err error) {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	if !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) {

@@ -26,7 +26,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main without the process.
 func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args, out, errOut) }
 
 func root() *cobra.Command {

@@ -55,7 +55,6 @@ func reservationsCommand() *cobra.Command {
 	return cmd
 }
 
-// stepCommand does something with a reservation, and shows it.
 func stepCommand(admin *cli.Admin, name, short, more string, do func(context.Context, client.Client, string) (client.Reservation, error)) *cobra.Command {
 	line := "  stockd reservations " + name + " 0198f0c2-…" + more + " --token-file admin.token"
 	return admin.Command(&cobra.Command{

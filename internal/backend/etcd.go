@@ -78,12 +78,10 @@ type etcdCredentials struct {
 	name string
 }
 
-// ClientHandshake makes sure of the server.
 func (c etcdCredentials) ClientHandshake(ctx context.Context, authority string, plain net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c.TransportCredentials.ClientHandshake(ctx, cmp.Or(c.name, authority), plain)
 }
 
-// Clone is the same.
 func (c etcdCredentials) Clone() credentials.TransportCredentials {
 	return etcdCredentials{c.TransportCredentials.Clone(), c.name}
 }

@@ -44,7 +44,6 @@ const (
 	readOnlyMode        = 1836
 )
 
-// rejectsMySQL reads the numbers of MySQL and MariaDB.
 func rejectsMySQL(answer *mysql.MySQLError) stock.Rejection {
 	for _, full := range []string{"No space left on device", "Disk quota exceeded"} { // of the operating system, in errors of any number
 		if strings.Contains(answer.Message, full) {

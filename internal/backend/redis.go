@@ -100,7 +100,6 @@ var ErrNotConnected = errors.New("no connection")
 // may not differ from those of a connection that broke.
 type dialHook struct{}
 
-// DialHook marks the error.
 func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)

@@ -208,7 +208,6 @@ func requireText(dsn string, c *mysql.Config) error {
 	return nil
 }
 
-// atLeast accepts numbers from one on.
 func atLeast(least int) func(string, map[string]string) bool {
 	return func(value string, _ map[string]string) bool {
 		n, err := strconv.Atoi(value)
@@ -216,7 +215,6 @@ func atLeast(least int) func(string, map[string]string) bool {
 	}
 }
 
-// oneOf accepts these values, in any case.
 func oneOf(values ...string) func(string, map[string]string) bool {
 	return func(value string, _ map[string]string) bool {
 		return slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, value) })

@@ -100,7 +100,6 @@ func (c *boundedConn) left(err error) error {
 // leftError is what the server said, and driver.ErrBadConn for database/sql.
 type leftError struct{ error }
 
-// Unwrap returns both.
 func (e leftError) Unwrap() []error { return []error{e.error, driver.ErrBadConn} }
 
 // answered notes that the server has answered. What it has not answered before the end of a context is ErrUnanswered, so
@@ -142,7 +141,6 @@ type boundedRows struct {
 	conn *boundedConn
 }
 
-// Next reads a row.
 func (r boundedRows) Next(row []driver.Value) (err error) {
 	defer r.conn.unreadable(&err)
 	return r.Rows.Next(row)
@@ -171,13 +169,11 @@ func (r boundedRows) drain() (err error) {
 	return err
 }
 
-// HasNextResultSet reports that another result follows.
 func (r boundedRows) HasNextResultSet() bool {
 	results, ok := r.Rows.(driver.RowsNextResultSet)
 	return ok && results.HasNextResultSet()
 }
 
-// NextResultSet goes on to the next result, or returns io.EOF.
 func (r boundedRows) NextResultSet() (err error) {
 	defer r.conn.unreadable(&err)
 	if results, ok := r.Rows.(driver.RowsNextResultSet); ok {
@@ -186,25 +182,21 @@ func (r boundedRows) NextResultSet() (err error) {
 	return io.EOF
 }
 
-// PrepareContext prepares a statement.
 func (c *boundedConn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt, err error) {
 	defer c.unreadable(&err)
 	return c.mysqlConn.PrepareContext(c.bound(ctx), query)
 }
 
-// Ping checks the connection.
 func (c *boundedConn) Ping(ctx context.Context) (err error) {
 	defer c.unreadable(&err)
 	return c.mysqlConn.Ping(c.bound(ctx))
 }
 
-// ResetSession prepares the connection for its next user.
 func (c *boundedConn) ResetSession(ctx context.Context) error {
 	c.release()
 	return c.mysqlConn.ResetSession(ctx)
 }
 
-// Close closes the connection.
 func (c *boundedConn) Close() error {
 	c.release()
 	return c.mysqlConn.Close()

@@ -39,7 +39,6 @@ type preparedStmt interface {
 	driver.StmtQueryContext
 }
 
-// ExecContext executes a statement.
 func (c *preparingConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	known, err := c.prepared(ctx, text, args, "INSERT", "UPDATE", "DELETE")
 	if err != nil {
@@ -54,7 +53,6 @@ func (c *preparingConn) ExecContext(ctx context.Context, text string, args []dri
 	return c.mysqlConn.ExecContext(ctx, text, args)
 }
 
-// QueryContext executes a statement that returns rows.
 func (c *preparingConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	known, err := c.prepared(ctx, text, args, "SELECT", "INSERT") // … RETURNING
 	if err != nil {

@@ -148,13 +148,11 @@ const (
 	lastRest  = time.Second
 )
 
-// Init takes the addresses.
 func (z *zkServers) Init(addresses []string) error {
 	z.addresses = addresses
 	return nil
 }
 
-// Len counts them.
 func (z *zkServers) Len() int { return len(z.addresses) }
 
 // Next is the next one to try, after a rest where all of them have failed.

@@ -95,7 +95,6 @@ func (s *ZKSession) Current() *ZKLink {
 	return s.link
 }
 
-// why tells why there is no connection.
 func (s *ZKSession) why() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +235,6 @@ func (s *ZKSession) sweep() {
 	}
 }
 
-// nextLitter is what comes next, nil when there is none.
 func (s *ZKSession) nextLitter() (drop ZKDrop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

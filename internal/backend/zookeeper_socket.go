@@ -37,7 +37,6 @@ const (
 	setWatches = 101
 )
 
-// dial connects to a server.
 func (s *ZKSession) dial(network, address string, _ time.Duration) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: s.options.DialTimeout}
 	conn, err := dialer.DialContext(s.ctx, network, address)

@@ -130,7 +130,6 @@ func (t *Token) From(r *http.Request) (Buyer, error) {
 	return t.accept(v.claims)
 }
 
-// verify checks the signature.
 func (t *Token) verify(text string) (v verified, err error) {
 	token, err := jwt.ParseSigned(text, t.keys.algorithms())
 	if err != nil || len(token.Headers) != 1 {
@@ -159,7 +158,6 @@ func (t *Token) names() string {
 	return strings.Join(names, " or ")
 }
 
-// accept checks the claims of a verified token.
 func (t *Token) accept(c claims) (Buyer, error) {
 	if c.Expiry == nil {
 		return Buyer{}, &TokenError{"has no exp"}

@@ -74,7 +74,6 @@ func (l *Loaded) reserve() error {
 	return nil
 }
 
-// queue requires what a waiting room needs.
 func (l *Loaded) queue() error {
 	q := l.Queue
 	switch named := len(q.IDs()); {
@@ -132,7 +131,6 @@ func (l *Loaded) proxies() error {
 	return nil
 }
 
-// servers checks how Redis, ZooKeeper and etcd are reached.
 func (l *Loaded) servers() error {
 	return errors.Join(
 		l.addresses("redis.addresses", l.Redis.Addresses, "redis.username and redis.password"),

@@ -32,7 +32,6 @@ func (f field) env() string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
 }
 
-// flag is the flag of the field: database-max-open.
 func (f field) flag() string { return FlagOf(f.key) }
 
 // FlagOf is the name of the flag of a key, without its dashes: database-max-open of
@@ -75,12 +74,10 @@ func sectionOf(s section, v reflect.Value) section {
 	return s
 }
 
-// fileOf is the key for the file of a secret.
 func fileOf(f field, secret *Secret) *field {
 	return &field{key: f.key + "_file", doc: "file that holds " + f.key, byRule: true, value: reflect.ValueOf(&secret.File).Elem()}
 }
 
-// fields lists every key of c.
 func fields(c *Config) []field { return sections(c).fields() }
 
 // Keys are all keys, also those that follow from a rule.
@@ -105,7 +102,6 @@ func (s section) fields() []field {
 	return list
 }
 
-// within reports whether the field belongs to a section.
 func (f field) within(section string) bool { return strings.HasPrefix(f.key, section+".") }
 
 // secret is the value of a field that is one, or nil.
@@ -182,7 +178,6 @@ func (f field) check() error {
 	return fmt.Errorf("must be %s, not %s", f.bounds(), text)
 }
 
-// bounds are what min, max and off allow.
 func (f field) bounds() string {
 	allowed, least, most, off := "", f.tag.Get("min"), f.tag.Get("max"), f.tag.Get("off")
 	if off != "" {
@@ -214,7 +209,6 @@ func number(text string) float64 {
 	return n
 }
 
-// splitList splits at commas and white space.
 func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }

@@ -180,7 +180,6 @@ func fromKubernetes(entry string) bool {
 // PathEnv names the variable that holds the path of the file.
 const PathEnv = EnvPrefix + "CONFIG"
 
-// readSecrets reads the secrets that are in files of their own.
 func (l *Loaded) readSecrets() error {
 	var errs []error
 	for _, f := range fields(&l.Config) {

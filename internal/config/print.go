@@ -76,7 +76,6 @@ func (s section) write(b *strings.Builder, indent string, shown func(field) bool
 	}
 }
 
-// name is the last part of the key.
 func (f field) name() string { return lastOf(f.key) }
 
 func lastOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

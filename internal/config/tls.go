@@ -111,7 +111,6 @@ func (p *keyPair) latest() *tls.Certificate {
 	return p.last.Load()
 }
 
-// tls checks the TLS group of a section.
 func (l *Loaded) tls(section string, t TLS) error {
 	key := section + ".tls."
 	if !t.Enabled {

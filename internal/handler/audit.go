@@ -69,7 +69,6 @@ func asJSON(v any) json.RawMessage {
 	return content
 }
 
-// note completes the audit record of a request, if it has one.
 func note(c *gin.Context, change func(w *adminWrite)) {
 	if w, ok := c.Value(adminWriteKey).(*adminWrite); ok {
 		change(w)

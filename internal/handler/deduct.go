@@ -41,7 +41,6 @@ type sold struct {
 	Durable stock.Durability `json:"durable"`
 }
 
-// deduct serves POST /deduct.
 func (s sale) deduct(c *gin.Context) {
 	s.serve(c, func(f *form, p *stock.Purchase) { p.Durable = f.durability() }, func(_ context.Context, o stock.Outcome) error {
 		c.JSON(http.StatusOK, s.answerTo(o))
@@ -68,7 +67,6 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept fu
 	}
 }
 
-// request reads a purchase of one item, and identifies its buyer.
 func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields ...string) (r service.Request, err error) {
 	f := readForm(c.Request, append(fields, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms")...)
 	r.GoodsID = f.whole("goods_id", 1, math.MaxInt64)
@@ -85,7 +83,6 @@ func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields 
 	return r, err
 }
 
-// asked is the mode that a purchase asks for.
 func (f *form) asked() stock.Choice {
 	return stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 }
@@ -194,7 +191,6 @@ func (o Options) purchaser(r *http.Request, userID string, lines ...stock.Line) 
 	return verified.ID, nil
 }
 
-// unnamed rejects a request without a buyer.
 func (o Options) unnamed(why string) problem {
 	if o.Buyers == nil {
 		return invalid(fieldError{"user_id", why})

@@ -65,7 +65,6 @@ func readForm(r *http.Request, known ...string) *form {
 	return f
 }
 
-// formOf reads a JSON object that stands within a body.
 func formOf(object []byte, known ...string) *form {
 	f := &form{values: make(map[string]value, len(known))}
 	f.unread = f.readJSON(object, known)
@@ -242,7 +241,6 @@ func (f *form) err() error {
 	return invalidAnd(f.more, f.errs...)
 }
 
-// given tells whether at least one of the fields is there.
 func (f *form) given(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, ok := f.values[name]
@@ -278,7 +276,6 @@ func read[T any](f *form, name string, allowed func() string, kinds jsonKind, pa
 	return parsed
 }
 
-// words are what is always said alike.
 func words(said string) func() string { return func() string { return said } }
 
 // whole reads a whole number from least to most; null and the empty text count as missing.
@@ -294,7 +291,6 @@ func (f *form) whole(name string, least, most int64) int64 {
 	})
 }
 
-// wholeOr is whole for an optional field.
 func (f *form) wholeOr(name string, otherwise, least, most int64) int64 {
 	if !f.given(name) {
 		return otherwise
@@ -311,7 +307,6 @@ func (f *form) flag(name string) bool {
 	})
 }
 
-// flagIfGiven is nil where the field is missing.
 func (f *form) flagIfGiven(name string) *bool {
 	if !f.given(name) {
 		return nil
@@ -351,7 +346,6 @@ func (f *form) visible(name string, most int) string {
 // characters.
 const mostQuoted = 40
 
-// shorten cuts a text off after so many characters.
 func shorten(text string, most int) string {
 	count := 0
 	for at := range text {

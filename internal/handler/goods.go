@@ -65,7 +65,6 @@ type concealedItem struct {
 	stock.Sale
 }
 
-// read serves GET /goods/:id of the admin API.
 func (g goods) read(c *gin.Context, id int64) (any, error) {
 	found, err := g.options.Inventory.Item(c.Request.Context(), id)
 	return g.shownRead(found), err
@@ -82,7 +81,6 @@ func (g goods) shownRead(found service.Item) any {
 	return read
 }
 
-// audit serves GET /goods/:id/audit of the public API.
 func (g goods) audit(c *gin.Context, id int64) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err
@@ -111,12 +109,10 @@ func (g goods) adminAudit(c *gin.Context, id int64) (audit any, err error) {
 	return audit, err
 }
 
-// drift serves GET /goods/:id/drift.
 func (g goods) drift(c *gin.Context, id int64) (any, error) {
 	return g.options.Inventory.Drift(c.Request.Context(), id)
 }
 
-// create serves POST /goods.
 func (g goods) create(c *gin.Context) (any, error) {
 	f := readAdminForm(c, newItemFields()...)
 	item, _ := g.newItem(f)
@@ -131,7 +127,6 @@ func (g goods) create(c *gin.Context) (any, error) {
 	return g.item(row, g.wrongChoice(err))
 }
 
-// change serves PATCH /goods/:id.
 func (g goods) change(c *gin.Context, id int64) (any, error) {
 	f := readAdminForm(c, changeFields()...)
 	change := service.Change{Sale: f.sale()}
@@ -154,7 +149,6 @@ func (g goods) change(c *gin.Context, id int64) (any, error) {
 	return g.item(row, g.wrongChoice(err))
 }
 
-// restock serves POST /goods/:id/restock.
 func (g goods) restock(c *gin.Context, id int64) (any, error) {
 	f := readAdminForm(c, "quantity")
 	units := f.whole("quantity", 1, stock.MaxStock)
@@ -172,7 +166,6 @@ type correctedItem struct {
 	Corrected int64 `json:"corrected"`
 }
 
-// correct serves POST /goods/:id/correct.
 func (g goods) correct(c *gin.Context, id int64) (any, error) {
 	f := readAdminForm(c, "counted", "by", "reason")
 	var to stock.Correction
@@ -192,7 +185,6 @@ func (g goods) correct(c *gin.Context, id int64) (any, error) {
 	return correctedItem{g.shown(row), by}, err
 }
 
-// close serves POST /goods/:id/close.
 func (g goods) close(c *gin.Context, id int64) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err
@@ -200,7 +192,6 @@ func (g goods) close(c *gin.Context, id int64) (any, error) {
 	return g.options.Inventory.CloseSale(c.Request.Context(), id)
 }
 
-// recall serves POST /goods/:id/recall.
 func (g goods) recall(c *gin.Context, id int64) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err

@@ -81,7 +81,6 @@ func (g goods) imported(number int, line service.Import) importedLine {
 
 func newItemFields() []string { return append([]string{"goods_id", "stock"}, changeFields()...) }
 
-// changeFields are those of an item that can be changed.
 func changeFields() []string {
 	return []string{"per_user", "strategy", "group", "fence", "max_quantity", "starts_at", "ends_at"}
 }
@@ -105,7 +104,6 @@ func (g goods) newItem(f *form) (item service.NewItem, otherwise service.Change)
 	return item, otherwise
 }
 
-// list serves GET /goods: a page of items by their ids.
 func (g goods) list(c *gin.Context) (any, error) {
 	f := readForm(c.Request, "after", "limit")
 	after, limit := f.wholeOr("after", 0, 0, math.MaxInt64), f.wholeOr("limit", defaultPage, 1, largestPage)

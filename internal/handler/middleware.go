@@ -54,7 +54,6 @@ func unfitForID(r rune) bool {
 	return !letter && !strings.ContainsRune("-._~:/+=@", r)
 }
 
-// requestID is the id that identify gave.
 func requestID(c *gin.Context) string {
 	return c.Writer.Header().Get(requestIDHeader) //nolint:canonicalheader // it is canonical, and the linter would have ID
 }
@@ -69,7 +68,6 @@ const mostPath = 100
 
 func path(c *gin.Context) string { return shorten(c.Request.URL.Path, mostPath) }
 
-// record logs every request at level debug.
 func record(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !log.Enabled(c.Request.Context(), slog.LevelDebug) {

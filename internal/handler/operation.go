@@ -19,7 +19,6 @@ import (
 // answered.
 type operation func(c *gin.Context) (any, error)
 
-// serve answers with the result of an operation.
 func (o Options) serve(status int, op operation) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		body, err := op(c)
@@ -37,7 +36,6 @@ func (o Options) serve(status int, op operation) gin.HandlerFunc {
 	}
 }
 
-// ok serves an operation within the usual time limit.
 func (o Options) ok(op operation) gin.HandlerFunc {
 	return within(o.Timeout, o.serve(http.StatusOK, op))
 }
@@ -55,7 +53,6 @@ func ofItem(op func(*gin.Context, int64) (any, error)) operation {
 	}
 }
 
-// hasNoFields reads a request that takes no fields.
 func hasNoFields(c *gin.Context) error { return readAdminForm(c).err() }
 
 // logFailure logs what needs an operator: a backend that fails or an internal error.
@@ -103,7 +100,6 @@ type Route struct {
 	Status int
 }
 
-// add mounts the route.
 func (r Route) add(e *gin.Engine, o Options) {
 	e.Handle(r.Method, r.Path, func(c *gin.Context) {
 		f := &form{}

@@ -59,7 +59,6 @@ func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	return body
 }
 
-// read serves GET /orders/:id.
 func (o orders) read(c *gin.Context) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err
@@ -90,7 +89,6 @@ func (o orders) readBasket(c *gin.Context, userID string, anyone bool) (any, err
 	return basketBody(basket), nil
 }
 
-// find serves GET /orders?request_id=.
 func (o orders) find(c *gin.Context) (any, error) {
 	return o.findBy(c, readForm(c.Request, "request_id", "user_id"))
 }

@@ -159,7 +159,6 @@ func problemOf(err error) problem {
 	return newProblem(http.StatusInternalServerError, "internal", "Internal error")
 }
 
-// invalid is the problem of a request with wrong fields.
 func invalid(errs ...fieldError) problem { return invalidAnd(0, errs...) }
 
 // invalidAnd is invalid for a request with more wrong fields than are named.
@@ -185,7 +184,6 @@ func (p problem) detail(format string, args ...any) problem {
 // Error makes a problem an error, so that any layer of this package can return one.
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
 
-// answer ends the request with the problem of an error.
 func answer(c *gin.Context, err error) {
 	p := problemOf(err)
 	p.Instance = instancePrefix + requestID(c)
@@ -236,7 +234,6 @@ const jitter = 3
 // retryAfter is how many seconds a client is asked to wait.
 func retryAfter() string { return strconv.Itoa(1 + rand.N(jitter)) }
 
-// unauthorized is the problem of a request without a valid token.
 func unauthorized() problem {
 	p := newProblem(http.StatusUnauthorized, "unauthorized", "A valid bearer token is required")
 	p.authenticate = `Bearer realm="stockd"`

@@ -42,7 +42,6 @@ type placeBody struct {
 	AdmittedUntil string `json:"admitted_until,omitempty"`
 }
 
-// join serves POST /queue.
 func (l line) join(c *gin.Context) (any, error) {
 	f := readForm(c.Request, "goods_id", "user_id")
 	goodsID, userID := f.whole("goods_id", 1, math.MaxInt64), f.user("user_id")
@@ -60,7 +59,6 @@ func (l line) join(c *gin.Context) (any, error) {
 	return l.answer(c, p, err)
 }
 
-// look serves GET /queue/:ticket.
 func (l line) look(c *gin.Context) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err

@@ -85,7 +85,6 @@ func (f *form) ttl(otherwise, longest time.Duration) time.Duration {
 	return time.Duration(f.wholeOr("ttl", int64(otherwise)/second, 1, int64(longest)/second)) * time.Second
 }
 
-// read serves GET /reservations/:id.
 func (o reservations) read(c *gin.Context) (any, error) {
 	if err := hasNoFields(c); err != nil {
 		return nil, err
@@ -130,7 +129,6 @@ func (o reservations) form(c *gin.Context, known ...string) *form {
 	return readForm(c.Request, known...)
 }
 
-// confirm serves POST /reservations/:id/confirm.
 func (o reservations) confirm(c *gin.Context) (any, error) {
 	f := o.form(c, "payment_reference")
 	reference := f.visible("payment_reference", stock.MaxPaymentReference)
@@ -142,7 +140,6 @@ func (o reservations) confirm(c *gin.Context) (any, error) {
 	})
 }
 
-// release serves POST /reservations/:id/release.
 func (o reservations) release(c *gin.Context) (any, error) {
 	if err := o.form(c).err(); err != nil {
 		return nil, err
@@ -150,7 +147,6 @@ func (o reservations) release(c *gin.Context) (any, error) {
 	return o.step(c, o.options.Reservations.Release)
 }
 
-// extend serves POST /reservations/:id/extend.
 func (o reservations) extend(c *gin.Context) (any, error) {
 	f := o.form(c, "ttl")
 	ttl := f.ttl(o.options.TTL, o.options.LongestTTL)
@@ -183,7 +179,6 @@ type returnedBody struct {
 	CreatedAt string `json:"created_at"`
 }
 
-// giveBack serves POST /orders/:id/return.
 func (o orders) giveBack(c *gin.Context) (any, error) {
 	f := readAdminForm(c, "quantity", "restock")
 	units, give := f.wholeOr("quantity", 0, 1, math.MaxInt64), o.options.Reservations.Return // 0: all that are left

@@ -54,7 +54,6 @@ func (s sale) switchTo(c *gin.Context, to switched) error {
 	}
 }
 
-// strategies serves GET /strategies.
 func (s sale) strategies(c *gin.Context) (any, error) {
 	return gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())}, nil
 }

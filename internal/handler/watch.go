@@ -59,7 +59,6 @@ func (g goods) watch(c *gin.Context, id int64) (_ any, err error) {
 	return nil, nil
 }
 
-// now reads an item, with its changes where they are shown.
 func (g goods) now(ctx context.Context, id int64) (service.Item, error) {
 	if g.options.Reveal {
 		return g.options.Inventory.Item(ctx, id)

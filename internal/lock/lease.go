@@ -216,7 +216,6 @@ func (w *watchdog) fire() {
 	}
 }
 
-// renewal is the note of a renewal that was asked for at a time.
 func renewal(asked time.Time, left, ttl time.Duration, still bool, err error) Note {
 	n := Note{At: asked, Took: time.Since(asked), What: Renewed, TTL: ttl, Left: left, Err: err}
 	if err != nil || !still {

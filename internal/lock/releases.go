@@ -60,7 +60,6 @@ func (d Deps) Repeated(do func(context.Context) error) func(context.Context) err
 // isReleased reports whether the backend has answered: there was something to release, or it belongs to another by now.
 func isReleased(err error) bool { return err == nil || errors.Is(err, ErrLost) }
 
-// log is Log, or slog's default.
 func (d Deps) log() *slog.Logger {
 	if d.Log == nil {
 		return slog.Default()

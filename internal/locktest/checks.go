@@ -46,7 +46,6 @@ func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Conte
 	return r
 }
 
-// unique is a name that no other test locks.
 func unique() string { return "test-" + rand.Text() }
 
 // within is a context that bounds one call.
@@ -170,7 +169,6 @@ func showsItsState(t *testing.T, s *subject) {
 	Release(t, Hold(t, s.replica(t), name))
 }
 
-// traces lists what the backend keeps because of a name.
 func (s *subject) traces(t *testing.T, name string) []string {
 	t.Helper()
 	// It is called at the end of a test as well, when the context of that has ended.

@@ -58,7 +58,6 @@ const (
 	retry        = 10 * time.Millisecond
 )
 
-// connect makes the clients of one replica.
 func (a addresses) connect() (*backend.Clients, error) {
 	c := &backend.Clients{Prefix: a.Prefix}
 	if len(a.Redis) > 0 {
@@ -144,7 +143,6 @@ func (r *replica) Close() error {
 // served reports whether the backend is a server, and not a file.
 func (a addresses) served() bool { return a.Driver != repo.SQLite || len(a.Redlock) > 0 }
 
-// each gives every server another address.
 func (a addresses) each(t *testing.T, instead func(address string) string) addresses {
 	t.Helper()
 	all := func(from []string) (to []string) {
@@ -167,7 +165,6 @@ func (a addresses) each(t *testing.T, instead func(address string) string) addre
 	return a
 }
 
-// through puts a proxy before every server.
 func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
 	t.Helper()
 	fronts = a.each(t, func(target string) string {
@@ -195,7 +192,6 @@ func (p proxies) freeze() {
 	}
 }
 
-// cut ends all connections, and lets no new ones be made.
 func (p proxies) cut() {
 	for _, one := range p {
 		one.Cut()

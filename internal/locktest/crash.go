@@ -10,7 +10,6 @@ import (
 	"github.com/stockd/stockd/internal/must"
 )
 
-// survivesACrash kills the process that holds a name.
 func survivesACrash(t *testing.T, s *subject) {
 	holder, next, name := s.process(t), s.replica(t), unique()
 	holder.must(t, order{Do: doAcquire, Name: name})

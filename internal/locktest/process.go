@@ -151,7 +151,6 @@ func (s *subject) process(t *testing.T) *process {
 	return p
 }
 
-// send gives an order and does not wait for the answer.
 func (p *process) send(t *testing.T, o order) {
 	t.Helper()
 	if err := p.orders.Encode(o); err != nil {
@@ -169,14 +168,12 @@ func (p *process) receive(t *testing.T) answer {
 	return a
 }
 
-// ask gives an order and waits for the answer.
 func (p *process) ask(t *testing.T, o order) answer {
 	t.Helper()
 	p.send(t, o)
 	return p.receive(t)
 }
 
-// must gives an order that must not fail.
 func (p *process) must(t *testing.T, o order) answer {
 	t.Helper()
 	a := p.ask(t, o)

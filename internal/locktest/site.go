@@ -127,7 +127,6 @@ func databaseSite(t *testing.T, d *servers.Database) *site {
 	return s
 }
 
-// migrate brings the schema up to date.
 func migrate(t *testing.T, d *servers.Database) {
 	t.Helper()
 	store := must.Get(d.Open(t.Context(), "locktest", 1))(t)
@@ -183,7 +182,6 @@ type deleteHook struct {
 	do   func()
 }
 
-// ProcessHook sees every command.
 func (h *deleteHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "del" {
@@ -193,14 +191,12 @@ func (h *deleteHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// DialHook lets every connection pass.
 func (h *deleteHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return next(ctx, network, address)
 	}
 }
 
-// ProcessPipelineHook lets every pipeline pass.
 func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
@@ -208,12 +204,10 @@ func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // crashables are killed and started again all together.
 type crashables []*servers.Redis
 
-// Kill ends them all.
 func (c crashables) Kill(ctx context.Context) error {
 	return c.each(func(r *servers.Redis) error { return r.Kill(ctx) })
 }
 
-// Restart starts them all.
 func (c crashables) Restart(ctx context.Context) error {
 	return c.each(func(r *servers.Redis) error { return r.Restart(ctx) })
 }
@@ -270,7 +264,6 @@ type topology struct {
 	start  func(t *testing.T, lab *labtest.Lab) *site
 }
 
-// topologies are those that a backend can grow to.
 func topologies() map[string]topology {
 	return map[string]topology{
 		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {

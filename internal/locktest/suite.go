@@ -131,7 +131,6 @@ func together(t *testing.T, names []string, test func(t *testing.T, name string)
 	all.Wait()
 }
 
-// kinds are the backends that a lock is tested on.
 func (r *run) kinds(l Lock) []string {
 	switch {
 	case r.where == nil:
@@ -152,7 +151,6 @@ func (r *run) start(t *testing.T, kind string, own bool) *site {
 	return r.where.start(t, r.lab)
 }
 
-// lock tests one lock on one backend.
 func (r *run) lock(t *testing.T, l Lock, kind string) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
@@ -195,7 +193,6 @@ type topic struct {
 // stateTopic comes first: the others trust what it tests.
 const stateTopic = "ShowsItsState"
 
-// contents lists the topics.
 func contents() []topic {
 	return []topic{
 		{stateTopic, showsItsState, nil},
@@ -296,7 +293,6 @@ func second(name string) string { return name + "/2" }
 
 type pair struct{ inner lock.Locker }
 
-// Acquire takes both.
 func (p *pair) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	lease, err := lock.NewMulti(p.inner).Acquire(ctx, second(name), first(name))
 	if err != nil {
@@ -305,7 +301,6 @@ func (p *pair) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	return pairLease{lease, first(name)}, nil
 }
 
-// Close closes the lock of the two.
 func (p *pair) Close() error {
 	if closer, ok := p.inner.(io.Closer); ok {
 		return closer.Close()
@@ -319,7 +314,6 @@ type pairLease struct {
 	name string
 }
 
-// Token is that of the first name.
 func (l pairLease) Token() uint64 { return l.TokenOf(l.name) }
 
 type pairState struct{ inner State }
@@ -334,7 +328,6 @@ func (s pairState) Traces(ctx context.Context, name string) ([]string, error) {
 	return s.inner.Traces(ctx, second(name))
 }
 
-// Break takes both away.
 func (s pairState) Break(ctx context.Context, name string) error {
 	return errors.Join(s.inner.Break(ctx, second(name)), s.inner.Break(ctx, first(name)))
 }

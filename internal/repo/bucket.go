@@ -60,7 +60,6 @@ type allocationRow struct {
 	PerUser int64
 }
 
-// TableName is the table of the schema.
 func (allocationRow) TableName() string { return "tb_stock_place" }
 
 // Buckets are the units in each existing bucket of an item.
@@ -154,7 +153,6 @@ func (t *Tx) Spread(ctx context.Context, row stock.Goods, units, rest int64, gat
 	return t.SetStock(ctx, row, rest)
 }
 
-// beyond lists the buckets beyond count.
 func beyond(gathered Buckets, count int) []string {
 	wanted := make(map[string]bool, count)
 	for i := range count {

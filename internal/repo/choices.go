@@ -18,7 +18,6 @@ type goodsStrategy struct {
 	MaxQuantity *int64
 }
 
-// TableName is the table of the schema.
 func (goodsStrategy) TableName() string { return "tb_goods_strategy" }
 
 func (r goodsStrategy) choice() stock.Choice {
@@ -92,7 +91,6 @@ type strategyOff struct {
 	Reason   string
 }
 
-// TableName is the table of the schema.
 func (strategyOff) TableName() string { return "tb_strategy_off" }
 
 const switchOn = `DELETE FROM tb_strategy_off WHERE strategy = ?`

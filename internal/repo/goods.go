@@ -20,7 +20,6 @@ type goodsRow struct {
 	PerUser int64
 }
 
-// TableName is the table of the schema.
 func (goodsRow) TableName() string { return "tb_goods_stock" }
 
 // Goods reads the row without locking it. Its stock lacks the units in allocations: see

@@ -140,13 +140,11 @@ type saleVerdict struct {
 	number int64
 }
 
-// Scan reads the document.
 func (v *saleVerdicts) Scan(column any) error {
 	document, _ := column.([]byte)
 	return json.Unmarshal(document, v)
 }
 
-// UnmarshalJSON reads a word and a number.
 func (v *saleVerdict) UnmarshalJSON(document []byte) error {
 	return json.Unmarshal(document, &[]any{&v.word, &v.number})
 }
@@ -178,7 +176,6 @@ func (a saleAnswer) outcomes(goodsID int64, orders []stock.Order) ([]stock.Outco
 	return outcomes, nil
 }
 
-// rejection is why a purchase was rejected, or nil.
 func (a saleAnswer) rejection(v saleVerdict) error {
 	switch v.word {
 	case "sold":

@@ -56,7 +56,6 @@ const (
 	eachBuyer = ` GROUP BY buyer`
 )
 
-// hold writes the reservations of those orders that are holds.
 func (t *Tx) hold(ctx context.Context, orders []stock.Order) error {
 	d := t.store.dialect
 	var args []any
@@ -313,7 +312,6 @@ type Back struct {
 	Buyers []string // who had them
 }
 
-// backOf sums rows up by their items.
 func backOf(rows []stock.Order) map[int64]Back {
 	back := make(map[int64]Back)
 	for _, o := range rows {
@@ -323,7 +321,6 @@ func backOf(rows []stock.Order) map[int64]Back {
 	return back
 }
 
-// unitsOf sums the units of rows by their items.
 func unitsOf(rows []stock.Order) map[int64]int64 {
 	units := make(map[int64]int64)
 	for _, o := range rows {
@@ -381,7 +378,6 @@ func (s *Store) ExpireLocked(ctx context.Context, most int, goodsID int64) (ende
 	return s.expire(ctx, most, goodsID, true)
 }
 
-// overdueItems are the items that have reservations whose time is over.
 func (s *Store) overdueItems(ctx context.Context) (ids []int64, err error) {
 	err = s.db.WithContext(ctx).Raw(selectItems + fromReservations + ifOver + s.dialect.now).Scan(&ids).Error
 	return ids, s.fault(ctx, "read items of expired reservations", err)

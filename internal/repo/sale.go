@@ -158,7 +158,6 @@ func (t *Tx) turnSale(ctx context.Context, goodsID int64) error {
 	return nil
 }
 
-// writeNow writes a statement that names the time of the database.
 func (t *Tx) writeNow(ctx context.Context, doing, statement string, args ...any) error {
 	_, err := t.write(ctx, doing, strings.ReplaceAll(statement, "{now}", t.store.dialect.now), args...)
 	return err

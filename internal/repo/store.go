@@ -130,7 +130,6 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (s *Store, err error
 // but one of the processes that open a new file at the same time.
 const greetings = 50
 
-// greet pings the database for the first time.
 func (s *Store) greet(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := s.Ping(ctx)
@@ -318,7 +317,6 @@ func (s *Store) untilNoVictim(ctx context.Context, once func() error) error {
 	}
 }
 
-// once runs one transaction within a limit, and within ctx.
 func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -177,7 +177,6 @@ func (c *Catalogue) look() *look {
 	return l
 }
 
-// pingAll pings every backend at once.
 func (c *Catalogue) pingAll() map[backend.Name]error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingWithin) // it outlives the request that began it
 	defer cancel()

@@ -277,7 +277,6 @@ func newSwitches(store *repo.Store) *switches {
 	return &switches{store: store, turn: make(chan struct{}, 1)}
 }
 
-// reason is why a strategy is switched off.
 func (s *switches) reason(name string) (reason string, off bool) {
 	known := s.off.Load()
 	if known == nil {

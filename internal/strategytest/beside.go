@@ -52,7 +52,6 @@ func changesBeside() []beside {
 	}
 }
 
-// sellsBy sells one unit by another strategy.
 func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int64) {
 	return func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64) {
 		t.Helper()

@@ -32,7 +32,6 @@ func (s *subject) limit(t *testing.T, goodsID, most int64) {
 	}
 }
 
-// by is a purchase of a user.
 func by(user string, units int64) stock.Purchase {
 	p := buy(units)
 	p.UserID = user
@@ -109,7 +108,6 @@ func insist(t *testing.T, deduct strategy.Deduct, goodsID int64, batch ...stock.
 	}
 }
 
-// oneOf is what came of a batch of one.
 func oneOf(outcomes []stock.Outcome, err error) error {
 	if err != nil {
 		return err
@@ -225,7 +223,6 @@ func followsTheLimit(t *testing.T, s *subject) {
 	s.wantSoldInAll(t, goods, 100, 10)
 }
 
-// countsSalesOfOtherStrategies has another strategy sell before.
 func countsSalesOfOtherStrategies(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	other := s.another(t, "sql-conditional")

@@ -29,7 +29,6 @@ func (s *subject) joiner(t *testing.T) strategy.Joiner {
 	return joiner
 }
 
-// deductItems sells a batch of each item in one transaction.
 func deductItems(t *testing.T, j strategy.Joiner, items ...strategy.ItemBatch) [][]stock.Outcome {
 	t.Helper()
 	outcomes, err := j.DeductItems(t.Context(), items)

@@ -197,13 +197,11 @@ type subject struct {
 	prefix string
 }
 
-// deps is what a replica of its own is made of.
 func (s *subject) deps(t *testing.T, store *repo.Store) strategy.Deps {
 	t.Helper()
 	return s.depsOf(t, s.entry, store)
 }
 
-// depsOf is the same for any strategy.
 func (s *subject) depsOf(t *testing.T, entry strategy.Entry, store *repo.Store) strategy.Deps {
 	t.Helper()
 	return strategy.Deps{
@@ -284,7 +282,6 @@ func (s *subject) withFences(t *testing.T) *subject {
 	return &fenced
 }
 
-// closeAfter closes what can be closed when the test ends.
 func closeAfter(t *testing.T, made any) {
 	t.Helper()
 	if closer, ok := made.(io.Closer); ok {
@@ -326,7 +323,6 @@ func (s *subject) sell(t *testing.T, goodsID int64, batch ...stock.Purchase) []s
 	return outcomes
 }
 
-// wantSoldOf compares which purchases of a batch were sold.
 func wantSoldOf(t *testing.T, outcomes []stock.Outcome, sold ...bool) {
 	t.Helper()
 	for i, want := range sold {
@@ -336,7 +332,6 @@ func wantSoldOf(t *testing.T, outcomes []stock.Outcome, sold ...bool) {
 	}
 }
 
-// deduct sells through the first replica.
 func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
 	return s.replicas[0](ctx, goodsID, batch)
 }
@@ -348,7 +343,6 @@ func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
 	return audit
 }
 
-// wantBooks compares what is left of an item, and what was sold of it.
 func (s *subject) wantBooks(t *testing.T, goodsID, left, sold int64) stock.Audit {
 	t.Helper()
 	audit := s.audit(t, goodsID)
@@ -357,12 +351,10 @@ func (s *subject) wantBooks(t *testing.T, goodsID, left, sold int64) stock.Audit
 	return audit
 }
 
-// buy is a purchase with a new request id.
 func buy(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
 }
 
-// want compares figures by name.
 func want(t *testing.T, what string, got, wanted int64) {
 	t.Helper()
 	if got != wanted {
@@ -370,7 +362,6 @@ func want(t *testing.T, what string, got, wanted int64) {
 	}
 }
 
-// wantSold sells units through the first replica.
 func (s *subject) wantSold(t *testing.T, goodsID, units int64) {
 	t.Helper()
 	if err := oneOf(s.deduct(t.Context(), goodsID, buy(units))); err != nil {

@@ -37,7 +37,6 @@ func (c Client) asAdmin(method, path string) call {
 	return call{method: method, url: c.AdminURL + path, token: c.Token}
 }
 
-// answer sends a call and returns what is answered.
 func answer[T any](ctx context.Context, c Client, k call) (into T, err error) {
 	k.into = &into
 	err = c.do(ctx, k)
@@ -102,7 +101,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once sends a call and reads its answer.
 func (c Client) once(ctx context.Context, call call, body []byte) error {
 	connected := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})

@@ -93,7 +93,6 @@ func (l *lines) Done(r verdict.Run) {
 	l.linef("%d/%d %s on %s: %s", l.done, l.runs, r.Name(), replicas(r.Replicas), summary(r))
 }
 
-// Step writes the result of one measurement.
 func (l *lines) Step(words string, left time.Duration) {
 	l.done++
 	l.linef("%d/%d%s  %s", l.done, l.runs, timeLeft(left), words)
@@ -102,7 +101,6 @@ func (l *lines) Step(words string, left time.Duration) {
 // Update writes what is done again alone: the rest is in the lines of what is done.
 func (l *lines) Update(string) {}
 
-// Finish writes the result of a part.
 func (l *lines) Finish(words string) {
 	l.done++
 	l.linef("%d/%d %s", l.done, l.runs, words)
@@ -171,10 +169,8 @@ func (b *bar) Run(name string, requests int) {
 	b.writer.AppendTracker(b.current)
 }
 
-// Update shows what is being done beside the bar.
 func (b *bar) Update(words string) { b.overall.UpdateMessage(words) }
 
-// Finish puts the result of a part above the bar.
 func (b *bar) Finish(words string) {
 	b.overall.Increment(1)
 	b.writer.Log("%s", words)
@@ -189,7 +185,6 @@ func (b *bar) Done(verdict.Run) {
 	b.overall.Increment(1)
 }
 
-// Step shows the result of one measurement beside the bar.
 func (b *bar) Step(words string, left time.Duration) {
 	b.overall.Increment(1)
 	b.overall.UpdateMessage(words + timeLeft(left))

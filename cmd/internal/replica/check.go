@@ -79,7 +79,6 @@ type checks struct {
 	clocks   check.Clocks
 }
 
-// certificates are the checks of the files of certificates.
 func (k *checks) certificates() (groups []check.Group) {
 	for key, file := range k.Certificates() {
 		groups = append(groups, check.Group{check.CertificateFile(key, file, strings.HasSuffix(key, "ca_file"))})
@@ -102,7 +101,6 @@ func (k *checks) buyers(ctx context.Context) check.Finding {
 	return check.Tried(err, "buyer.from is "+k.Buyer.From, "keys of tokens that can be read", "see docs/buyers.md")
 }
 
-// servers are the checks of what is configured.
 func (k *checks) servers() []check.Group {
 	groups := []check.Group{k.databaseChecks()}
 	add := func(name string, t config.TLS, addresses []string, g check.Group) {

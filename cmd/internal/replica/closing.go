@@ -80,7 +80,6 @@ func (o *closing) run(ctx context.Context, log *slog.Logger, work func() error) 
 	}
 }
 
-// add registers an open part and its close function.
 func (o *closing) add(name string, closePart func() error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +123,6 @@ func (o *closing) close() error {
 	return errors.Join(errs...)
 }
 
-// begin closes a part.
 func (o *closing) begin(p part) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -46,7 +46,6 @@ func newDrainer(c config.HTTP, server *http.Server, listener net.Listener, cance
 	return d
 }
 
-// serve serves connections until the listener is closed.
 func (d *drainer) serve() error {
 	defer close(d.accepted)
 	err := d.server.Serve(d.listener)

@@ -20,7 +20,6 @@ import (
 	"github.com/stockd/stockd/internal/telemetry/tracing"
 )
 
-// buildOf describes this program and its replica.
 func buildOf(c config.Config) metrics.Build {
 	build := metrics.Build{Replica: c.Replica}
 	if info, known := debug.ReadBuildInfo(); known {
@@ -47,7 +46,6 @@ func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 	return m
 }
 
-// stateOf is what a scrape reads from a replica.
 func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, o handler.Options, locks *backend.Clients) metrics.State {
 	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
 	if locks.Redis != nil {
@@ -92,7 +90,6 @@ func observe(ctx context.Context, c config.Config, errOut io.Writer, spans traci
 	return o, err
 }
 
-// Close sends the traces that are left.
 func (o observation) Close() error {
 	if o.tracing == nil {
 		return nil
@@ -100,7 +97,6 @@ func (o observation) Close() error {
 	return o.tracing.Close()
 }
 
-// sqlOptions are those of the replica's pools.
 func (o observation) sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	options, err := sqlOptions(c)
 	if o.tracing != nil {
@@ -109,12 +105,10 @@ func (o observation) sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	return options, err
 }
 
-// storeOptions are those of the replica's store.
 func (o observation) storeOptions(c config.Config) repo.Options {
 	return repo.Options{Replica: c.Replica, Retried: o.metrics.Retried}
 }
 
-// openStore opens the store, and waits for its database.
 func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
 	database, err := o.sqlOptions(c)
 	if err != nil {

@@ -92,7 +92,6 @@ func prepareProcess() {
 	}
 }
 
-// serve opens the parts of a replica and serves.
 func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
 	log := watch.log
 	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
@@ -249,7 +248,6 @@ func optimisticRetry() strategy.Retry {
 	return strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second}
 }
 
-// strategyDeps are what the strategies of a replica are made of.
 func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps, o Options) strategy.Deps {
 	deps := strategy.Deps{
 		Store:      store,

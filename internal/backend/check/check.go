@@ -108,7 +108,6 @@ func Tried(err error, done, wanted, do string) Finding {
 	return Finding{State: Problem, Found: strings.Join(strings.Fields(err.Error()), " "), Wanted: wanted, Do: remedy(err, do)}
 }
 
-// remedy is what to do about an error.
 func remedy(err error, otherwise string) string {
 	switch backend.Rejects(err) {
 	case stock.ReadOnly:

@@ -71,7 +71,6 @@ func (s *redisServer) tried(err error, wanted string) Finding {
 	return Tried(err, "done", wanted, "see whether it runs, and the addresses and tls of "+s.Name)
 }
 
-// nodes does something with each server.
 func (s *redisServer) nodes(ctx context.Context, do func(ctx context.Context, node redis.UniversalClient) error) error {
 	if cluster, ok := s.Client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return do(ctx, node) })

@@ -30,7 +30,6 @@ func Lock() lock.Entry {
 	}
 }
 
-// keysOf is what every key begins with.
 func keysOf(c *backend.Clients) string { return c.KeyPrefix() + "/etcd/" }
 
 // server is how etcd is called in errors.

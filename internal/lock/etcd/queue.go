@@ -20,7 +20,6 @@ import (
 // must not look like those of another.
 func lineFor(prefix, name string) string { return prefix + url.PathEscape(name) + "/" }
 
-// lineOf is the line of a key.
 func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
 // queue is what a replica knows of all keys: those of each name in the order
@@ -164,7 +163,6 @@ func (q *queue) forget(key string) {
 	delete(q.mine, key)
 }
 
-// close ends all tickets, and every lease among them.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -282,7 +280,6 @@ func (q *queue) lose(t *ticket) {
 	}
 }
 
-// settle ends the wait for a ticket.
 func (t *ticket) settle() {
 	select {
 	case <-t.settled: // it was its turn before

@@ -76,7 +76,6 @@ func (s *session) run() {
 	s.end(err)
 }
 
-// grant begins the lease.
 func (s *session) grant() error {
 	seconds := int64((s.ttl + time.Second - 1) / time.Second)
 	s.asked = time.Now()

@@ -64,7 +64,6 @@ func (r base) key(name string) string {
 	return r.prefix + ":{" + url.PathEscape(name) + "}:" + r.kind
 }
 
-// counter is the key of the tokens of a name.
 func (r base) counter(name string) string { return r.key(name) + ":token" }
 
 // tokenLife is how long a counter outlives its last use, far longer than any holder; see

@@ -64,7 +64,6 @@ func newHashLock(kind string, d lock.Deps) *hashLock {
 // it is the longest wait between two tries.
 const patience = 3 * time.Second
 
-// Close ends the subscription.
 func (l *hashLock) Close() error { return l.wakeups.Close() }
 
 // Acquire waits for its turn, or for a release.

@@ -48,7 +48,6 @@ func newInsertLock(d lock.Deps) *insertLock {
 	return l
 }
 
-// Close ends the reaper.
 func (l *insertLock) Close() error {
 	l.reaper.close()
 	return nil
@@ -58,7 +57,6 @@ func (l *insertLock) Close() error {
 // own, whereas an owner may come more than once.
 type record struct{ name, owner, entry string }
 
-// Acquire looks at the row again and again.
 func (l *insertLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	l.reaper.wake()
 	r := record{name: name, owner: lock.OwnerOf(ctx), entry: lock.NewOwner()}

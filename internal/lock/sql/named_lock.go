@@ -44,7 +44,6 @@ const (
 	releaseLock = `SELECT COALESCE(RELEASE_LOCK(` + serverName + `), 0)`
 )
 
-// takeName waits for the name.
 func takeName(ctx context.Context, conn *sql.Conn, name string) (won bool, err error) {
 	var answer sql.NullBool
 	if err := conn.QueryRowContext(ctx, getLock, name, int(waitSlice.Seconds())).Scan(&answer); err != nil {

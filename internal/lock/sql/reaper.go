@@ -29,7 +29,6 @@ func newReaper(b *base) *reaper {
 	return r
 }
 
-// wake tells that the lock is used.
 func (r *reaper) wake() {
 	if r == nil {
 		return
@@ -56,7 +55,6 @@ func (r *reaper) close() {
 	r.round.Wait()
 }
 
-// work is one round.
 func (r *reaper) work() {
 	if !r.begin() {
 		return

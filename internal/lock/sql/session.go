@@ -212,7 +212,6 @@ func (s *session) release(ctx context.Context) error {
 	}
 }
 
-// tidy is a release whose result is not needed.
 func (s *session) tidy(ctx context.Context) { _, _ = s.end(ctx) }
 
 // end frees the name and gives the connection back as it came; one that failed,

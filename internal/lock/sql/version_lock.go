@@ -29,7 +29,6 @@ func VersionLock() lock.Entry {
 // versionLock grants a name to the owner that increments the version that it has read.
 type versionLock struct{ *base }
 
-// Acquire looks at the row again and again.
 func (l versionLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	owner := lock.NewOwner()
 	try := func(ctx context.Context) (outcome, error) { return l.try(ctx, name, owner) }
@@ -49,7 +48,6 @@ const (
 		WHERE lock_name = ? AND kind = 'version' AND version = ? AND (owner = '' OR expires_at < {now})`
 )
 
-// try takes the name if it is free.
 func (l versionLock) try(ctx context.Context, name, owner string) (grant outcome, err error) {
 	var seen uint64
 	wrote := false

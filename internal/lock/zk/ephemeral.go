@@ -34,13 +34,11 @@ type scramble struct {
 	prefix string
 }
 
-// Acquire competes until the node is ours.
 func (l scramble) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	folder := folderOf(l.prefix, "zk-ephemeral", name)
 	return acquire(ctx, func() (*lock.Held, error) { return l.acquire(ctx, folder) })
 }
 
-// acquire competes within one session.
 func (l scramble) acquire(ctx context.Context, folder string) (*lock.Held, error) {
 	link, err := l.client.Connected(ctx)
 	if err != nil {
@@ -197,7 +195,6 @@ func (c *claim) dropLost(conn *zk.Conn) error {
 	return err
 }
 
-// delete deletes the node of a version of the folder.
 func (c *claim) delete(conn *zk.Conn, version int32) error {
 	_, err := conn.Multi(
 		&zk.CheckVersionRequest{Path: c.folder, Version: version},

@@ -24,7 +24,6 @@ const tries = 5
 // reconnectAfter is the pause before a question that was not answered is asked again: the connection may be the same still.
 const reconnectAfter = 20 * time.Millisecond
 
-// folderOf is where a lock keeps a name.
 func folderOf(prefix, kind, name string) string {
 	name = url.PathEscape(name)
 	if strings.Trim(name, ".") == "" {
@@ -131,13 +130,11 @@ func (h *holder) guard() {
 	}
 }
 
-// loseWith ends the lease with a context.
 func (h *holder) loseWith(ctx context.Context) {
 	unlink := context.AfterFunc(ctx, h.Lose)
 	context.AfterFunc(h.Context(), func() { unlink() })
 }
 
-// release deletes the node.
 func (h *holder) release(ctx context.Context) error {
 	if h.link.Ctx.Err() != nil {
 		return lock.ErrLost // the lease is just about to hear of it

@@ -39,7 +39,6 @@ type numbered struct {
 	folderCzxid int64 // another folder of the same name counts anew
 }
 
-// enter makes the node.
 func (p *place) enter(ctx context.Context) error {
 	var err error
 	for range tries {
@@ -195,7 +194,6 @@ func tellWoken(ctx context.Context, changed <-chan struct{}) {
 	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: by})
 }
 
-// hold makes the lease.
 func (p *place) hold(link *backend.ZKLink) *lock.Held {
 	p.held = true
 	lease := newHolder(link, p.path(), p.czxid, p.drop)

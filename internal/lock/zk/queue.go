@@ -40,7 +40,6 @@ func newQueue(kind string, d lock.Deps, look lookFunc) *queue {
 	return &queue{client: d.ZooKeeper, prefix: d.KeyPrefix(), kind: kind, look: look, retry: d.Retry, last: math.MaxInt32 - 1}
 }
 
-// Acquire stands in the queue until it is our turn.
 func (q *queue) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	folder := folderOf(q.prefix, q.kind, name)
 	return acquire(ctx, func() (*lock.Held, error) { return q.acquire(ctx, folder) })

@@ -60,7 +60,6 @@ func (c *consumer) run(ctx context.Context) {
 	}
 }
 
-// round reads a batch and writes it.
 func (c *consumer) round(ctx context.Context, own *string) error {
 	entries, err := c.next(ctx, own)
 	if err != nil {

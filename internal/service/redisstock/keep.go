@@ -159,7 +159,6 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	return append(rest, again...), err
 }
 
-// split parts the orders of an epoch from the others.
 func split(entries []entry, epoch *repo.StaleError) (of, others []entry) {
 	for _, e := range entries {
 		if e.GoodsID == epoch.GoodsID && e.Epoch == epoch.Epoch {
@@ -257,7 +256,6 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) (buried boo
 // settleAtOnce bounds the orders that a rebuild looks up in one go.
 const settleAtOnce = 500
 
-// settle takes orders off the stream that are in the ledger.
 func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -332,7 +330,6 @@ func (s *Stock) settlePage(ctx context.Context, goodsID int64, from, to string) 
 	return page[len(page)-1].ID, len(page), s.settle(ctx, p, written)
 }
 
-// written are those orders of an item that the ledger has.
 func (s *Stock) written(ctx context.Context, goodsID int64, page []redis.XMessage) ([]entry, error) {
 	var entries []entry
 	for _, m := range page {

@@ -71,7 +71,6 @@ func (e entry) text(name string) string {
 	return text
 }
 
-// list is what the script takes of an order.
 func (e entry) list() []any {
 	names := fieldNames()
 	list := make([]any, len(names))
@@ -81,7 +80,6 @@ func (e entry) list() []any {
 	return list
 }
 
-// instant is a time of the stream.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // readRequest reads what Redis remembers of a request: that of a reservation ends with its

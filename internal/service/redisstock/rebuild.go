@@ -349,7 +349,6 @@ func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64, buyers ...strin
 	return err
 }
 
-// flag is how the script takes a bool.
 func flag(on bool) int {
 	if on {
 		return 1

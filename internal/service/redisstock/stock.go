@@ -197,7 +197,6 @@ func hangUp(client io.Closer) error {
 	return err
 }
 
-// part is the partition of an item.
 func (s *Stock) part(goodsID int64) *partition {
 	return s.parts[goodsID%int64(len(s.parts))]
 }

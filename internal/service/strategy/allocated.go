@@ -98,7 +98,6 @@ func (a allocated) fromRefilled(ctx context.Context, p plan) (outcomes []stock.O
 	return outcomes, err
 }
 
-// fromPart serves the batch from one part of the allocation.
 func (a allocated) fromPart(ctx context.Context, p plan) ([]stock.Outcome, error) {
 	return a.store.transact(ctx, p.row.ID, a.store.InTx, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		outcomes, err := p.execute(ctx, tx, a.take)
@@ -154,12 +153,10 @@ func (g *gauges) spend(goodsID, units int64) (before stock.Goods, ok bool) {
 	return found.(*gauge).spend(units) //nolint:forcetypeassert // nothing else is stored
 }
 
-// saw begins a new estimate after a read.
 func (g *gauges) saw(left stock.Goods) {
 	g.byItem.Store(left.ID, &gauge{left: left, until: time.Now().Add(readEvery)})
 }
 
-// doubt has the next purchase read the row.
 func (g *gauges) doubt(goodsID int64) { g.byItem.Delete(goodsID) }
 
 type gauge struct {

@@ -226,7 +226,6 @@ func fewLengths(n int) int {
 	return n - n%half
 }
 
-// isIn reports whether one of the purchases is among the orders.
 func isIn(orders map[string]stock.Order, purchases []stock.Purchase) bool {
 	return slices.ContainsFunc(purchases, func(p stock.Purchase) bool {
 		_, ok := orders[p.RequestID]
@@ -249,7 +248,6 @@ func reserve(ids map[string]bool, purchases []stock.Purchase) bool {
 	return true
 }
 
-// purchasesOf is the batch that the calls make.
 func purchasesOf(calls []*call) []stock.Purchase {
 	if len(calls) == 1 {
 		return calls[0].Ask

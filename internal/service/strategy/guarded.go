@@ -48,7 +48,6 @@ func (g guarded) unfenced(ctx context.Context, lease lock.Lease, goodsID int64, 
 	return readCheckWrite(ctx, g.store, g.store.GoodsSettled, goodsID, batch, lease.Token(), setStock)
 }
 
-// hold does the work under the item's lock.
 func (g guarded) hold(ctx context.Context, goodsID int64, batch []stock.Purchase, work leaseWork) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
 	lease, err := g.acquire(ctx, goodsID, longestWait(g.wait, batch))
@@ -102,7 +101,6 @@ func lostOr(lease lock.Lease, err error) error {
 	return fmt.Errorf("%w: %w", stock.ErrLeaseLost, err)
 }
 
-// LockWait is the wait limit.
 func (g guarded) LockWait() time.Duration { return g.wait }
 
 // longestWait is the wait limit of a batch. Purchases that wait together wait as long as the
@@ -145,7 +143,6 @@ func (g guarded) Close() error {
 // itemPrefix begins the name of an item's lock.
 const itemPrefix = "goods/"
 
-// lockName is what is locked of an item.
 func lockName(goodsID int64) string { return itemPrefix + strconv.FormatInt(goodsID, 10) }
 
 // ItemOf is the item that a lock's name stands for.
@@ -158,7 +155,6 @@ func ItemOf(name string) (int64, error) {
 	return id, nil
 }
 
-// ofLock makes the entry of a strategy of that of a lock.
 func ofLock(l lock.Entry) Entry {
 	guarantees := l.Guarantees
 	guarantees.Fenceable = true

@@ -151,7 +151,6 @@ func (m Minimum) After(version string) bool {
 	return slices.Compare(numbersOf(m.Version), numbersOf(version)) > 0
 }
 
-// numbersOf are the numbers of a version.
 func numbersOf(version string) []int {
 	var list []int
 	for field := range strings.FieldsFuncSeq(version, func(r rune) bool { return r < '0' || r > '9' }) {
@@ -176,7 +175,6 @@ func (u unavailable) Deduct(context.Context, int64, []stock.Purchase) ([]stock.O
 	return nil, u.reason
 }
 
-// DeductFenced fails like Deduct.
 func (u unavailable) DeductFenced(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
 	return nil, u.reason
 }

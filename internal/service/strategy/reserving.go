@@ -49,7 +49,6 @@ type stockCopy interface {
 // more. current tells whether the copy has the version that the replica knows.
 type takeAnswer func(ctx context.Context, current bool) (had, took int64, err error)
 
-// newReserving makes the strategy of a kind of copy.
 func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) reserving {
 	client := d.Lock.Redis
 	copied := form(client)

@@ -77,7 +77,6 @@ type pace struct {
 	window time.Duration
 }
 
-// lost widens the window and picks a moment in it.
 func (p *pace) lost() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

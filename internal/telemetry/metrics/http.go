@@ -5,7 +5,6 @@ import (
 	"strconv"
 )
 
-// http makes the metrics of requests.
 func (m *Metrics) http() {
 	m.requests = m.counters("stockd_http_requests_total", "Answered requests.", "listener", "route", "status")
 	m.inFlight = m.gauges("stockd_http_requests_in_flight", "Requests in flight.", "listener")

@@ -43,7 +43,6 @@ func rejections() []rejection {
 	}
 }
 
-// outcomes lists all outcomes.
 func outcomes() []string {
 	kinds := rejections()
 	list := append(make([]string, 0, 3+len(kinds)), accepted, replayed, failed)

@@ -14,7 +14,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// strategies makes the metrics of strategies and their locks.
 func (m *Metrics) strategies() {
 	m.deductions = m.counters("stockd_deductions_total", "Purchases by outcome.", "strategy", "outcome")
 	m.duration = m.histograms("stockd_deduction_duration_seconds", "Duration of purchases, including all waits.", seconds(), "strategy")

@@ -56,7 +56,6 @@ func summary(method, query string) string {
 	return words[0]
 }
 
-// errorType is the type of an error without its text.
 func errorType(err error) attribute.KeyValue {
 	return attribute.String("error.type", fmt.Sprintf("%T", err))
 }

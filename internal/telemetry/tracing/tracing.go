@@ -62,7 +62,6 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 	return &Tracing{sdk.NewTracerProvider(options...)}, nil
 }
 
-// tracesOf is the URL of traces at a collector.
 func tracesOf(endpoint string) string {
 	return strings.TrimRight(endpoint, "/") + "/v1/traces"
 }
