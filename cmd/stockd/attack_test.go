@@ -127,9 +127,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	must.Do(t, conn.SetReadDeadline(start.Add(10*time.Second)))
 	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer response.Body.Close() //nolint:errcheck // only its status was wanted
-	if response.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("10 MiB are answered with %s", response.Status)
-	}
+	should.Be(t, response.StatusCode, http.StatusRequestEntityTooLarge, "10 MiB are answered", response.Status)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %s to say so", took)
 	}

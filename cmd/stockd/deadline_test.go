@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // The limits of the replicas of these tests.
@@ -69,9 +70,7 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 		must.Do(t, r.CreateGoods(t.Context(), goods+int64(i), 1000))
 	}
 	for name, got := range r.ask(t, f.purchases(goods)) { // connections and sessions are there
-		if got.Status != http.StatusOK {
-			t.Errorf("before, %s is answered with %d %s", name, got.Status, got.Text)
-		}
+		should.Be(t, got.Status, http.StatusOK, "before, … is answered", name, got.Text)
 	}
 	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
 	time.Sleep(300 * time.Millisecond)
@@ -274,9 +273,7 @@ func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	r = startReplicaWith(t, env)
 	for number := range 3 {
 		for name, got := range r.askByKey(t, wave(number)) {
-			if got.Status != http.StatusOK {
-				t.Errorf("afterwards %s is answered with %d %s", name, got.Status, got.Text)
-			}
+			should.Be(t, got.Status, http.StatusOK, "afterwards … is answered", name, got.Text)
 		}
 	}
 	for i, strategy := range f.strategies {

@@ -73,9 +73,7 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.Status, got.Text)
 		}
 	}
-	if rejected != 7+len(unnoticed) {
-		t.Errorf("%d strategies are rejected, want the 7 that oversell and %v", rejected, unnoticed)
-	}
+	should.Be(t, rejected, 7+len(unnoticed), "strategies are rejected", unnoticed)
 	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token)); got.Status != http.StatusNotFound {
 		t.Errorf("the lab answers %d %s", got.Status, got.Text)
 	}

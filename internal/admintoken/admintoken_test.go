@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 const (
@@ -144,9 +145,7 @@ func TestAnySourceOfTokensCounts(t *testing.T) {
 	for o, want := range map[admintoken.Options]bool{
 		{}: false, {Strict: true}: false, {Token: "t"}: true, {TokenFile: "f"}: true, {TokensFile: "f"}: true,
 	} {
-		if got := o.Any(); got != want {
-			t.Errorf("%+v has any: %v", o, got)
-		}
+		should.Be(t, o.Any(), want, o)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 type closer struct{ err error }
@@ -68,8 +70,6 @@ func TestATokenIsForgottenWhereItWasRejected(t *testing.T) {
 		login := newEtcdLogin("shop", "secret")
 		login.token.Store(c.known)
 		login.forget(c.signed, c.err)
-		if got := login.token.Load(); got != c.want {
-			t.Errorf("%s: the token is %v, want %v", name, got, c.want)
-		}
+		should.Be(t, login.token.Load(), c.want, "the token", name)
 	}
 }

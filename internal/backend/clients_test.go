@@ -66,13 +66,9 @@ func TestEachBackendIsConfiguredByItsOwnClient(t *testing.T) {
 func TestKeysBeginWithThePrefixOfTheInstallation(t *testing.T) {
 	var none *backend.Clients
 	for want, c := range map[string]*backend.Clients{"stockd": none, "shop": {Prefix: "shop"}} {
-		if got := c.KeyPrefix(); got != want {
-			t.Errorf("keys begin with %q, want %q", got, want)
-		}
+		should.Be(t, c.KeyPrefix(), want, "keys begin")
 	}
-	if got := new(backend.Clients).KeyPrefix(); got != "stockd" {
-		t.Errorf("without a prefix keys begin with %q", got)
-	}
+	should.Be(t, new(backend.Clients).KeyPrefix(), "stockd", "without a prefix keys begin")
 }
 
 // Close closes each client, and returns the failure of any.
@@ -135,9 +131,7 @@ func TestARoundTripOutlastsItsWaitByALittle(t *testing.T) {
 				t.Errorf("%s: the round trip ends with its request: %v", name, own.Err())
 			}
 			<-own.Done()
-			if took := time.Since(start); took != c.ends {
-				t.Errorf("%s: the round trip ends after %s, want %s", name, took, c.ends)
-			}
+			should.Be(t, time.Since(start), c.ends, "the round trip ends", name)
 			free()
 		}
 		ctx, cancel := context.WithCancel(parent)

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -58,9 +59,7 @@ func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
 			must.Do(t, ping(t, c, backend.Redis))
 		})
 	}
-	if left := client.DBSize(t.Context()).Val(); left != 0 {
-		t.Errorf("the pings have left %d keys", left)
-	}
+	should.Be(t, client.DBSize(t.Context()).Val(), 0, "the pings have left … keys")
 }
 
 // A Redis whose last save has failed takes no writes either.

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // redisOptions have another value in each field.
@@ -88,9 +89,7 @@ func TestAnotherClientOfRedisHasItsOwnConnections(t *testing.T) {
 	if !ok || one.Options().PoolSize != 2 || one.Options().ClientName != "stockd-shop" || one.Options().DB != 3 {
 		t.Errorf("another client is %v, want 2 connections of the same options", another)
 	}
-	if c.RedisOptions.PoolSize != 11 {
-		t.Errorf("the shared options have %d connections now", c.RedisOptions.PoolSize)
-	}
+	should.Be(t, c.RedisOptions.PoolSize, 11, "the shared options have … connections now")
 }
 
 // Sentinels have a user and a password of their own, and are asked for the master by its name.
@@ -121,9 +120,7 @@ func TestACommandIsSentOnce(t *testing.T) {
 	if err := client.Eval(t.Context(), "return 1", nil).Err(); err == nil || errors.Is(err, backend.ErrNotConnected) {
 		t.Errorf("%v, want the end of a connection", err)
 	}
-	if n := server.count("eval"); n != 1 {
-		t.Errorf("the script was sent %d times", n)
-	}
+	should.Be(t, server.count("eval"), 1, "the script was sent … times")
 }
 
 // Where no connection was made nothing has happened, and the error says so.

@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // line is a connection of the driver whose server answers as a test says.
@@ -279,9 +280,7 @@ func TestTheEndOfATransactionOutlastsItsRequestByAMoment(t *testing.T) {
 		time.AfterFunc(moment, cancel)
 		start := time.Now()
 		<-own.Done()
-		if took := time.Since(start); took != 2*moment {
-			t.Errorf("a statement that commits by itself is awaited for %s, want %s", took, 2*moment)
-		}
+		should.Be(t, time.Since(start), 2*moment, "a statement that commits by itself is awaited")
 		free()
 		own, free = UncutCommit(ctx) // it has ended
 		if free(); own.Err() == nil {
@@ -535,13 +534,9 @@ func TestIdleConnectionsAreKeptAndEnded(t *testing.T) {
 				t.Errorf("%d of 4 connections are kept", n)
 			}
 			time.Sleep(longest - time.Millisecond)
-			if n := s.Stats().MaxIdleTimeClosed; n != 0 {
-				t.Errorf("with a silence of %s, %d connections end before %s", silence, n, longest)
-			}
+			should.Be(t, s.Stats().MaxIdleTimeClosed, 0, "with a silence of …, … connections end before", silence, longest)
 			time.Sleep(3 * time.Second) // the cleaner has a period of its own, and the server does not wait for it
-			if n := s.Stats().MaxIdleTimeClosed; n != 4 {
-				t.Errorf("with a silence of %s, %d of 4 connections end after %s", silence, n, longest)
-			}
+			should.Be(t, s.Stats().MaxIdleTimeClosed, 4, "with a silence of …, … of 4 connections end", silence, longest)
 		})
 	}
 }

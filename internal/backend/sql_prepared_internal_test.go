@@ -179,9 +179,7 @@ func TestAStatementThatTheServerHasLostIsSentAsText(t *testing.T) {
 				must.Do(t, send("INSERT A ?", one))
 			}
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "prepared: INSERT A ?", "text: INSERT A ?", "text: INSERT A ?")
-			if p.open != 0 {
-				t.Errorf("%d statements stay prepared", p.open)
-			}
+			should.Be(t, p.open, 0, "statements stay prepared")
 		})
 	}
 }

@@ -183,9 +183,7 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 	}
 	for _, f := range files {
 		info := must.Get(f.Info())(t)
-		if mode := info.Mode().Perm(); mode != 0o600 {
-			t.Errorf("%s has the mode %o", f.Name(), mode)
-		}
+		should.Be(t, info.Mode().Perm(), 0o600, "has the mode", f.Name())
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the database is elsewhere: %v", err)
@@ -355,12 +353,8 @@ func TestAConflictIsWhatAServerHasRolledBackForAnotherTransaction(t *testing.T) 
 		{3100, "Error on observer while running replication hook 'before_commit'.", false, false},
 	} {
 		err := fmt.Errorf("commit: %w", &mysql.MySQLError{Number: c.number, Message: c.message})
-		if got := backend.IsConflict(err); got != c.conflict {
-			t.Errorf("%d %s is a conflict: %v, want %v", c.number, c.message, got, c.conflict)
-		}
-		if got := backend.IsGroupConflict(err); got != c.group {
-			t.Errorf("%d %s is one of a group: %v, want %v", c.number, c.message, got, c.group)
-		}
+		should.Be(t, backend.IsConflict(err), c.conflict, "is a conflict", c.number, c.message)
+		should.Be(t, backend.IsGroupConflict(err), c.group, "is one of a group", c.number, c.message)
 	}
 	if backend.IsConflict(errors.New("Error 1213: not a server's")) {
 		t.Error("an error without a number is a conflict")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Each row is a flag with the values that are allowed at the edge of its range, and those
@@ -107,9 +108,7 @@ func TestWhoMayChooseAStrategy(t *testing.T) {
 		{"false", "127.0.0.1:8080", false},
 	} {
 		got := config.Config{HTTP: config.HTTP{Listen: c.listen}, Deduct: config.Deduct{Choose: c.choose}}.MayChoose()
-		if got != c.want {
-			t.Errorf("deduct.choose %s on %s: %v, want %v", c.choose, c.listen, got, c.want)
-		}
+		should.Be(t, got, c.want, "deduct.choose … on", c.choose, c.listen)
 	}
 }
 
@@ -170,8 +169,6 @@ func TestRisksAreNamedWithTheirKey(t *testing.T) {
 func TestTheHostsOfTheAdminAPI(t *testing.T) {
 	for listen, want := range map[string]string{"127.0.0.1:8081": "[127.0.0.1 shop.internal *]", ":8081": "[shop.internal *]", "Admin.Shop:8081": "[admin.shop shop.internal *]"} {
 		c := load(t, "", "--admin-listen="+listen, "--admin-hosts=Shop.Internal., *")
-		if got := fmt.Sprint(c.Admin.HostNames()); got != want {
-			t.Errorf("listening on %s it is reached by %s, want %s", listen, got, want)
-		}
+		should.Be(t, fmt.Sprint(c.Admin.HostNames()), want, "listening on … it is reached", listen)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func write(t *testing.T, name, content string) string {
@@ -48,9 +49,7 @@ func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
 		"database.max_open": path + ":2", "database.lock_wait": "STOCKD_DATABASE_LOCK_WAIT",
 		"database.dsn": "--database-dsn", "database.driver": "default",
 	} {
-		if got := c.Source(key); got != source {
-			t.Errorf("%s is from %s, want %s", key, got, source)
-		}
+		should.Be(t, c.Source(key), source, key)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // secrets are the keys whose values are secrets: whatever has the type, also a key of tomorrow.
@@ -192,9 +193,7 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 				t.Errorf("with %s-file %s is %q, want %q", flag, other, secret.Reveal(), want)
 			}
 		}
-		if got := c.Source(key); got != file {
-			t.Errorf("%s is from %s, want its file", key, got)
-		}
+		should.Be(t, c.Source(key), file, key)
 		for _, wrong := range []struct {
 			args []string
 			says string

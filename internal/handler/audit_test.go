@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -92,9 +93,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		}
 		for what, pair := range map[string][2]map[string]any{"asked": {asked, c.asked}, "before": {l.Before, c.before}, "after": {l.After, c.want}} {
 			for field, want := range pair[1] {
-				if pair[0][field] != want {
-					t.Errorf("%s %s: %s is %v, want %s %v", c.method, c.path, what, pair[0], field, want)
-				}
+				should.Be(t, pair[0][field], want, c.method, c.path, what, pair[0], field)
 			}
 		}
 		if (c.status >= 400) != (l.After == nil) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -84,9 +85,7 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 			"by another key":    a.get(t, "/orders?request_id=bask&user_id=ann"),
 			"of all, the admin": a.asAdmin(t, http.MethodGet, "/orders?request_id=basket", "", http.StatusNotFound),
 		} {
-			if answer.problem() != "unknown-order" {
-				t.Errorf("the basket under a key is found %s: %s", what, answer.text)
-			}
+			should.Be(t, answer.problem(), "unknown-order", "the basket under a key is found", what, answer.text)
 		}
 		if found := a.get(t, "/orders?request_id=basket&user_id=ann"); found.text != sold.text {
 			t.Errorf("the basket under its key is answered with %d %s", found.status, found.text)
@@ -95,9 +94,7 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("the basket is found as %d %s, want %s", whole.status, whole.text, sold.text)
 		}
 		for _, part := range []string{number[:8], number[:len(number)-1], number + "-2", strings.ToUpper(number), number + "-"} {
-			if a.get(t, "/orders/"+part).status != http.StatusNotFound {
-				t.Errorf("a basket is found by %s, a part of its number", part)
-			}
+			should.Be(t, a.get(t, "/orders/"+part).status, http.StatusNotFound, "a basket is found by …, a part of its number", part)
 		}
 		for query, body := range map[string]string{
 			"":                                   `{"lines": [{"goods_id": 1}, {"goods_id": 2}, {"goods_id": 3}]}`,
@@ -168,9 +165,7 @@ func TestTheBasketOfAVerifiedBuyerIsUnderItsOwnKey(t *testing.T) {
 		}
 		numbers[sold.body["order_id"]] = true
 	}
-	if len(numbers) != 2 {
-		t.Errorf("two buyers have the baskets %v under one key", numbers)
-	}
+	should.Be(t, len(numbers), 2, "two buyers have the baskets … under one key", numbers)
 	a.left(t, map[int64]int64{1: 6})
 }
 

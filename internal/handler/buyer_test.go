@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
+	"github.com/stockd/stockd/internal/should"
 )
 
 const buyersSecret = "a secret of thirty-two bytes and more"
@@ -149,9 +150,7 @@ func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
 			a.as(t, http.MethodGet, path, headers...), a.post(t, path+"/extend?ttl=60", headers...), a.post(t, path+"/release", headers...),
 			a.post(t, path+"/confirm?payment_reference=p", headers...),
 		} {
-			if got.problem() != "unknown-reservation" {
-				t.Errorf("%s is answered with %d %s", who, got.status, got.text)
-			}
+			should.Be(t, got.problem(), "unknown-reservation", "is answered", who, got.status, got.text)
 		}
 	}
 	for _, asked := range []string{path, "/reservations/none"} { // which of them exists is not said

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
@@ -63,9 +64,7 @@ func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 			from(fmt.Sprintf("198.51.100.%d", i))(r)
 			r.Header["Authorization"] = c.values
 		})
-		if got.Code != c.want {
-			t.Errorf("%s: answered with %d %s, want %d", c.name, got.Code, got.Body, c.want)
-		}
+		should.Be(t, got.Code, c.want, "answered", c.name, got.Body)
 	}
 }
 

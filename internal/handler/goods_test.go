@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestABuyerIsLimitedPerItem(t *testing.T) {
@@ -70,9 +71,7 @@ func TestAnItemThatSaysNoLimitHasThatOfTheConfiguration(t *testing.T) {
 		if got := a.asAdmin(t, http.MethodPost, "/goods", body, http.StatusCreated); got.body["per_user"] != c.want {
 			t.Errorf("%s is created as %s, want a limit of %v", body, got.text, c.want)
 		}
-		if warned := strings.Contains(log.String(), "item without a limit per buyer"); warned != (c.want == 0) {
-			t.Errorf("after %s the log has a warning: %v", body, warned)
-		}
+		should.Be(t, strings.Contains(log.String(), "item without a limit per buyer"), c.want == 0, "after … the log has a warning", body)
 	}
 }
 
@@ -276,9 +275,7 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 		{`{"goods_id": 22, "stock": -1}, {"goods_id": 23}, {"stock": 1}, {"goods_id": 24, "stock": 1, "colour": "red"}, {"goods_id": 25, "stock": 1, "strategy": "hope"}, 7`, strings.Repeat("failed;", 6)},
 		{`{"goods_id": 26, "stock": 1}, {"goods_id": 26, "stock": 2}`, "created;failed;"},
 	} {
-		if got := put(step.lines); got != step.want {
-			t.Errorf("%s is %s, want %s", step.lines, got, step.want)
-		}
+		should.Be(t, put(step.lines), step.want, step.lines)
 	}
 	a.asAdmin(t, http.MethodPost, "/goods/import", `{"lines": []}`, http.StatusBadRequest).names(t, "lines")
 	var listed []string

@@ -51,9 +51,7 @@ func serveFlooded(t *testing.T, item int, change func(o *handler.Options)) (a ap
 		case <-entered:
 			held++
 		case got := <-shed:
-			if got.problem() != "busy" {
-				t.Errorf("the flood is answered with %d %s", got.status, got.text)
-			}
+			should.Be(t, got.problem(), "busy", "the flood is answered", got.status, got.text)
 		}
 	}
 	return a, held, sync.OnceFunc(func() {
@@ -82,9 +80,7 @@ func TestNamingTheItemsOwnStrategyAsksForNothingElse(t *testing.T) {
 	for item, want := range map[int]int{1: 6, 3: 12} {
 		_, held, release := serveFlooded(t, item, func(o *handler.Options) { o.MaxDeductions = 24 })
 		release()
-		if held != want {
-			t.Errorf("purchases of item %d by blocking get %d of 24 slots, want %d", item, held, want)
-		}
+		should.Be(t, held, want, "purchases of item … by blocking get … of 24 slots", item)
 	}
 }
 
@@ -198,9 +194,7 @@ func TestARateByUser(t *testing.T) {
 		{"/deduct", http.StatusOK}, {"/reservations", http.StatusCreated}, {"/reservations", http.StatusTooManyRequests}, {"/deduct", http.StatusTooManyRequests},
 	} {
 		got := a.post(t, c.path+"?goods_id=1&user_id=u-1")
-		if got.status != c.want {
-			t.Errorf("purchase %d is answered with %d %s", i+1, got.status, got.text)
-		}
+		should.Be(t, got.status, c.want, "purchase … is answered", i+1, got.text)
 		if c.want == http.StatusTooManyRequests && (got.problem() != "rate-limited" || !within(got.header.Get("Retry-After"), 1000, 1002)) {
 			t.Errorf("too often is answered with %s, Retry-After %q", got.text, got.header.Get("Retry-After"))
 		}

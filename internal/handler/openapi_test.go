@@ -143,9 +143,7 @@ func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
 			for _, listener := range o.Listeners {
 				sent++
 				got := exchange(t, a.ask(t, e, listener))
-				if got.Status != e.Status {
-					t.Errorf("%s, example %q for %s: answered with %d %.300s, want %d", o, e.Name, listener, got.Status, got.Body, e.Status)
-				}
+				should.Be(t, got.Status, e.Status, "example … for …: answered", o, e.Name, listener, got.Body)
 			}
 		}
 	}

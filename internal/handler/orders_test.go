@@ -91,9 +91,7 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 			t.Fatalf("a page is %s", page.text)
 		}
 	}
-	if seen != 5 {
-		t.Errorf("the pages have %d orders, want 5", seen)
-	}
+	should.Be(t, seen, 5, "the pages have … orders")
 	if again := a.asAdmin(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
 		t.Errorf("an empty page is %s, want next %s", again.text, next)
 	}
@@ -138,9 +136,7 @@ func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
 		for _, order := range list {
 			kinds = append(kinds, order.(map[string]any)["kind"]) //nolint:forcetypeassert // as the description has it
 		}
-		if fmt.Sprint(kinds) != want {
-			t.Errorf("with steps=%s the kinds are %v, want %s: %s", steps, kinds, want, page.text)
-		}
+		should.Be(t, fmt.Sprint(kinds), want, "with steps=… the kinds", steps, kinds, page.text)
 	}
 }
 
@@ -264,9 +260,7 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	retry := func(query, key string) answer { return a.buyAs(t, query, "Idempotency-Key", key) }
 	got := retry(buy+"naive", "pending")
 	sameOrder(t, got, sale, "redis")
-	if got.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("a pending key is answered with %d %s", got.status, got.text)
-	}
+	should.Be(t, got.header.Get("Idempotency-Replayed"), "true", "a pending key is answered", got.status, got.text)
 	if got := retry(buy+"naive&quantity=2", "pending"); got.problem() != "key-reused" {
 		t.Errorf("a pending key for something else is answered with %d %s", got.status, got.text)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -28,9 +29,7 @@ func TestAnErrorOfSeveralKindsIsTheOneThatSaysLeast(t *testing.T) {
 		{[]error{context.DeadlineExceeded, backend}, "backend-unavailable"},
 	} {
 		got := problemOf(fmt.Errorf("sell: %w", errors.Join(c.kinds...)))
-		if got.Type != TypePrefix+c.want {
-			t.Errorf("%v is %s, want %s", c.kinds, got.Type, c.want)
-		}
+		should.Be(t, got.Type, TypePrefix+c.want, c.kinds, c.want)
 	}
 }
 
@@ -56,7 +55,5 @@ func TestRetryAfterHasJitter(t *testing.T) {
 			t.Errorf("of 200 none is %s: %v", want, seen)
 		}
 	}
-	if len(seen) != 6 {
-		t.Errorf("Retry-After is %v, want 1 to 3, and 2 to 4 for a wait of 1.2 s", seen)
-	}
+	should.Be(t, len(seen), 6, "Retry-After", seen)
 }

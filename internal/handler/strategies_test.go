@@ -168,9 +168,7 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 				t.Errorf("%s is answered with %s, without %s", path, got.text, field)
 			}
 		}
-		if got.header.Get(handler.ReplicaHeader) != "" {
-			t.Errorf("%s names the replica", path)
-		}
+		should.Be(t, got.header.Get(handler.ReplicaHeader), "", "names the replica", path)
 	}
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
 	if got := a.get(t, "/goods/1"); got.body["per_user"] != 3.0 || got.body["strategy"] != "mutex" || got.body["max_quantity"] != 2.0 {

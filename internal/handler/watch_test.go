@@ -22,9 +22,7 @@ func (p *page) ask(t *testing.T, query string, want int) answer {
 	r := request(t, http.MethodGet, p.public.URL+"/goods/1"+query, "", "")
 	r.Header.Set("If-None-Match", p.tag)
 	got := send(t, r)
-	if got.status != want {
-		t.Errorf("%q with the tag %s is answered with %d %s, want %d", query, p.tag, got.status, got.text, want)
-	}
+	should.Be(t, got.status, want, "with the tag … is answered", query, p.tag, got.text)
 	p.tag = got.header.Get("ETag")
 	return got
 }

@@ -57,9 +57,7 @@ func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
 				t.Errorf("it ended with %v, and was lost: %v", cause, c.lost)
 			}
 			should.Do(t, lease.Release(t.Context()))
-			if gaveUp != c.want {
-				t.Errorf("given up %d times, want %d", gaveUp, c.want)
-			}
+			should.Be(t, gaveUp, c.want, "given up … times")
 		})
 	}
 }
@@ -115,19 +113,13 @@ func TestTakingBackOutlivesItsCallerAndEnds(t *testing.T) {
 			lasted = time.Since(begun)
 			return own.Err()
 		})
-		if waited := time.Since(begun); waited != 400*time.Millisecond {
-			t.Errorf("a slow backend kept its caller for %s", waited)
-		}
+		should.Be(t, time.Since(begun), 400*time.Millisecond, "a slow backend kept its caller")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if lasted != 2*time.Second {
-			t.Errorf("the context of taking back ended after %s", lasted)
-		}
+		should.Be(t, lasted, 2*time.Second, "the context of taking back ended")
 		begun = time.Now()
 		TakeBack(ended, func(context.Context) error { return nil })
-		if waited := time.Since(begun); waited != 0 {
-			t.Errorf("a quick backend kept its caller for %s", waited)
-		}
+		should.Be(t, time.Since(begun), 0, "a quick backend kept its caller")
 	})
 }
 
@@ -310,9 +302,7 @@ func TestAnAnswerThatIsReadTooLateRenewsNothing(t *testing.T) {
 			return true, nil
 		})
 		<-lease.Context().Done()
-		if held := time.Since(begun); held != ttl/3+paused {
-			t.Errorf("it was held for %s, want %s", held, ttl/3+paused)
-		}
+		should.Be(t, time.Since(begun), ttl/3+paused, "it was held")
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) || !slices.Equal(steps, []NoteKind{NotRenewed}) {
 			t.Errorf("it ended with %v after %v", cause, steps)
 		}
@@ -400,9 +390,7 @@ func TestALeaseIsKeptAsTheDepsSay(t *testing.T) {
 			d := Deps{TTL: 3 * time.Second, Unrenewed: unrenewed}
 			d.Keep(lease, time.Now(), bounded(lease, func(context.Context) (bool, error) { renewed++; return renewed == 1, nil }))
 			<-lease.Context().Done() // unrenewed, or taken from it at the second time
-			if renewed != tries {
-				t.Errorf("unrenewed %v: %d renewals were tried, want %d", unrenewed, renewed, tries)
-			}
+			should.Be(t, renewed, tries, "unrenewed …: … renewals were tried", unrenewed)
 		})
 	}
 }

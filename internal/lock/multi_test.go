@@ -243,8 +243,6 @@ func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 func TestEachNameKeepsItsToken(t *testing.T) {
 	lease := takeAll(t, newShelf(), "b", "a")
 	for name, want := range map[string]uint64{"a": 1, "b": 2, "c": 0} {
-		if got := lease.TokenOf(name); got != want {
-			t.Errorf("the token of %s is %d, want %d", name, got, want)
-		}
+		should.Be(t, lease.TokenOf(name), want, "the token of", name)
 	}
 }

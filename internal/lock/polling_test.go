@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 const (
@@ -35,9 +37,7 @@ func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 		for _, one := range each {
 			n += one
 		}
-		if len(polls.waiting) != 0 {
-			t.Errorf("waiters that are gone are kept: %v", polls.waiting)
-		}
+		should.Be(t, len(polls.waiting), 0, "waiters that are gone are kept", polls.waiting)
 	})
 	return n
 }
@@ -79,12 +79,8 @@ func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
 	for range 20 {
 		polls.Begin("crowded").next()
 	}
-	if pause := polls.Begin("name").next(); pause != soonest {
-		t.Errorf("the only waiter for a name pauses for %s, want %s", pause, soonest)
-	}
-	if inVain != 21 {
-		t.Errorf("%d tries in vain are counted, want 21", inVain)
-	}
+	should.Be(t, polls.Begin("name").next(), soonest, "the only waiter for a name pauses")
+	should.Be(t, inVain, 21, "tries in vain are counted")
 }
 
 func TestAPauseGrowsWithTheWaitAndTheSquareOfTheWaiters(t *testing.T) {
@@ -93,9 +89,7 @@ func TestAPauseGrowsWithTheWaitAndTheSquareOfTheWaiters(t *testing.T) {
 		waiting      int
 		waited, want time.Duration
 	}{{1, 0, soonest}, {1, 40 * time.Millisecond, 10 * time.Millisecond}, {3, 0, 9 * soonest}, {3, 40 * time.Millisecond, 10 * time.Millisecond}, {8, time.Second, most}} {
-		if got := polls.after(c.waiting, c.waited); got != c.want {
-			t.Errorf("one of %d waiters pauses after %s for %s, want %s", c.waiting, c.waited, got, c.want)
-		}
+		should.Be(t, polls.after(c.waiting, c.waited), c.want, "one of … waiters pauses after", c.waiting, c.waited)
 	}
 }
 

@@ -54,9 +54,7 @@ func mustAcquire(ctx context.Context, t *testing.T, l Locker) Lease {
 
 func (g *gate) assertReleased(t *testing.T, times int) {
 	t.Helper()
-	if g.released != times {
-		t.Errorf("the name was given back %d times, want %d", g.released, times)
-	}
+	should.Be(t, g.released, times, "the name was given back … times")
 }
 
 func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
@@ -68,9 +66,7 @@ func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
 	}
 	must.Do(t, errors.Join(first.Release(me), first.Release(me)))
 	third := mustAcquire(me, t, r)
-	if third.Token() != second.Token() {
-		t.Errorf("an owner that had released one of its leases was granted token %d, and holds %d", third.Token(), second.Token())
-	}
+	should.Be(t, third.Token(), second.Token(), "an owner that had released one of its leases was granted token …, and holds")
 	must.Do(t, second.Release(me))
 	g.assertReleased(t, 0)
 	must.Do(t, third.Release(me))
@@ -87,9 +83,7 @@ func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
 	leases := []Lease{mustAcquire(me, t, r), mustAcquire(WithOwner(t.Context(), "another"), t, r)}
 	other := must.Get(r.Acquire(me, "other"))(t)
 	for i, lease := range append(leases, other) {
-		if lease.Token() != uint64(i+1) {
-			t.Errorf("lease %d has token %d: it joined another", i+1, lease.Token())
-		}
+		should.Be(t, lease.Token(), uint64(i+1), "lease … has token …: it joined another", i+1)
 		must.Do(t, lease.Release(me))
 		g.assertReleased(t, i+1)
 	}
@@ -199,9 +193,7 @@ func TestALossEndsEveryLeaseThatJoined(t *testing.T) {
 			}
 			should.Fail(t, lease.Release(me), ErrLost)
 		}
-		if len(r.owned) != 0 {
-			t.Errorf("a name that was lost is kept for its owner: %v", r.owned)
-		}
+		should.Be(t, len(r.owned), 0, "a name that was lost is kept for its owner", r.owned)
 		if lease := mustAcquire(me, t, r); lease.Token() != 2 || lease.Context().Err() != nil {
 			t.Errorf("the next Acquire got token %d, want a lease of its own", lease.Token())
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // A release that fails is repeated until it is answered, and no longer than the TTL; the log has the one that never was.
@@ -83,17 +84,13 @@ func TestRepeatedReleasesAreBounded(t *testing.T) {
 			})(t.Context())
 		}
 		synctest.Wait()
-		if n := strings.Count(lines.String(), "not repeated"); n != 3 {
-			t.Errorf("%d of 1003 are not repeated, want 3", n)
-		}
+		should.Be(t, strings.Count(lines.String(), "not repeated"), 3, "of 1003 are not repeated")
 		start := time.Now()
 		if err := d.Close(); err != nil || time.Since(start) > time.Second {
 			t.Errorf("closed after %s: %v", time.Since(start), err)
 		}
 		_ = d.Repeated(func(context.Context) error { return errors.New("no answer") })(t.Context())
-		if n := strings.Count(lines.String(), "not repeated"); n != 4 {
-			t.Errorf("after the end a release is repeated")
-		}
+		should.Be(t, strings.Count(lines.String(), "not repeated"), 4, "after the end a release is repeated")
 		time.Sleep(2 * time.Hour)
 	})
 }

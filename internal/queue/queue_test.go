@@ -162,9 +162,7 @@ func TestWhatWaitsIsWrittenTogetherFirstComeFirstServed(t *testing.T) {
 		d.assertBegun("first", "other", "b c d", "e")
 		d.assertAnswer(first, "FIRST")
 		d.assertAnswer(b, "B")
-		if waiting := d.q.Waiting(); waiting != 0 {
-			t.Errorf("%d wait in the end", waiting)
-		}
+		should.Be(t, d.q.Waiting(), 0, "wait in the end")
 	})
 }
 

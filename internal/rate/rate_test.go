@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestABucketFillsAgain(t *testing.T) {
@@ -31,9 +33,7 @@ func TestABucketFillsAgain(t *testing.T) {
 			t.Errorf("step %d: wait %s, want %s", i, wait, step.wait)
 		}
 	}
-	if wait := l.Take("u-2", now); wait != 0 {
-		t.Errorf("another one has to wait %s", wait)
-	}
+	should.Be(t, l.Take("u-2", now), 0, "another one has to wait")
 }
 
 // A bucket that is full again counts as full, also before it is forgotten.
@@ -44,9 +44,7 @@ func TestABucketHoldsItsBurstAlsoWithinASecond(t *testing.T) {
 		if i == 1 {
 			now = now.Add(500 * time.Millisecond)
 		}
-		if got := l.Take("u-1", now); got != wait {
-			t.Errorf("token %d: wait %s, want %s", i, got, wait)
-		}
+		should.Be(t, l.Take("u-1", now), wait, "token …: wait", i)
 	}
 }
 
@@ -58,13 +56,9 @@ func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
 	for i := range maxClients + 1000 {
 		l.Take(strconv.Itoa(i), now)
 	}
-	if known := len(l.full); known != maxClients {
-		t.Errorf("%d are known, want %d", known, maxClients)
-	}
+	should.Be(t, len(l.full), maxClients, "are known")
 	l.Take("late", now.Add(time.Minute))
-	if known := len(l.full); known != 1 {
-		t.Errorf("%d are known after their buckets were full again, want 1", known)
-	}
+	should.Be(t, len(l.full), 1, "are known after their buckets were full again")
 }
 
 // A token that is given back can be taken again; a look takes none.
@@ -93,9 +87,7 @@ func TestATokenIsGivenBack(t *testing.T) {
 			}
 		}
 	}
-	if len(l.full) != 1 {
-		t.Errorf("%d are known, want the one that has taken a token", len(l.full))
-	}
+	should.Be(t, len(l.full), 1, "are known")
 }
 
 // A client whose bucket is not full yet is remembered, however often the others are forgotten.

@@ -49,9 +49,7 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 		must.Do(t, s.AcceptedAt(t.Context(), yesterday(), ""), s.AcceptedAt(t.Context(), time.Now(), "young"))
 		moves := func(when string, most int, want int64) {
 			t.Helper()
-			if moved := archive(t, s, most); moved != want {
-				t.Errorf("%s: %d rows are moved, want %d", when, moved, want)
-			}
+			should.Be(t, archive(t, s, most), want, "rows are moved", when)
 		}
 		moves("nothing is settled", 100, 0)
 		must.Do(t, settleNow(t, s))
@@ -79,9 +77,7 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 		}
 		must.Do(t, sell(t.Context(), s, 1, "next"), settleNow(t, s))
 		wantRows(t, s, "rows are not numbered anew", []int64{9, 10}, []int64{1, 2, 3, 4, 5, 6, 7, 8})
-		if n := unsettled(t, s); n != 0 {
-			t.Errorf("%d ids are not settled, want none", n)
-		}
+		should.Be(t, unsettled(t, s), 0, "ids are not settled")
 		wantSums(t, s, 91, 0, 9, 0)
 	})
 }
@@ -326,9 +322,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 		t.Errorf("released: %v, %v", again, err)
 	}
 	over(t, s, numbers[2])
-	if ended := expireAll(t, s); ended != 1 {
-		t.Errorf("%d reservations expire, want 1", ended)
-	}
+	should.Be(t, expireAll(t, s), 1, "reservations expire")
 	labtest.Archive(t, d, s)
 	if _, again, err := confirm(t, s, numbers[0], "pay"); err != nil || !again {
 		t.Errorf("confirmed again: %v, %v; want the first answer", again, err)
@@ -339,9 +333,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 	if _, _, err := confirm(t, s, numbers[2], "late"); !errors.Is(err, stock.ErrExpired) {
 		t.Errorf("confirmed late: %v, want %v", err, stock.ErrExpired)
 	}
-	if ended := expireAll(t, s); ended != 0 {
-		t.Errorf("%d reservations expire again", ended)
-	}
+	should.Be(t, expireAll(t, s), 0, "reservations expire again")
 	wantSums(t, s, 99, 0, 1, 0)
 	for _, c := range []struct {
 		key  string
@@ -371,9 +363,7 @@ func endedReservations(t *testing.T, s *repo.Store) (released, expired string) {
 // archiveEnded moves reservations that were over two hours ago.
 func archiveEnded(t *testing.T, s *repo.Store, most int, want int64) {
 	t.Helper()
-	if moved := must.Get(s.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t); moved != want {
-		t.Errorf("%d reservations are moved, want %d", moved, want)
-	}
+	should.Be(t, must.Get(s.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t), want, "reservations are moved")
 }
 
 // What may still change, is an order, or is young stays.
@@ -396,9 +386,7 @@ func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 			t.Errorf("%v are archived, and %d are not (%v); want %v, and 4", archived, live, err, want)
 		}
 		wantSums(t, s, 75, 21, 4, 0)
-		if ended := expireAll(t, s); ended != 1 {
-			t.Errorf("%d reservations expire, want the overdue one", ended)
-		}
+		should.Be(t, expireAll(t, s), 1, "reservations expire")
 		archiveEnded(t, s, 9, 1)
 		wantAnswers(t, s, []answered{
 			{repo.Payment{Number: held, Reference: "new"}, false, nil},
@@ -546,9 +534,7 @@ func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
 				if moved, err := killed.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 3); err == nil || moved != 0 {
 					t.Errorf("a move whose %q was lost moves %d rows and has no error", sent, moved)
 				}
-				if moved := archiveSoon(t, s, 1); moved != 1 {
-					t.Errorf("after a %q was lost %d rows are moved, want 1", sent, moved)
-				}
+				should.Be(t, archiveSoon(t, s, 1), 1, "after a … was lost … rows are moved", sent)
 				live, archived, err := s.Rows(t.Context())
 				if err != nil || !slices.Equal(slices.Concat(archived, live), all) {
 					t.Errorf("after a %q was lost the archive has %v, and the ledger %v (%v)", sent, archived, live, err)
@@ -597,9 +583,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 		held.Pass()
 		should.Fail(t, <-moving, repo.ErrNotMoved)
 		wantRows(t, s, "nothing was moved", []int64{1, 2, 3, 4}, nil)
-		if moved := archive(t, s, 10); moved != 3 {
-			t.Errorf("then %d rows are moved, want 3", moved)
-		}
+		should.Be(t, archive(t, s, 10), 3, "then … rows are moved")
 	})
 }
 

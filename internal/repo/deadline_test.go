@@ -142,9 +142,7 @@ func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
 		}{{longest, 1}, {10 * time.Second, 0}} {
 			must.Do(t, s.AgeBy(t.Context(), step.age))
 			must.Do(t, s.SettleAll(t.Context()))
-			if n := unsettled(t, s); n != step.unsettled {
-				t.Errorf("%s later %d ids are not settled, want %d", step.age, n, step.unsettled)
-			}
+			should.Be(t, unsettled(t, s), step.unsettled, "later … ids are not settled", step.age)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -228,9 +229,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 			if !ok || !slices.Equal(locked.IDs, []int64{1}) || ended != 2 || len(back) != 2 || back[2].Units != 1 || back[3].Units != 1 {
 				t.Errorf("%s locked: %d are ended, and %v units come back (%v), want those of items 2 and 3", name, ended, back, err)
 			}
-			if ended := expireAll(t, s); ended != 3 {
-				t.Errorf("%d are ended afterwards, want the three of item 1", ended)
-			}
+			should.Be(t, expireAll(t, s), 3, "are ended afterwards")
 			if _, full := bothAudits(t, s, 1); !full.Clean || full.Stock != 10 {
 				t.Errorf("the audit of item 1 is %+v", full)
 			}

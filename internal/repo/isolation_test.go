@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -133,9 +134,7 @@ func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 	items := []*full{newFull(t, s, 1), newFull(t, s, 2), newFull(t, s, 3)}
 	for range 2 { // and again, when it is settled
 		for _, item := range items {
-			if got := item.figures(); got != want {
-				t.Errorf("item %d has\n%s, want\n%s", item.id, got, want)
-			}
+			should.Be(t, item.figures(), want, "item", item.id)
 		}
 		must.Do(t, settleNow(t, s))
 	}

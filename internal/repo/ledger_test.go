@@ -126,9 +126,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 				}
 				after, more = next, len(page) == limit
 			}
-			if strings.Join(got, ", ") != c.want {
-				t.Errorf("in pages of %d, of kinds %v, the feed has %q, want %s", limit, c.kinds, got, c.want)
-			}
+			should.Be(t, strings.Join(got, ", "), c.want, "in pages of …, of kinds …, the feed", limit, c.kinds, got)
 		}
 	}
 	if r, err := s.Reservation(t.Context(), held); err != nil || r.State != stock.Held {

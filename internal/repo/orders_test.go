@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -250,8 +251,6 @@ func TestAReaderGoesOnBeyondARun(t *testing.T) {
 			got, next := page(t, s, 1, after, 4000)
 			seen, after = seen+len(got), next
 		}
-		if seen != 20_000 {
-			t.Errorf("a reader sees %d orders of 20000", seen)
-		}
+		should.Be(t, seen, 20_000, "a reader sees … orders of 20000")
 	})
 }

@@ -204,9 +204,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		}
 		commit.Pass()
 		must.Do(t, <-confirmed)
-		if state := <-seen; state != stock.Confirmed {
-			t.Errorf("then it is seen as %s", state)
-		}
+		should.Be(t, <-seen, stock.Confirmed, "then it is seen")
 	})
 }
 
@@ -381,9 +379,7 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 			}
 		}
 		wantSums(t, s, 7+3, 0, 3, 3)
-		if back != 3 {
-			t.Errorf("%d units of 3 came back", back)
-		}
+		should.Be(t, back, 3, "units of 3 came back")
 	})
 }
 

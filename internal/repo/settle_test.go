@@ -51,9 +51,7 @@ func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
 			must.Do(t, sell(t.Context(), s, 1, fmt.Sprint("before", i)))
 		}
 		must.Do(t, settleNow(t, s))
-		if n := unsettled(t, s); n != 0 {
-			t.Errorf("%d ids are not settled, want none", n)
-		}
+		should.Be(t, unsettled(t, s), 0, "ids are not settled")
 		must.Get(s.Restock(t.Context(), 1, 5, "more"))(t)
 		must.Do(t, sell(t.Context(), s, 1, "after"))
 		for range 2 { // and again, when that is settled, too
@@ -277,9 +275,7 @@ func TestSettlingGoesOnUntilAllIsSettled(t *testing.T) {
 				}
 			}
 		}
-		if n := unsettled(t, s); n != 0 {
-			t.Errorf("%d ids are not settled", n)
-		}
+		should.Be(t, unsettled(t, s), 0, "ids are not settled")
 		auditsAll(t, s, stock.Audits{Goods: items})
 	}
 }

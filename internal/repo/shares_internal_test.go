@@ -30,9 +30,7 @@ func TestAnItemUsesNotAllConnections(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := using.Load(); n != 6 {
-			t.Errorf("one item uses %d connections of 8, want 6", n)
-		}
+		should.Be(t, using.Load(), 6, "one item uses … connections of 8")
 		for range 3 { // one after the other
 			must.Do(t, s.take(t.Context(), honest))
 			s.free(honest)

@@ -67,9 +67,7 @@ func TestAVictimIsRetriedSoOften(t *testing.T) {
 				t.Errorf("%s: %d runs, %d retries, %v; want %d, %d, %v", c.name, runs, len(retried), err, c.runs, c.retries, c.want)
 			}
 			for _, strategy := range retried {
-				if strategy != "me" {
-					t.Errorf("%s: a retry of %q is reported", c.name, strategy)
-				}
+				should.Be(t, strategy, "me", "a retry of … is reported", c.name)
 			}
 		}
 	})
@@ -226,9 +224,7 @@ func TestATurnIsThatOfAnItem(t *testing.T) {
 // A server says by its variables what it is a node of.
 func TestTheKindOfAClusterIsNamed(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
-	if s.Cluster() != "" {
-		t.Errorf("SQLite is a node of %q", s.Cluster())
-	}
+	should.Be(t, s.Cluster(), "", "SQLite is a node")
 	for query, want := range map[string]string{
 		`SELECT 'wsrep_on', 'ON'`:                               "Galera",
 		`SELECT 'group_replication_single_primary_mode', 'OFF'`: "Group Replication with several primaries",
@@ -304,9 +300,7 @@ func TestIDsAreFoundWithoutReturning(t *testing.T) {
 			return err
 		}
 		for i, want := range []string{"2", "n-1", "4", "5"} {
-			if orders[i].ID != want {
-				t.Errorf("order %d is %q, want %q", i, orders[i].ID, want)
-			}
+			should.Be(t, orders[i].ID, want, "order", i)
 		}
 		return nil
 	}))

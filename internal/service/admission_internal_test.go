@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -97,9 +98,7 @@ func TestWhatAskedForAnotherStrategyGivesItsShareBack(t *testing.T) {
 	_, _ = p.take(1, Mode{}) // the item stays known
 	for round := range 3 {
 		list, _ := flood(p, 1, Mode{Strategy: "slow"})
-		if len(list) != 300 {
-			t.Errorf("in round %d a strategy that requests ask for has %d slots, want 300", round, len(list))
-		}
+		should.Be(t, len(list), 300, "in round … a strategy that requests ask for has … slots", round)
 		releaseAll(list)
 	}
 }

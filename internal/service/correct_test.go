@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -74,9 +75,7 @@ func TestCorrectionsBesideASale(t *testing.T) {
 			}
 			all.Wait()
 			sold += s.buysOut(t, 0, name, goods)
-			if sold-by != 60 {
-				t.Errorf("%d sold and corrected by %d, of 60", sold, by)
-			}
+			should.Be(t, sold-by, 60, "sold and corrected by …, of 60", sold, by)
 			s.settles(t, goods, sold)
 			if a, err := s.inventory.AuditInFull(t.Context(), goods); err != nil || !a.Clean || a.Corrected != by {
 				t.Errorf("the audit is %+v, %v; want %d corrected", a, err, by)

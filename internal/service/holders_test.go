@@ -127,9 +127,7 @@ func TestCopiesOfTheLastReservationHaveOneAnswer(t *testing.T) {
 	asking.Wait()
 	n := 0
 	numbers.Range(func(any, any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("copies got %d numbers, want one", n)
-	}
+	should.Be(t, n, 1, "copies got … numbers")
 }
 
 func TestABasketHoldsNoMoreThanTheLimit(t *testing.T) {

@@ -74,9 +74,7 @@ func TestAnItemIsSearchedOnceAndAnUnknownOneEachTime(t *testing.T) {
 	for range 3 {
 		should.Do(t, errors.Join(i.require(t.Context(), 6), i.require(t.Context(), 7)))
 	}
-	if len(s.searches) != 2 {
-		t.Errorf("%d searches for two items, want one for each", len(s.searches))
-	}
+	should.Be(t, len(s.searches), 2, "searches for two items")
 	for range 3 {
 		should.Fail(t, i.require(t.Context(), 8), stock.ErrUnknownGoods)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -63,9 +64,7 @@ func sellsAtTheSameTime(t *testing.T, s shop, first, second string, goods int64)
 		buying.Go(func() { sold.Add(s.buysOut(t, i%2, name, goods)) })
 	}
 	buying.Wait()
-	if sold.Load() != units {
-		t.Errorf("sold %d of %d", sold.Load(), units)
-	}
+	should.Be(t, sold.Load(), units, "sold")
 	s.settles(t, goods, units)
 }
 

@@ -146,9 +146,7 @@ func TestProveBasketsOfManyLines(t *testing.T) {
 		}
 		left += audit.Stock
 	}
-	if left != items*1_000_000-units {
-		t.Errorf("%d are left after %d of %d were sold", left, units, items*1_000_000)
-	}
+	should.Be(t, left, items*1_000_000-units, "are left after … of … were sold", units, items*1_000_000)
 }
 
 func TestProveEveryOtherPairSellsAllThatIsLeft(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -160,9 +161,7 @@ func TestTheKindsThatAreHeldAreBounded(t *testing.T) {
 		}
 		log.Warn("strategy switched", "strategy", "another")
 		time.Sleep(time.Minute)
-		if got := standsFor(t, out.lines("switched")); got != kinds+4 {
-			t.Errorf("the lines stand for %d, want %d", got, kinds+4)
-		}
+		should.Be(t, standsFor(t, out.lines("switched")), kinds+4, "the lines stand")
 		if got := out.lines("strategy=7 "); len(got) != 1 || !strings.Contains(got[0], "repeated=2") {
 			t.Errorf("a kind that is known shares the lines of the others: %q", got)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -51,15 +52,11 @@ func TestALinkedSpanIsAChildOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
 	_, span := telemetry.StartLinkedSpan(t.Context(), tracer, "linked", parents)
 	span.End()
 	later := spans.Ended()[2]
-	if later.Parent().SpanID() != purchases[0].SpanContext().SpanID() {
-		t.Errorf("it is a part of %v, want the first", later.Parent())
-	}
+	should.Be(t, later.Parent().SpanID(), purchases[0].SpanContext().SpanID(), "it is a part", later.Parent())
 	if links := later.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != purchases[1].SpanContext().SpanID() {
 		t.Errorf("it is linked with %v, want the second", links)
 	}
-	if parent := telemetry.Traceparent(t.Context()); parent != "" {
-		t.Errorf("an untraced context has the traceparent %q", parent)
-	}
+	should.Be(t, telemetry.Traceparent(t.Context()), "", "an untraced context has the traceparent")
 	for _, untraced := range []struct {
 		tracer  trace.Tracer
 		parents []string
@@ -79,9 +76,7 @@ func TestASpanOfABatchIsAChildOfTheFirstThatIsTracedAndLinkedWithTheOthers(t *te
 	_, batch := telemetry.StartBatchSpan(t.Context(), "batch", []trace.Span{untraced, first, untraced, second})
 	batch.End()
 	got := spans.Ended()[0]
-	if got.Parent().SpanID() != first.SpanContext().SpanID() {
-		t.Errorf("it is a part of %v, want the first", got.Parent())
-	}
+	should.Be(t, got.Parent().SpanID(), first.SpanContext().SpanID(), "it is a part", got.Parent())
 	if links := got.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != second.SpanContext().SpanID() {
 		t.Errorf("it is linked with %v, want the second", links)
 	}

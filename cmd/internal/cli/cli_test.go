@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // program is one with a command that does, and fails as do does.
@@ -92,9 +93,7 @@ func TestASignalEndsTheContext(t *testing.T) {
 				return errors.New("the context goes on")
 			}
 		}), []string{"serve"}, io.Discard, os.Stderr)
-		if status != OK {
-			t.Errorf("%s: exit status %d", signal, status)
-		}
+		should.Be(t, status, OK, "exit status", signal)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Where there is no terminal each result is a line, with the time since the beginning and the number of
@@ -47,9 +48,7 @@ func TestProgressIsALineForEachResult(t *testing.T) {
   7.5s  5/5  20 a second
   7.5s  6/5 all is measured
 `
-		if out.String() != want {
-			t.Errorf("it is\n%s, want\n%s", &out, want)
-		}
+		should.Be(t, out.String(), want, &out)
 	})
 }
 
@@ -74,9 +73,7 @@ func TestAReportIsShownAndKept(t *testing.T) {
 		if c.kept && (json.Unmarshal(content, &kept) != nil || len(kept.Runs) != len(c.runs)) || !c.kept && err == nil {
 			t.Errorf("%s: the file has %s (%v)", name, content, err)
 		}
-		if bytes.Contains(out.Bytes(), []byte("mutex")) != c.kept {
-			t.Errorf("%s: it shows %q", name, &out)
-		}
+		should.Be(t, bytes.Contains(out.Bytes(), []byte("mutex")), c.kept, "it shows", name, &out)
 	}
 	if err := Show(&verdict.Report{Runs: []verdict.Run{{Verdict: verdict.Expected}}}, &bytes.Buffer{}, filepath.Join(t.TempDir(), "no", "folder")); err == nil {
 		t.Error("a file that cannot be written is no failure")

@@ -283,9 +283,7 @@ func TestTheLogIsAsConfigured(t *testing.T) {
 			if info, warnings := strings.Count(text, "once"), strings.Count(text, "again"); info != want.info || warnings != want.warnings {
 				t.Errorf("at %s there are %d lines and %d warnings, want %+v:\n%s", level, info, warnings, want, text)
 			}
-			if json.Valid([]byte(strings.SplitN(text, "\n", 2)[0])) != (format == "json") {
-				t.Errorf("as %s it is %s", format, text)
-			}
+			should.Be(t, json.Valid([]byte(strings.SplitN(text, "\n", 2)[0])), format == "json", "as … it", format, text)
 			if scraped := scraped(t, o); !strings.Contains(scraped, `stockd_log_messages_total{level="warn"} 5`) {
 				t.Errorf("at %s the warnings are not counted", level)
 			}

@@ -98,9 +98,7 @@ func TestEtcdWatchesOnceAReplica(t *testing.T) {
 			admin.await(t, name, waiters+1, etcdLimit)
 		}
 	}
-	if n := watchers(t, server.Endpoint); n != names {
-		t.Errorf("%d watches for %d replicas", n, names)
-	}
+	should.Be(t, watchers(t, server.Endpoint), names, "watches for … replicas")
 	cancel()
 	crowd.Wait()
 }

@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // testPrefix is the default.
@@ -366,9 +367,7 @@ func TestEtcdASessionExpiresByOurClock(t *testing.T) {
 		s.asked = time.Now()
 		for after, want := range map[time.Duration]bool{0: false, time.Second - 1: false, time.Second: true} {
 			s.asked = time.Now().Add(-after)
-			if got := s.expired(); got != want {
-				t.Errorf("%s after the renewal the session has expired: %v", after, got)
-			}
+			should.Be(t, s.expired(), want, "after the renewal the session has expired", after)
 		}
 	})
 }

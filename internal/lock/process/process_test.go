@@ -36,9 +36,7 @@ func TestProcessExcludes(t *testing.T) {
 		})
 	}
 	holders.Wait()
-	if seen != 1 {
-		t.Errorf("%d held the name at once", seen)
-	}
+	should.Be(t, seen, 1, "held the name at once")
 }
 
 func TestProcessKeepsNamesApart(t *testing.T) {
@@ -59,9 +57,7 @@ func TestProcessGivesUpWithItsContext(t *testing.T) {
 		if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, hungUp) {
 			t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
 		}
-		if waited := time.Since(start); waited != time.Second {
-			t.Errorf("waited %s, want 1s", waited)
-		}
+		should.Be(t, time.Since(start), time.Second, "waited")
 		// An Acquire that gave up delays no other.
 		must.Do(t, held.Release(t.Context()))
 		acquire(t, l, "a")
@@ -99,9 +95,7 @@ func TestAnUnusedNameCostsNothing(t *testing.T) {
 		names := func(want int, when string) {
 			t.Helper()
 			synctest.Wait()
-			if len(l.names) != want {
-				t.Errorf("%d names are kept %s, want %d", len(l.names), when, want)
-			}
+			should.Be(t, len(l.names), want, "names are kept", when)
 		}
 		held := must.Get(l.Acquire(t.Context(), "a"))(t)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func message(payload string) *redis.Message { return &redis.Message{Payload: payload} }
@@ -84,9 +85,7 @@ func TestAFailureIsThatOfMostMasters(t *testing.T) {
 				err = errors.Join(err, taken)
 			}
 		}
-		if got := noQuorum(err, c.nodes); got != c.want {
-			t.Errorf("%d of %d masters are down, and that is a failure: %v, want %v", c.failed, c.nodes, got, c.want)
-		}
+		should.Be(t, noQuorum(err, c.nodes), c.want, "of … masters are down, and that is a failure", c.failed, c.nodes)
 	}
 }
 
@@ -104,9 +103,7 @@ func TestAMasterHasItsTimeToAnswer(t *testing.T) {
 		{30 * time.Second, 1, 10 * time.Second},
 		{300 * time.Millisecond, 1, 100 * time.Millisecond},
 	} {
-		if got := time.Duration(float64(c.ttl) * nodeTimeout(c.ttl, c.nodes)).Round(time.Millisecond); got != c.want {
-			t.Errorf("of a lease of %s one of %d masters has %s, want %s", c.ttl, c.nodes, got, c.want)
-		}
+		should.Be(t, time.Duration(float64(c.ttl)*nodeTimeout(c.ttl, c.nodes)).Round(time.Millisecond), c.want, "of a lease of … one of … masters", c.ttl, c.nodes)
 	}
 }
 
@@ -125,9 +122,7 @@ func TestANameIsGoneWhereNoMasterIsAway(t *testing.T) {
 		"one is away":                   {errors.Join(down), false},
 		"there is no failure":           {nil, false},
 	} {
-		if got := isTaken(c.err); got != c.want {
-			t.Errorf("%s: the name is gone: %v, want %v", name, got, c.want)
-		}
+		should.Be(t, isTaken(c.err), c.want, "the name is gone", name)
 	}
 }
 

@@ -223,9 +223,7 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 		must.Do(t, then())
 		should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
 	}
-	if owner := client.Get(t.Context(), key).Val(); owner != "another" {
-		t.Errorf("another's lock was deleted: %q", owner)
-	}
+	should.Be(t, client.Get(t.Context(), key).Val(), "another", "another's lock was deleted")
 }
 
 // The owner of a fair lock takes it again before those that wait: they wait for the owner, which would wait
@@ -251,9 +249,7 @@ func TestTriesInVainAreCounted(t *testing.T) {
 		deps.TriedInVain = func() { tries++ }
 		l := madeOf(t, e.Name, deps)
 		lease := locktest.Hold(t, l, "in-vain")
-		if tries != 0 {
-			t.Errorf("%s: a try that was granted the name is counted", e.Name)
-		}
+		should.Be(t, tries, 0, "a try that was granted the name is counted", e.Name)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, _ = l.Acquire(ctx, "in-vain") // it is held
 		cancel()

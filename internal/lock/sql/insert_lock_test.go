@@ -84,12 +84,8 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 			})
 		}
 		reaping.Wait()
-		if n := count(t, pool, `SELECT COUNT(*) FROM record_lock`); n != names/2 {
-			t.Errorf("%d names are left, want %d", n, names/2)
-		}
-		if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2100-01-01'`); n != 0 {
-			t.Errorf("%d names whose time is over are left", n)
-		}
+		should.Be(t, count(t, pool, `SELECT COUNT(*) FROM record_lock`), names/2, "names are left")
+		should.Be(t, count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2100-01-01'`), 0, "names whose time is over are left")
 	})
 }
 
@@ -109,9 +105,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	rests := func(want bool, when string) {
 		t.Helper()
 		rested := labtest.Eventually(map[bool]time.Duration{true: 5 * time.Second, false: 10 * deps.TTL}[want], l.Rests)
-		if rested != want {
-			t.Errorf("it rests %s: %v, want %v", when, rested, want)
-		}
+		should.Be(t, rested, want, "it rests", when)
 	}
 	use := func() {
 		t.Helper()
@@ -132,9 +126,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	run(`ALTER TABLE away RENAME TO record_lock`)
 	run(`UPDATE record_lock SET expires_at = '2001-01-01 00:00:00.000'`)
 	rests(true, "when the name has been freed")
-	if n := count(t, pool, `SELECT COUNT(*) FROM record_lock`); n != 0 {
-		t.Errorf("%d names whose time is over are left", n)
-	}
+	should.Be(t, count(t, pool, `SELECT COUNT(*) FROM record_lock`), 0, "names whose time is over are left")
 	run(`INSERT INTO record_lock VALUES ('held', 'o', 'h', 'e', 1, 1, '2999-01-01 00:00:00.000')`)
 	use()
 	for range 2 {
@@ -184,9 +176,7 @@ func TestTheInsertLockCountsItsDepth(t *testing.T) {
 			isHeld(t, there, "gate")
 			locktest.Release(t, lease)
 			locktest.Release(t, lease) // a second release counts nothing
-			if n := depth(); n != 2-i {
-				t.Errorf("depth is %d, want %d", n, 2-i)
-			}
+			should.Be(t, depth(), 2-i)
 		}
 		lease := locktest.HoldWithin(t, there, "gate", sqlSoon)
 		if lease.Token() <= leases[0].Token() {
@@ -207,9 +197,7 @@ func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
 			first := locktest.HoldUnder(owned, t, l, "gate")
 			labtest.Lose(cut, "depth = depth + 1", delivered)
 			should.Reject(l.Acquire(owned, "gate"))(t, stock.ErrBackendUnavailable)
-			if n := count(t, look, `SELECT depth FROM record_lock`); n != 1 {
-				t.Errorf("depth is %d, want 1", n)
-			}
+			should.Be(t, count(t, look, `SELECT depth FROM record_lock`), 1)
 			locktest.Release(t, first)
 			locktest.Release(t, locktest.HoldWithin(t, other, "gate", sqlSoon))
 		}
@@ -275,7 +263,5 @@ func TestTheVersionLockIsNotTakenFromAHolderThatRenews(t *testing.T) {
 	case <-answered.Done:
 		t.Errorf("a name that is held is answered with %v", answered.Err)
 	}
-	if n := count(t, pool, `SELECT version FROM distribute_lock WHERE owner = 'late'`); n != 7 {
-		t.Errorf("the holder has version %d, want 7", n)
-	}
+	should.Be(t, count(t, pool, `SELECT version FROM distribute_lock WHERE owner = 'late'`), 7, "the holder has version")
 }

@@ -66,9 +66,7 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
 		}
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d connections are not given back", n)
-		}
+		should.Be(t, pool.Stats().InUse, 0, "connections are not given back")
 		isHeld(t, l, "gate")
 		locktest.Release(t, next)
 	})
@@ -101,9 +99,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 			if !labtest.Eventually(sqlTTL, func() bool { return busyOthers(t, admin) == 0 && pool.Stats().InUse == 0 }) {
 				t.Errorf("%d statements run on, %d connections are in use", busyOthers(t, admin), pool.Stats().InUse)
 			}
-			if n := interrupts.Seen(); n != round+1 {
-				t.Errorf("the server was asked %d times to interrupt, want %d", n, round+1)
-			}
+			should.Be(t, interrupts.Seen(), round+1, "the server was asked … times to interrupt")
 		}
 		locktest.Release(t, lease)
 		locktest.Release(t, locktest.HoldWithin(t, holder, "gate", sqlSoon))
@@ -157,9 +153,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		l := sqlLockOn(t, pool, d, kind)
 		locktest.Release(t, locktest.HoldWithin(t, l, "gate", 5*time.Second))
 		for range 4 {
-			if after := patience(); after != before {
-				t.Errorf("the server bears silence and waits for a row for %d s, and did for %d s", after, before)
-			}
+			should.Be(t, patience(), before, "the server bears silence and waits for a row for … s, and did for … s")
 		}
 		// Every connection is still there to take the name from every other.
 		for range 4 {

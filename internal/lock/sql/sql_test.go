@@ -265,9 +265,7 @@ func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
 				continue
 			}
 			defer locktest.Release(t, locktest.HoldWithin(t, l, "everywhere", 5*time.Second))
-			if tries[e.Name] != 0 {
-				t.Errorf("%s: a try that was granted the name is counted", e.Name)
-			}
+			should.Be(t, tries[e.Name], 0, "a try that was granted the name is counted", e.Name)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			_, _ = l.Acquire(ctx, "everywhere") // it is held
 			cancel()
@@ -428,9 +426,7 @@ func statementsOf(t *testing.T, statements map[string][]string, kind string) []s
 // server ends it, and the pool lets no connection become that old.
 func TestSQLServersBearNoLongSilence(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		if seconds := count(t, sqlPool(t, d, 2), `SELECT @@session.wait_timeout`); seconds != 10 {
-			t.Errorf("the server bears %d s of silence, want 10", seconds)
-		}
+		should.Be(t, count(t, sqlPool(t, d, 2), `SELECT @@session.wait_timeout`), 10, "the server bears … s of silence")
 	})
 }
 

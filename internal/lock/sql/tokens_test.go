@@ -31,14 +31,10 @@ func TestTokensCountEachNameFromOne(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *servers.Database) {
 		tokens := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver)
 		for want := range uint64(5) {
-			if token := issue(t, tokens, "a"); token != want+1 {
-				t.Errorf("token is %d, want %d", token, want+1)
-			}
+			should.Be(t, issue(t, tokens, "a"), want+1, "token")
 		}
 		for _, name := range []string{"b", "A", "ä"} {
-			if token := issue(t, tokens, name); token != 1 {
-				t.Errorf("the first token of %s is %d, want 1", name, token)
-			}
+			should.Be(t, issue(t, tokens, name), 1, "the first token of", name)
 		}
 	})
 }
@@ -68,9 +64,7 @@ func TestTokensOfManyReplicasAreAllDifferent(t *testing.T) {
 			}
 		}
 		issuing.Wait()
-		if len(seen) != replicas*each*times {
-			t.Errorf("%d different tokens, want %d", len(seen), replicas*each*times)
-		}
+		should.Be(t, len(seen), replicas*each*times, "different tokens")
 	})
 }
 
@@ -156,12 +150,8 @@ func TestNoTokenGoesBackAfterASweep(t *testing.T) {
 				if swept, err := tokens.Sweep(t.Context(), all); err != nil || swept != 1 {
 					t.Fatalf("swept %d names: %v", swept, err)
 				}
-				if n := rowsOf(t, pool, "lock_token"); n != 1 {
-					t.Errorf("%d tokens are left, want the floor", n)
-				}
-				if n := rowsOf(t, pool, "distribute_lock") + rowsOf(t, pool, "record_lock"); n != 0 {
-					t.Errorf("%d rows of locks are left", n)
-				}
+				should.Be(t, rowsOf(t, pool, "lock_token"), 1, "tokens are left")
+				should.Be(t, rowsOf(t, pool, "distribute_lock")+rowsOf(t, pool, "record_lock"), 0, "rows of locks are left")
 			}
 			if token := issue(t, tokens, "goods/new-"+kind); token <= highest {
 				t.Errorf("%s: the first token of a new name is %d, want one above %d, which was deleted", kind, token, highest)
@@ -262,13 +252,9 @@ func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
 			}
 		}
 		for _, table := range []string{"record_lock", "distribute_lock"} {
-			if n := count(t, pool, `SELECT COUNT(*) FROM `+table); n != 1 {
-				t.Errorf("%d rows of %s are left, want that of the holder", n, table)
-			}
+			should.Be(t, count(t, pool, `SELECT COUNT(*) FROM `+table), 1, "rows of … are left", table)
 		}
-		if token := issue(t, tokens, "new"); token != 61 {
-			t.Errorf("the next token is %d, want 61: one above all that were swept", token)
-		}
+		should.Be(t, issue(t, tokens, "new"), 61, "the next token")
 		must.Do(t, pool.Close())
 		_, err := tokens.Sweep(t.Context(), all)
 		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != d.Driver {

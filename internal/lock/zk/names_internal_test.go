@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // FuzzZooKeeperNames makes folders of names and reads numbers of nodes: every name
@@ -50,9 +51,7 @@ func TestZKNumbersThatAreUsedUpAreNoPlaces(t *testing.T) {
 	for number, usedUp := range map[int]bool{
 		0: false, 1: false, math.MaxInt32 - 1: false, math.MaxInt32: true, -1: true, math.MinInt32: true,
 	} {
-		if got := q.usedUp(number); got != usedUp {
-			t.Errorf("the number %d is used up: %v, want %v", number, got, usedUp)
-		}
+		should.Be(t, q.usedUp(number), usedUp, "the number … is used up", number)
 	}
 }
 

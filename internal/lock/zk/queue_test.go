@@ -21,6 +21,7 @@ import (
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // The node that a waiter is about to watch goes before the watch is set: it must
@@ -187,9 +188,7 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := watches.Seen(); n != 1 {
-				t.Errorf("twenty waiters set %d watches on the same node, want 1", n)
-			}
+			should.Be(t, watches.Seen(), 1, "twenty waiters set … watches on the same node")
 			locktest.Release(t, lease)
 			locktest.Release(t, locktest.Hold(t, l, name))
 		})

@@ -227,9 +227,7 @@ func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
 		locktest.Release(t, lease)
 		zkMend(t, way)
 		granted := waiter.Within(t, zkWait)
-		if granted.Token() != uint64(stat.Czxid) {
-			t.Errorf("it was granted by the node of %d, and waited by that of %d", granted.Token(), stat.Czxid)
-		}
+		should.Be(t, granted.Token(), uint64(stat.Czxid), "it was granted by the node of …, and waited by that", stat.Czxid)
 		locktest.Release(t, granted)
 		admin.awaitNodes(t, kind, name, 0, zkWait)
 	})

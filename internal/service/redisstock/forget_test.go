@@ -28,9 +28,7 @@ func TestAScriptFlushLosesNothing(t *testing.T) {
 	reported := crowd(t, a, b)
 	ended()
 	s.assertExact(t, a, reported)
-	if len(reported) != 600 {
-		t.Errorf("%d of 600 were sold", len(reported))
-	}
+	should.Be(t, len(reported), 600, "of 600 were sold")
 }
 
 // inTheMiddle does something five times during a sale.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // model is a partition with two items, of which the first has a limit, and the SQL that
@@ -378,9 +379,7 @@ func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
 		}}
 		at := m.run("clock", []string{"orders"})
 		got := m.run("restore", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), "0", "", "", at, 60000)...)
-		if got != want {
-			t.Errorf("closed %d: the order is answered with %v, want %s", closed, got, want)
-		}
+		should.Be(t, fmt.Sprint(got), want, "closed …: the order is answered", closed)
 	}
 }
 

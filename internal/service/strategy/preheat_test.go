@@ -69,9 +69,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 						sold++
 					}
 				}
-				if sold != units {
-					t.Errorf("database %d sold %d, want %d", i+1, sold, units)
-				}
+				should.Be(t, sold, units, "database … sold", i+1)
 			}
 		})
 	}
@@ -459,9 +457,7 @@ func (a abandoned) sellsTheRest(t *testing.T, want int) {
 	for deduct(t, a.other) == nil {
 		sold++
 	}
-	if sold != want {
-		t.Errorf("%d units of the rest were sold, want %d", sold, want)
-	}
+	should.Be(t, sold, want, "units of the rest were sold")
 }
 
 func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {

@@ -60,9 +60,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 				left := 10 - c.sold // after the last of the batch that is sold
 				for i := len(c.batch) - 1; i >= 0 && i < len(outcomes); i-- {
 					if o := outcomes[i].Order; outcomes[i].Rejected == nil {
-						if o.Remaining != left {
-							t.Errorf("%v of %v left %d, want %d", c.batch[i], c.batch, o.Remaining, left)
-						}
+						should.Be(t, o.Remaining, left, "of … left", c.batch[i], c.batch)
 						left += o.Quantity
 					}
 				}

@@ -108,9 +108,7 @@ func TestProveRoundTrips(t *testing.T) {
 			if !listed {
 				t.Errorf("%s is not listed in unmet, nor in docs/strategies.md", entry.Name)
 			}
-			if got != want {
-				t.Errorf("a sale takes %+v, want %+v", got, want)
-			}
+			should.Be(t, got, want, "a sale takes")
 			if want, ok := rejected()[entry.Name]; ok {
 				should.Be(t, rejectionTripsOf(t, s, int64(i+1), ask), want, "a rejection takes")
 			}

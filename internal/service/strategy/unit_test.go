@@ -288,9 +288,7 @@ func assertWaits(t *testing.T, d *servers.Database, goods int64, rollsBack bool)
 	if rollsBack != (second == nil) || !rollsBack && !errors.Is(second, stock.ErrInsufficientStock) {
 		t.Errorf("the second purchase got %v", second)
 	}
-	if rollsBack != (first != nil) {
-		t.Errorf("the first purchase got %v", first)
-	}
+	should.Be(t, rollsBack, first != nil, "the first purchase got", first)
 	s.wantSoldOut(t, goods, 2)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/room"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -200,9 +201,7 @@ func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 		log.WarnContext(t.Context(), "beware")
 	}
 	wants(t, scrape(t, m), `stockd_panics_total 2`, `stockd_log_messages_total{level="error"} 1`, `stockd_log_messages_total{level="warn"} 3`)
-	if n := strings.Count(out.String(), "beware"); n != 3 {
-		t.Errorf("%d of 3 lines that were counted are written", n)
-	}
+	should.Be(t, strings.Count(out.String(), "beware"), 3, "of 3 lines that were counted are written")
 }
 
 // state is what a scrape finds where every backend is asked.
@@ -342,9 +341,7 @@ func TestTheTableOfMetricsIsTrue(t *testing.T) {
 		}
 		delete(served, found[1])
 	}
-	if len(served) != 0 {
-		t.Errorf("no row describes %v", served)
-	}
+	should.Be(t, len(served), 0, "no row describes", served)
 }
 
 // served are the types and labels of the metrics of a scrape, by their names.
@@ -392,9 +389,7 @@ func TestThePoolsOfMastersAreOne(t *testing.T) {
 	one := pooled{stats: redis.PoolStats{TotalConns: 5, IdleConns: 2, WaitCount: 7, WaitDurationNs: int64(time.Second), Timeouts: 1}}
 	other := pooled{stats: redis.PoolStats{TotalConns: 4, IdleConns: 4, WaitCount: 1, WaitDurationNs: 5, Timeouts: 2}}
 	want := metrics.PoolStats{Max: 20, InUse: 3, Idle: 6, Waits: 8, Waited: time.Second + 5, Timeouts: 3}
-	if got := metrics.RedisPool("redlock", 10, one, other).Stats(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	should.Be(t, metrics.RedisPool("redlock", 10, one, other).Stats(), want)
 }
 
 func TestThePoolOfADatabase(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 // That there is no such key is no failure of a command.
@@ -46,8 +48,6 @@ func TestAStatementIsCalledByItsVerbAndItsTable(t *testing.T) {
 		"DO RELEASE_LOCK('a name')":                                       "DO",
 		"":                                                                "commit",
 	} {
-		if got := summary("sql.tx.commit", query); got != want {
-			t.Errorf("%q is called %q, want %q", query, got, want)
-		}
+		should.Be(t, summary("sql.tx.commit", query), want, "is called", query)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry/tracing"
 )
 
@@ -59,9 +60,7 @@ func TestWhoDecidesWhatIsTraced(t *testing.T) {
 		tracer := open(t, c.o).Tracer()
 		for parent, want := range map[context.Context]bool{t.Context(): c.alone, from(t, trace.FlagsSampled): c.sampled, from(t, 0): c.notSampled} {
 			ctx, span := tracer.Start(parent, "request")
-			if span.IsRecording() != want {
-				t.Errorf("%s: a request of %v is traced: %v, want %v", c.name, trace.SpanContextFromContext(parent), span.IsRecording(), want)
-			}
+			should.Be(t, span.IsRecording(), want, "a request of … is traced", c.name, trace.SpanContextFromContext(parent))
 			if _, step := tracer.Start(ctx, "step"); step.IsRecording() != want {
 				t.Errorf("%s: a step of a request of %v is traced: %v, want %v", c.name, trace.SpanContextFromContext(parent), step.IsRecording(), want)
 			}
