@@ -92,7 +92,7 @@ const (
 	// MostItems are sold at the same time.
 	MostItems = 10_000
 	// asFastAsOne is the target of many items.
-	asFastAsOne = 0.7
+	asFastAsOne = 0.8
 	// zipfExponent says how unequal the items are.
 	zipfExponent = 1.1
 )

@@ -410,8 +410,8 @@ func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
 			}
 		}
 	}
-	if compared != 4 {
-		t.Errorf("%d are compared, want two with each ledger", compared)
+	if compared != 6 {
+		t.Errorf("%d are compared, want three with each ledger", compared)
 	}
 }
 
