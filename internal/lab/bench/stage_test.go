@@ -281,25 +281,6 @@ func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
 	}
 }
 
-// Waiters are spread over the replicas, each of which is connected once.
-func TestWaitersAreSpreadOverReplicas(t *testing.T) {
-	connected, held := 0, make(map[int]int)
-	holds, err := holdsOn(func() (int, error) { connected++; return connected, nil }, func(replica int) (hold, error) {
-		held[replica]++
-		return nil, nil
-	})
-	if err != nil || len(holds) != waiters || connected != replicas || held[1] != 22 || held[2] != 21 || held[3] != 21 {
-		t.Errorf("%d waiters on %d connections: %v (%v)", len(holds), connected, held, err)
-	}
-	broken := errors.New("broken")
-	if _, err := holdsOn(func() (int, error) { return 0, broken }, func(int) (hold, error) { return nil, nil }); !errors.Is(err, broken) {
-		t.Errorf("without a connection: %v", err)
-	}
-	if _, err := holdsOn(func() (int, error) { return 0, nil }, func(int) (hold, error) { return nil, broken }); !errors.Is(err, broken) {
-		t.Errorf("without a hold: %v", err)
-	}
-}
-
 // The p99 of audits is one of those that were made, in milliseconds.
 func TestAuditsAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

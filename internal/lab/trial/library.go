@@ -56,15 +56,23 @@ func Libraries() (all []Library) {
 	return all
 }
 
-// Find returns the library of a name.
+// Find returns the library of a name, also a lock of stockd's that is not on trial.
 func Find(name string) (Library, error) {
 	all := Libraries()
-	at := slices.IndexFunc(all, func(l Library) bool { return l.Name == name })
-	if at < 0 {
+	if at := slices.IndexFunc(all, func(l Library) bool { return l.Name == name }); at >= 0 {
+		return all[at], nil
+	}
+	entry, err := registry.Find(strings.TrimPrefix(name, "stockd "))
+	if err != nil {
 		return Library{}, fmt.Errorf("%q is not on trial", name)
 	}
-	return all[at], nil
+	l := Library{Name: name, Server: string(entry.Needs[0])}
+	l.own(entry.Name)
+	return l, nil
 }
+
+// Open connects a client of its own, which its holders share. It is to be closed where it is an io.Closer.
+func (l Library) Open(to Conn) (lock.Locker, error) { return l.open(to) }
 
 // own makes it a lock of stockd's, which promises what its entry guarantees.
 func (l *Library) own(name string) {

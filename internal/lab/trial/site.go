@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -45,18 +46,18 @@ func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (*sit
 	return s, err
 }
 
-// conn leads straight to the servers of a backend.
-func (s *site) conn(server string) (Conn, error) {
-	c := Conn{Server: server, Lease: lease, Database: servers.Database{Driver: s.Database.Driver, DSN: s.Database.DSN, Password: s.Database.Password}}
+// Connect leads straight to the servers of a backend, where names stay taken for a lease.
+func Connect(b *servers.Backends, server string, lease time.Duration) (Conn, error) {
+	c := Conn{Server: server, Lease: lease, Database: servers.Database{Driver: b.Database.Driver, DSN: b.Database.DSN, Password: b.Database.Password}}
 	switch server {
 	case "etcd":
-		c.User, c.Password = servers.EtcdRoot, s.Etcd.Password
+		c.User, c.Password = servers.EtcdRoot, b.Etcd.Password
 	case "redis":
-		c.Password = s.Redis.Password
+		c.Password = b.Redis.Password
 	case "redlock":
-		c.Password = s.Redlock.Nodes[0].Password
+		c.Password = b.Redlock.Nodes[0].Password
 	}
-	members, err := s.Members()
+	members, err := b.Members()
 	for _, one := range members {
 		if one.Name == server || strings.HasPrefix(one.Name, server+"-") {
 			c.Addresses = append(c.Addresses, one.Address)

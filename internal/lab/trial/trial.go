@@ -188,7 +188,7 @@ func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.Histor
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	t := &try{Context: ctx, site: r.site, library: l, binary: r.Binary, name: "trial" + rand.Text()[:12]}
-	if t.conn, err = r.site.conn(l.Server); err != nil {
+	if t.conn, err = Connect(r.site.Backends, l.Server, lease); err != nil {
 		return nil, err
 	}
 	if t.folder, err = os.MkdirTemp(r.site.supervisor.Folder(), "trial-"); err != nil {
