@@ -64,19 +64,14 @@ func knownInTime(h *history.History) checker.Finding {
 	return checker.Found(false, numbers, checker.Say("known-after", "first", late, "second"))
 }
 
-// kept expects what apart does, but for the moment in which a holder learns that its connection is gone. It says where the
-// first had to give the name up.
+// kept expects what apart does, and says where the first had to give the name up.
 func kept(h *history.History) checker.Finding {
 	f := apart(h)
-	f.Holds = len(h.Leases) > 0 && f.Numbers["longest_overlap_ms"] < moment
 	if first := of(h, "first"); !first.Lost.IsZero() {
 		return checker.Found(f.Holds, f.Numbers, append(f.Facts, checker.Say("gave-it-up", "first", first.Lost.Sub(first.Granted)))...)
 	}
 	return f
 }
-
-// moment is in milliseconds.
-const moment = 100
 
 // tokensGrow expects a token with each grant that is higher than the one before.
 func tokensGrow(h *history.History) checker.Finding {

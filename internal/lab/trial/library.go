@@ -27,8 +27,6 @@ type Library struct {
 	Docs   string `json:"docs,omitempty"`
 	// Promises are its own words, by the question that they answer.
 	Promises map[string]string `json:"promises,omitempty"`
-	// Renewed: a hold is prolonged while its holder works, by the library or, as it documents, by its user.
-	Renewed bool `json:"renewed,omitempty"`
 	// Release are bytes of a release that does not contain the name.
 	Release string `json:"release,omitempty"`
 
@@ -78,7 +76,7 @@ func (l Library) Open(to Conn) (lock.Locker, error) { return l.open(to) }
 func (l *Library) own(name string) {
 	entry, err := registry.Find(name)
 	g := entry.Guarantees
-	l.Docs, l.Renewed, l.Promises = "locks.md", g.Renews, make(map[string]string)
+	l.Docs, l.Promises = "locks.md", make(map[string]string)
 	for _, promise := range []struct {
 		given            bool
 		words, questions string

@@ -131,8 +131,8 @@ func (r *run) ask(ctx context.Context, on string, which func(Question) bool) {
 
 func (r *run) cell(ctx context.Context, l Library, q Question) Cell {
 	c := Cell{Library: l.Name, Question: q.Name, Promise: l.Promises[q.Name]}
-	if c.Says = q.applies(l); c.Says != "" {
-		c.Mark = NotApplicable
+	if q.on != "" && q.on != l.Server {
+		c.Mark, c.Says = NotApplicable, "it is asked of locks on "+q.on+" alone"
 		return c
 	}
 	h, err := r.try(ctx, l, q)
@@ -155,7 +155,9 @@ func (c *Cell) judge(q Question, h *history.History) {
 	switch lost, loses := h.Figures["replies_lost"]; {
 	case q.Figure != "" && f.Holds:
 		c.Mark = Mark(fmt.Sprintf("%.0f", h.Figures[q.Figure]))
-	case q.Figure != "", loses && lost == 0 && !q.renewed:
+	case q.renewal && lost == 0:
+		c.Mark, c.Says = NotApplicable, "no request with its name renews it"
+	case q.Figure != "", loses && lost == 0:
 		c.Mark = Failed
 	case f.Holds:
 		c.Mark = Holds

@@ -57,8 +57,6 @@ func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
 		{"token", "", alone, NotPromised},
 		{"token", "", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 7, 8), Holds},
 		{"token", "a token", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 8, 7), Broken},
-		{"renew-reply", "", recorded([3]int{1, 2, 3}, [3]int{2, 0, 4}), Holds},
-		{"renew-reply", "", together, NotPromised},
 		{"handoffs", "", alone, Failed}, // nothing was measured
 	} {
 		if got := markOf(c.question, c.promise, c.h); got != c.want {
@@ -71,6 +69,9 @@ func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
 func TestAFaultThatWasNotMetIsNoAnswer(t *testing.T) {
 	h := recorded([3]int{1, 0, 3}, [3]int{3, 0, 4})
 	h.Figures["replies_lost"] = 0
+	if got := markOf("renew-reply", "it is extended", h); got != NotApplicable {
+		t.Errorf("%s, want %s", got, NotApplicable)
+	}
 	if got := markOf("release-reply", "free at once", h); got != Failed {
 		t.Errorf("%s, want %s", got, Failed)
 	}

@@ -151,11 +151,23 @@ func (c *client) giveBack(held lock.Lease) {
 	}
 }
 
+// acts is for how long a connection without replies stays, so that the server acts before it notices its end.
+const acts = 200 * time.Millisecond
+
 // losing does something whose reply is lost on every link, and writes down on how many it was.
 func (c *client) losing(sent string, do func()) {
-	lost := c.arm(servers.Rule{Sent: sent, Do: servers.LoseReply})
+	lost, met := c.arm(servers.Rule{Sent: sent, Do: servers.HangReply}), 0
+	ctx, cancel := context.WithCancel(c)
+	for i, link := range c.links {
+		c.working.Go(func() {
+			if lost[i].Wait(ctx) == nil {
+				c.sleep(acts)
+				link.Break()
+			}
+		})
+	}
 	do()
-	met := 0
+	cancel()
 	for _, one := range lost {
 		if one.Disarm() {
 			met++
