@@ -287,16 +287,26 @@ func (s *Session) Continue() error {
 	return nil
 }
 
-// Correct takes the units off the row that earlier lost updates have left there.
+// Correct takes the units off the row that earlier lost updates have left there. Requests of an earlier mode are waited for:
+// their writes would undo it.
 func (s *Session) Correct() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sale.Phase != Selling && s.sale.Phase != Halted {
-		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	r, p := s.run, s.sale.Phase
+	if p != Selling && p != Halted {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: the sale is %s", errConflict, p)
 	}
-	ctx, cancel := context.WithTimeout(s.run.ctx, lookWithin)
+	earlier := slices.Clone(r.answered)
+	if p == Selling {
+		earlier = earlier[:len(earlier)-1]
+	}
+	s.mu.Unlock()
+	for _, answered := range earlier {
+		<-answered // a request has a time limit
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, lookWithin)
 	defer cancel()
-	by, err := s.ground.correct(ctx, s.run.item)
+	by, err := s.ground.correct(ctx, r.item)
 	if err == nil {
 		s.hub.publish(Mark{At: millis(time.Now()), What: "correct", Detail: strconv.FormatInt(-by, 10)})
 	}

@@ -177,6 +177,7 @@ type run struct {
 	faults   atomic.Bool
 	endLeg   context.CancelFunc
 	legs     sync.WaitGroup
+	answered []chan struct{} // of each leg; closed when it has its last answer
 
 	mu     sync.Mutex
 	result *load.Result
@@ -193,9 +194,12 @@ func (r *run) leg(m Mode, over func()) {
 	soldOut := false
 	plan := r.plan(m)
 	plan.SoldOut = func(context.Context) (bool, error) { soldOut = true; return false, nil }
+	answered := make(chan struct{})
+	r.answered = append(r.answered, answered)
 	r.legs.Go(func() {
 		defer cancel()
 		result, err := runPlan(ctx, plan)
+		close(answered)
 		r.add(result, err)
 		if !errors.Is(ctx.Err(), context.Canceled) || soldOut { // it was not ended, but came to its end
 			over()
