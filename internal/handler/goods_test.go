@@ -327,7 +327,7 @@ func TestTheAdminSetsTheTimesOfASale(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"starts_at": "tomorrow"}`: "starts_at", `{"ends_at": 7}`: "ends_at", `{"ends_at": "1999-01-01T00:00:00Z"}`: "ends_at",
 		`{"starts_at": "2030-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"}`: "ends_at",
-		`{"ends_at": "2098-01-01T00:00:00Z", "strategy": "mutex"}`: "ends_at", // before the start that is set
+		`{"ends_at": "2098-01-01T00:00:00Z", "strategy": "mutex"}`:                 "ends_at", // before the start that is set
 	} {
 		a.asAdmin(t, http.MethodPatch, "/goods/31", body, http.StatusBadRequest).names(t, field)
 	}

@@ -181,15 +181,13 @@ type returnedBody struct {
 
 func (o orders) giveBack(c *gin.Context) (any, error) {
 	f := readAdminForm(c, "quantity", "restock")
-	units, give := f.wholeOr("quantity", 0, 1, math.MaxInt64), o.options.Reservations.Return // 0: all that are left
-	if f.given("restock") && !f.flag("restock") {
-		give = o.options.Reservations.ReturnDamaged
-	}
+	units := f.wholeOr("quantity", 0, 1, math.MaxInt64) // 0: all that are left
+	damaged := f.given("restock") && !f.flag("restock")
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	back, again, err := give(c.Request.Context(), c.Param("id"), units, key)
+	back, again, err := o.options.Reservations.GiveBack(c.Request.Context(), c.Param("id"), units, key, damaged)
 	replayed(c, again)
 	return returnedBody{back.ID, back.GoodsID, back.Quantity, timestamp(back.CreatedAt)}, err
 }

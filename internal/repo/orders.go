@@ -145,15 +145,11 @@ const (
 // stock.ErrReturned: fewer are left. stock.ErrStockLimit: the item would have more than stock.MaxStock.
 // stock.ErrDuplicateRequest: the request id is in the ledger. In each case nothing was written.
 func (s *Store) Return(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
-	return s.giveBackOrder(ctx, number, units, requestID, false)
+	return s.GiveBack(ctx, number, units, requestID, false)
 }
 
-// ReturnDamaged is Return of units that cannot be sold again: a correction takes them off in the same transaction.
-func (s *Store) ReturnDamaged(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
-	return s.giveBackOrder(ctx, number, units, requestID, true)
-}
-
-func (s *Store) giveBackOrder(ctx context.Context, number string, units int64, requestID string, damaged bool) (back stock.Order, err error) {
+// GiveBack is Return. Damaged units cannot be sold again: a correction takes them off in the same transaction.
+func (s *Store) GiveBack(ctx context.Context, number string, units int64, requestID string, damaged bool) (back stock.Order, err error) {
 	order, ok, err := s.findOrder(ctx, number)
 	if err != nil {
 		return stock.Order{}, err

@@ -140,26 +140,17 @@ func (r *Reservations) Extend(ctx context.Context, number string, ttl time.Durat
 // stock.ErrKeyReused: the key stands for something else. stock.ErrBusy: the ledger does not
 // have the order yet.
 func (r *Reservations) Return(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
-	return r.giveBack(ctx, number, units, key, false)
+	return r.GiveBack(ctx, number, units, key, false)
 }
 
-// ReturnDamaged is Return of units that cannot be sold again: the ledger has the return, and a correction that takes them
-// off.
-func (r *Reservations) ReturnDamaged(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
-	return r.giveBack(ctx, number, units, key, true)
-}
-
-func (r *Reservations) giveBack(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
+// GiveBack is Return. Damaged units cannot be sold again: the ledger has the return, and a correction that takes them off.
+func (r *Reservations) GiveBack(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
 	if key != "" {
 		if back, again, err = r.returned(ctx, number, units, key, damaged); again || err != nil {
 			return back, again, err
 		}
 	}
-	give := r.store.Return
-	if damaged {
-		give = r.store.ReturnDamaged
-	}
-	back, err = give(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())))
+	back, err = r.store.GiveBack(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())), damaged)
 	switch {
 	case err == nil && damaged:
 	case err == nil:

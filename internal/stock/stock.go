@@ -301,7 +301,7 @@ type Sale struct {
 // SaleChange sets the times of a sale: nil leaves one as it is, and the zero time means any.
 type SaleChange struct{ StartsAt, EndsAt *time.Time }
 
-// Keeps reports whether the change leaves a sale as it is.
+// Keeps reports whether the change leaves a sale as it is, to the millisecond.
 func (c SaleChange) Keeps(s Sale) bool {
 	as := func(set, now *time.Time) bool {
 		switch {
@@ -310,7 +310,7 @@ func (c SaleChange) Keeps(s Sale) bool {
 		case now == nil:
 			return set.IsZero()
 		default:
-			return set.Equal(*now)
+			return set.Truncate(time.Millisecond).Equal(now.Truncate(time.Millisecond))
 		}
 	}
 	return as(c.StartsAt, s.StartsAt) && as(c.EndsAt, s.EndsAt)

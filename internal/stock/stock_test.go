@@ -323,3 +323,14 @@ func TestTheNamesOfJSON(t *testing.T) {
 		}
 	}
 }
+
+// A close is written to the microsecond, and times are read to the millisecond: what was exported is imported as the same.
+func TestATimeIsKeptToTheMillisecond(t *testing.T) {
+	now := time.Date(2026, 11, 27, 20, 0, 0, 123_456_000, time.UTC)
+	read, other := now.Truncate(time.Millisecond), now.Add(time.Millisecond)
+	for change, want := range map[stock.SaleChange]bool{{}: true, {EndsAt: &read}: true, {EndsAt: &other}: false, {StartsAt: &read}: false, {StartsAt: new(time.Time)}: true} {
+		if got := change.Keeps(stock.Sale{EndsAt: &now}); got != want {
+			t.Errorf("%+v keeps it: %t", change, got)
+		}
+	}
+}
