@@ -16,7 +16,7 @@ MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken inte
 PARTS = TestProveRoundTrips$$|TestProveTokensGrow|TestProveFiveThousandIdleConnections|TestProveAReplicaThatDiesTakesItsUnits
 BUGS = audit-forgives-overselling|last-unit-unsold|late-holder-deletes|lost-commit-is-a-failure|lost-request-is-sent-again
 
-.PHONY: build cross test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
+.PHONY: build cross test prove prove-parts helm fuzz mutate bench lint vuln sbom deb images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
@@ -77,6 +77,16 @@ vuln: ## known vulnerabilities in what is called; without their database a failu
 sbom: build ## what both programs are made of, in CycloneDX: bin/*.cdx.json
 	$(SYFT) scan file:bin/stockd -q -o cyclonedx-json=bin/stockd.cdx.json
 	$(SYFT) scan file:bin/stocklab -q -o cyclonedx-json=bin/stocklab.cdx.json
+
+deb: ## bin/stockd.deb for this machine's processor, or that of GOARCH: stockd as a service of systemd
+	@rm -rf bin/deb && mkdir -p bin/deb/DEBIAN bin/deb/usr/bin
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -tags nomsgpack -ldflags '-s -w' -o bin/deb/usr/bin/ ./cmd/stockd
+	@while read -r from to; do install -D -m 644 "$$from" "bin/deb$$to" || exit 1; done <deploy/systemd/files
+	@install -m 755 deploy/systemd/installed.sh bin/deb/DEBIAN/postinst
+	@grep -o '/etc/.*' deploy/systemd/files >bin/deb/DEBIAN/conffiles
+	@printf '%s\n' 'Package: stockd' "Version: 0.0.0+$$(git log -1 --format=%cd.%h --date=format:%Y%m%d)" "Architecture: $$(GOOS=linux go env GOARCH)" \
+		'Maintainer: the authors of stockd' 'Description: sells the items of a flash sale' >bin/deb/DEBIAN/control
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) dpkg-deb --root-owner-group --build bin/deb bin/stockd.deb
 
 images: ## asks the registries for the digests of all images, and writes them down
 	@cp images.lock.yml images.lock.new; trap 'rm -f images.lock.new' EXIT; \

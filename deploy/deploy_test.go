@@ -1,8 +1,10 @@
 package deploy_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,6 +28,18 @@ func promtool(t *testing.T, args ...string) {
 func TestPrometheusTakesTheFiles(t *testing.T) {
 	promtool(t, "check", "rules", deploy.Rules)
 	promtool(t, "check", "config", "--syntax-only", deploy.Prometheus)
+}
+
+func TestSystemdTakesTheUnit(t *testing.T) {
+	program, err := servers.Find("systemd-analyze")
+	labtest.Need(t, "systemd", err == nil, "apt-get install systemd brings it")
+	content := must.Get(os.ReadFile("systemd/stockd.service"))(t)
+	unit := filepath.Join(t.TempDir(), "stockd.service") // the program and its check need not be installed
+	must.Do(t, os.WriteFile(unit, bytes.ReplaceAll(content, []byte("/usr/bin/stockd"), []byte("/bin/sh")), 0o600))
+	said, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || len(said) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
+	}
 }
 
 func TestEachAlertFiresWhereItShouldAndNowhereElse(t *testing.T) {

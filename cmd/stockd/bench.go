@@ -49,7 +49,7 @@ func benchCommand() *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&plan.URL, "url", "http://127.0.0.1:8080", "stockd, or a balancer before several")
+	flags.StringVar(&plan.URL, "url", configured("STOCKD_HTTP_LISTEN", "127.0.0.1:8080"), "stockd, or a balancer before several")
 	flags.Int64Var(&plan.GoodsID, "goods", 1, "item to sell")
 	flags.StringVar(&plan.Strategy, "strategy", "", "strategy to sell through (default: that of the item)")
 	flags.BoolVar(&plan.Group, "group", false, "commit all waiting purchases in one transaction")
@@ -59,7 +59,7 @@ func benchCommand() *cobra.Command {
 	flags.Float64Var(&plan.Rate, "rate", 0, "requests a second (default: as fast as they are answered)")
 	flags.DurationVar(&plan.Timeout, "timeout", 30*time.Second, "longest time for one request")
 	flags.BoolVar(&restock, "restock", false, fmt.Sprintf("add %d units when the stock is gone; needs --token-file", unitsPerRestock))
-	admin.AddFlags(flags, "http://127.0.0.1:8081")
+	admin.AddFlags(flags, configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
 	flags.StringVar(&buyer, "buyer-token-file", "", "file with a token of the buyer, where buyers have signed ones (buyer.from=token)")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

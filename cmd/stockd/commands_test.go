@@ -237,6 +237,28 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	}
 }
 
+// Where the environment says how this machine's replica is reached, commands ask there.
+func TestCommandsAskTheConfiguredReplica(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte(cmdtest.Token), 0o600))
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path+" "+r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer s.Close()
+	listen := strings.TrimPrefix(s.URL, "http://")
+	t.Setenv("STOCKD_ADMIN_LISTEN", listen)
+	t.Setenv("STOCKD_ADMIN_TOKEN_FILE", token)
+	stockd("stock", "close")
+	t.Setenv("STOCKD_ADMIN_TOKEN_FILE", "")
+	t.Setenv("STOCKD_HTTP_LISTEN", listen)
+	stockd("bench", "--requests", "1")
+	if want := "/goods/1/close Bearer " + cmdtest.Token; len(asked) < 2 || asked[0] != want || strings.Contains(asked[1], "Bearer") {
+		t.Errorf("%q are asked, and %q is first, before a public one", asked, want)
+	}
+}
+
 // A listing that goes on until it is interrupted is done then; one that has an end is not whole.
 func TestAnInterruptedListingOfOrdersFailsUnlessItFollows(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")

@@ -34,12 +34,13 @@ var notRun = []struct {
 	{"go run ./cmd/stocklab live", false, "it runs until it is ended: TestAPageShowsASaleThatOversells runs it"},
 	{"go run ./cmd/stocklab lab run all", false, "it takes five minutes: TestProveEveryExperimentIsReproduced runs it"},
 	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
+	{"apt-get install --yes mariadb-server", true, "the test's machines have these packages, and the files of stockd's"},
 	{"mariadb-dump", false, "it needs the database of the reader"},
 	{"STOCKD_DATABASE_DRIVER=mysql", true, "it needs the database and the password file of the reader"},
 }
 
 // documented are the pages whose examples run, with what a reader has started before.
-func documented() map[string]string {
+func documented(t *testing.T) map[string]string {
 	const (
 		start = `export STOCKD_ADMIN_TOKEN=please-change-this-token TOKEN=please-change-this-token
 echo "$TOKEN" >token
@@ -50,7 +51,8 @@ for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d 
 	shop := fmt.Sprintf(start, "stockd serve")
 	return map[string]string{
 		"README.md": "", "docs/api.md": "", "docs/feed.md": "", "docs/lab.md": "", "docs/buyers.md": "",
-		"docs/choosing.md": shop, "docs/clients.md": shop, "docs/reservations.md": shop, "docs/operations.md": shop, "docs/sale.md": shop,
+		"docs/operators-hour.md": "REPOSITORY=" + must.Get(filepath.Abs(repository))(t) + "; export REPOSITORY; . \"$REPOSITORY/cmd/stockd/testdata/machines.sh\"",
+		"docs/choosing.md":       shop, "docs/clients.md": shop, "docs/reservations.md": shop, "docs/operations.md": shop, "docs/sale.md": shop,
 	}
 }
 
@@ -65,7 +67,7 @@ func TestDocumentedExamplesRun(t *testing.T) {
 		t.Fatalf("build stocklab: %v\n%s", err, out)
 	}
 	used := make([]bool, len(notRun))
-	for path, begin := range documented() {
+	for path, begin := range documented(t) {
 		text := must.Get(os.ReadFile(filepath.Join(repository, path)))(t)
 		examples, err := readExamples(string(text))
 		if err != nil || len(examples) == 0 {
@@ -79,6 +81,9 @@ func TestDocumentedExamplesRun(t *testing.T) {
 		}
 		t.Run(path, func(t *testing.T) {
 			t.Parallel() // each has a network of its own
+			if strings.Contains(begin, "machines.sh") {
+				needMachines(t)
+			}
 			runExamples(t, document{path, examples, t.TempDir(), stocklab})
 		})
 	}
@@ -110,7 +115,7 @@ func leaveOut(e *example, used []bool) {
 // inNamespace has a command run in a network of its own, where the ports that the
 // documents name are free, and in a group of processes that ends with the test.
 func inNamespace(cmd *exec.Cmd) *exec.Cmd {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	if id := os.Getuid(); id != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: id, Size: 1}}
@@ -128,6 +133,16 @@ func needNamespace(t *testing.T) {
 	}
 	err := inNamespace(exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up")).Run()
 	labtest.Need(t, "namespace", err == nil, "root may make a network namespace")
+}
+
+// needMachines skips a test where machines.sh cannot make machines with these servers.
+func needMachines(t *testing.T) {
+	t.Helper()
+	labtest.Need(t, "root", os.Getuid() == 0, "it makes file systems and networks")
+	for _, program := range []string{"mariadbd", "redis-server", "nginx", "prometheus", "envsubst", "systemd-sysusers"} {
+		_, err := exec.LookPath(program)
+		labtest.Need(t, program, err == nil, "apt-get install mariadb-server redis-server nginx-light prometheus gettext-base systemd brings it")
+	}
 }
 
 // document is one that is executed.

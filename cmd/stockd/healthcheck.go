@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +55,11 @@ func askReady(ctx context.Context, url string) error {
 		return fmt.Errorf("GET %s: %s", url, response.Status)
 	}
 	return nil
+}
+
+// configured is the URL of the replica on this machine, where variable says that it listens.
+func configured(variable, otherwise string) string {
+	return "http://" + nearby(cmp.Or(os.Getenv(variable), otherwise))
 }
 
 // nearby is where a listener is reached from its own machine: one on every address is on the

@@ -34,7 +34,7 @@ func ordersCommand() *cobra.Command {
 			"  stockd orders --token-file admin.token --steps --json --follow",
 		Args: cli.NoArgs,
 	}
-	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
+	admin.AddFlags(cmd.PersistentFlags(), configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
 	flags := cmd.Flags()
 	flags.Int64Var(&pages.GoodsID, "goods", 0, "list those of one item")
 	flags.BoolVar(&pages.Steps, "steps", false, "list every step of reservations and every return, too")

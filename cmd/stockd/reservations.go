@@ -25,7 +25,7 @@ func reservationsCommand() *cobra.Command {
 			return cli.UsageError{Err: errors.New("say what: stockd reservations show, confirm, release or extend")}
 		},
 	}
-	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
+	admin.AddFlags(cmd.PersistentFlags(), configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
 	confirm := stepCommand(&admin, "confirm", "Make an order of a reservation that is paid", " --payment-reference pay-17",
 		func(ctx context.Context, c client.Client, id string) (client.Reservation, error) {
 			if reference == "" {

@@ -31,7 +31,7 @@ func stockCommand() *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
-	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
+	admin.AddFlags(cmd.PersistentFlags(), configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
 	flags.Int64Var(&item.ID, "goods", 1, "item to put on sale")
 	flags.Int64Var(&item.Stock, "units", 5000, "units that there are to sell")
 	flags.Int64Var(&item.PerUser, "per-user", 0, "most units that one user_id may buy; 0 sets no limit (default: deduct.per_user)")

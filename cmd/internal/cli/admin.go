@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type Admin struct{ URL, TokenFile, caFile string }
 // AddFlags adds the flags of the admin API.
 func (a *Admin) AddFlags(flags *pflag.FlagSet, url string) {
 	flags.StringVar(&a.URL, "admin-url", url, "admin API of a stockd, or of a balancer before several")
-	flags.StringVar(&a.TokenFile, "token-file", "", "file with a token of the admin API")
+	flags.StringVar(&a.TokenFile, "token-file", os.Getenv("STOCKD_ADMIN_TOKEN_FILE"), "file with a token of the admin API")
 	flags.StringVar(&a.caFile, "ca-file", "", "PEM file of the authorities that are trusted for an https:// --admin-url; those of the system where it is empty")
 }
 

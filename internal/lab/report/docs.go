@@ -34,6 +34,8 @@ type document struct {
 	Experiment      experiments.Result
 	Failure, Remedy *shownPart
 	Others          []shownPart
+	// Before and After are the files of the Chinese pages beside this one.
+	Before, After string
 	// Wrong and Right are the files of the failure's code, and of the remedy's.
 	Wrong, Right []string
 }
@@ -114,14 +116,19 @@ func (d *document) inChinese(folder, runFolder string) error {
 	if err := d.write(filepath.Join(folder, "README.md"), language, "index"); err != nil {
 		return err
 	}
+	before := ""
 	for len(d.Experiments) > 0 {
 		ten, name := d.Experiments, chinesePage(d.Experiments[0])
 		if i := slices.IndexFunc(ten, func(e experiments.Result) bool { return chinesePage(e) != name }); i > 0 {
 			ten = ten[:i]
 		}
 		d.Experiments = d.Experiments[len(ten):]
+		page := document{Experiments: ten, Before: before}
+		if len(d.Experiments) > 0 {
+			page.After = chinesePage(d.Experiments[0])
+		}
+		before = name
 		err := write(filepath.Join(folder, name), func(w io.Writer) error {
-			page := document{Experiments: ten}
 			if err := page.execute(w, language, "head"); err != nil {
 				return err
 			}

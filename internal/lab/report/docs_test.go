@@ -60,7 +60,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	wants(t, "the page", text(t, filepath.Join(folder, "07-work-outlasts-ttl.md")), "what is changed by hand is lost", "stocklab lab run work-outlasts-ttl",
 		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
 		"The code: [`redis-setnx-ttl`](../../internal/lock/redis).", "![naive, Who held the lock", "](07-work-outlasts-ttl.svg)",
-		"✗ [setnx_ttl.go](../../internal/lock/redis), [weak.go]", "✓ [acquire.lua](../../internal/lock/redis/lua)", "[简体中文](zh/01-10.md#work-outlasts-ttl)", "curl -X POST")
+		"✗ [setnx_ttl.go](../../internal/lock/redis), [weak.go]", "✓ [acquire.lua](../../internal/lock/redis/lua)", "[简体中文](zh/01-10.md#work-outlasts-ttl) · previous: [1. ", "](01-oversell.md) · next: [8. ", "curl -X POST")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "07-*.svg")); err != nil || len(drawn) != 1 {
 		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
 	}
