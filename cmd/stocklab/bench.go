@@ -110,12 +110,15 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 	if o.Within < time.Minute {
 		return o, cli.UsageError{Err: fmt.Errorf("--within must be at least 1m, not %s", s.within)}
 	}
-	if s.growth || s.items != 0 || s.ledger != 0 {
+	if s.alone() {
 		o.Each = cmp.Or(o.Each, aloneEach)
 	}
 	o.Binary, err = os.Executable()
 	return o, err
 }
+
+// alone says that it is none of the suite.
+func (s *suiteFlags) alone() bool { return s.growth || s.items != 0 || s.ledger != 0 }
 
 // checkAlone checks the flags of measurements that are none of the suite.
 func (s *suiteFlags) checkAlone() error {
@@ -126,7 +129,7 @@ func (s *suiteFlags) checkAlone() error {
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
 	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
-	case s.hour != "" && (s.growth || s.items != 0 || s.ledger != 0):
+	case s.hour != "" && s.alone():
 		return errors.New("--hour draws what the suite has measured, not --growth, --items or --ledger")
 	case s.chart != "" && (s.items != 0 || s.ledger != 0):
 		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
@@ -136,11 +139,10 @@ func (s *suiteFlags) checkAlone() error {
 
 // checkMeaning rejects flags that would be ignored.
 func (s *suiteFlags) checkMeaning() error {
-	alone := s.growth || s.items != 0 || s.ledger != 0
 	switch {
-	case s.quick && alone:
+	case s.quick && s.alone():
 		return errors.New("--quick is for the suite, not for --items, --ledger or --growth")
-	case s.within != 0 && (alone || s.each != 0):
+	case s.within != 0 && (s.alone() || s.each != 0):
 		return errors.New("--within is for the suite where --each is not given")
 	case s.only != "" && (s.ledger != 0 || s.growth && s.chart != ""):
 		return errors.New("--only has no meaning with --ledger, nor with --growth and --chart, which draws all of it")

@@ -477,14 +477,16 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 			func(c client.Client, goods int64) error {
 				_, err := c.Correct(t.Context(), goods, client.Correction{By: -5, Reason: "inventory", RequestID: "november"})
 				return err
-			}, 92, stock.Sums{Restocked: 100, Corrected: -5, Sold: 3, Orders: 1},
+			}, 92,
+			stock.Sums{Restocked: 100, Corrected: -5, Sold: 3, Orders: 1},
 		},
 		{
 			"damaged return", `UPDATE tb_goods_stock SET version = version + 1 WHERE goods_id = ?`,
 			func(c client.Client, _ int64) error {
 				_, err := c.ReturnDamaged(t.Context(), order, 2, "refund")
 				return err
-			}, 97, stock.Sums{Restocked: 100, Corrected: -2, Sold: 3, Orders: 1, Returned: 2},
+			}, 97,
+			stock.Sums{Restocked: 100, Corrected: -2, Sold: 3, Orders: 1, Returned: 2},
 		},
 		{
 			"close", `UPDATE tb_stock_place SET epoch = epoch + 1 WHERE goods_id = ?`, // once the row is withheld, and before the buckets are
@@ -501,7 +503,8 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 			func(c client.Client, goods int64) error {
 				_, err := c.Change(t.Context(), goods, client.Change{StartsAt: &late})
 				return err
-			}, 97, stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
+			}, 97,
+			stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
 		},
 		{
 			"import", `INSERT INTO tb_goods_stock (goods_id, stock) VALUES (? + 5, 1)`,
@@ -517,7 +520,8 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 					}
 				}
 				return err
-			}, 97, stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
+			}, 97,
+			stock.Sums{Restocked: 100, Sold: 3, Orders: 1},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

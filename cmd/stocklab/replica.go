@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
@@ -72,7 +73,11 @@ func baselineCommands() (list []*cobra.Command) {
 	for _, program := range baseline.Programs() {
 		cmd := &cobra.Command{Use: baseline.Command(program), Short: "Run a program that is measured beside stockd", Hidden: true, Args: cli.NoArgs}
 		list = append(list, cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
-			return baseline.Run(ctx, program, c.Config)
+			o := baseline.Options{Listen: c.HTTP.Listen, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), Connections: c.Database.MaxOpen}
+			if program == baseline.Script {
+				o.Redis = &redis.Options{Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), PoolSize: c.Redis.MaxOpen}
+			}
+			return baseline.Run(ctx, program, o)
 		}))
 	}
 	return list

@@ -183,11 +183,12 @@ func tryLock() []Part {
 }
 
 func pausedHolder() []Part {
-	var parts []Part
-	for _, l := range []struct {
+	locks := []struct {
 		strategy string
 		need     Need
-	}{{"redis-lua", Redis}, {"redlock", Redlock}, {"zk-sequential", ZooKeeper}, {"etcd", Etcd}} {
+	}{{"redis-lua", Redis}, {"redlock", Redlock}, {"zk-sequential", ZooKeeper}, {"etcd", Etcd}}
+	parts := make([]Part, 0, 2*len(locks))
+	for _, l := range locks {
 		parts = append(parts,
 			pausedIn(l.strategy, Sale{Strategy: l.strategy}, l.need, checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
 			asRemedy(pausedIn(l.strategy+"-fenced", Sale{Strategy: l.strategy, Fence: true}, l.need,

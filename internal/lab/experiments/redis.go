@@ -116,7 +116,6 @@ func lostReply() []Part {
 }
 
 func getCompareSet() []Part {
-	const behind = "behind the balancer of three replicas"
 	three := shared(Redis)
 	// crowd buys more than there is.
 	crowd := func(name, strategy string, stage Stage, seen checker.Check, tries int) Part {

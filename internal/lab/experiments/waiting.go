@@ -16,11 +16,12 @@ import (
 )
 
 func fairness() []Part {
-	parts := []Part{contended("redsync", Redis, checker.Unfair(10, checker.OfHolders()))}
-	for _, l := range []struct {
+	locks := []struct {
 		lock string
 		need Need
-	}{{"redis-fair", Redis}, {"zk-sequential", ZooKeeper}, {"etcd", Etcd}} {
+	}{{"redis-fair", Redis}, {"zk-sequential", ZooKeeper}, {"etcd", Etcd}}
+	parts := append(make([]Part, 0, 1+len(locks)), contended("redsync", Redis, checker.Unfair(10, checker.OfHolders())))
+	for _, l := range locks {
 		parts = append(parts, asRemedy(contended(l.lock, l.need,
 			checker.All(checker.Waited(checker.OfHolders()), checker.InTurn(2*contenders), checker.ExclusiveHolders(), checker.Granted(contenders)))))
 	}

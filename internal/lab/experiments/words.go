@@ -80,7 +80,10 @@ var code []byte
 
 // Code is the files of the tree in which the code of an experiment's failure is, and that of its remedy.
 func Code(experiment string) (failure, remedy []string) {
-	var files map[string]struct{ Failure, Remedy []string }
+	var files map[string]struct {
+		Failure []string `json:"failure"`
+		Remedy  []string `json:"remedy"`
+	}
 	if err := json.Unmarshal(code, &files); err != nil {
 		panic(err) // it is embedded
 	}

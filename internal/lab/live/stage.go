@@ -542,7 +542,7 @@ func (s *stage) addServers(proxies bool) error {
 
 // ground is what a sale takes place on: servers and replicas of our own, or replicas that
 // others run.
-type ground interface {
+type ground interface { //nolint:interfacebloat // what is done to a sale stands in one place
 	// check names the first setting that is not possible here.
 	check(s Settings) error
 	// prepare has replicas as the settings say for the sale of an item, and every purchase of

@@ -72,11 +72,12 @@ var networkScript string
 
 // wire connects the hosts and this process with the switch.
 func (n *Network) wire(ctx context.Context) error {
-	args := []string{"-euc", networkScript, "network.sh", n.subnet, fmt.Sprintf("stockd%d", os.Getpid()%100000), n.pid(n.hosts)} // names of interfaces have 15 characters
-	for i := range n.hosts {
-		args = append(args, n.pid(i))
+	prefix := fmt.Sprintf("stockd%d", os.Getpid()%100000) // names of interfaces have 15 characters
+	pids := make([]string, n.hosts)
+	for i := range pids {
+		pids[i] = n.pid(i)
 	}
-	return run(ctx, "sh", args...)
+	return run(ctx, "sh", append([]string{"-euc", networkScript, "network.sh", n.subnet, prefix, n.pid(n.hosts)}, pids...)...)
 }
 
 func (n *Network) pid(i int) string { return strconv.Itoa(n.keepers[i].Pid()) }

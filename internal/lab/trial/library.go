@@ -70,7 +70,7 @@ func Find(name string) (Library, error) {
 }
 
 // Open connects a client of its own, which its holders share. It is to be closed where it is an io.Closer.
-func (l Library) Open(to Conn) (lock.Locker, error) { return l.open(to) }
+func (l *Library) Open(to Conn) (lock.Locker, error) { return l.open(to) }
 
 // own makes it a lock of stockd's, which promises what its entry guarantees.
 func (l *Library) own(name string) {

@@ -19,8 +19,6 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 	"gorm.io/gorm/schema"
-
-	"github.com/stockd/stockd/internal/config"
 )
 
 // The programs, as the tables call them.
@@ -77,28 +75,37 @@ var errSoldOut = errors.New("sold out")
 
 type sell func(ctx context.Context, goodsID int64) (orderID int64, err error)
 
-// Run serves one of the programs at http.listen, until ctx ends.
-func Run(ctx context.Context, program string, c config.Config) error {
+// Options say where a program listens, and where the servers are that it sells from.
+type Options struct {
+	Listen        string
+	DSN, Password string
+	// Connections are the most to the database.
+	Connections int
+	Redis       *redis.Options
+}
+
+// Run serves one of the programs until ctx ends.
+func Run(ctx context.Context, program string, o Options) error {
 	sell := func(context.Context, int64) (int64, error) { return 1, nil }
 	if program != HTTP {
-		db, err := openDatabase(c.Database, tables(program))
+		db, err := openDatabase(o, tables(program))
 		if err != nil {
 			return fmt.Errorf("open the database of %s: %w", program, err)
 		}
 		sell = update(db)
 		if program == Script {
-			client := redis.NewClient(&redis.Options{Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), PoolSize: c.Redis.MaxOpen})
+			client := redis.NewClient(o.Redis)
 			defer client.Close() //nolint:errcheck // nothing is lost with it
 			if sell, err = script(ctx, client, db); err != nil {
 				return err
 			}
 		}
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP.Listen)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: routes(sell), ReadHeaderTimeout: c.HTTP.ReadTimeout}
+	server := &http.Server{Handler: routes(sell), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() }) // the benchmark waits for no answer then
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -129,12 +136,12 @@ func routes(sell sell) http.Handler {
 	return e
 }
 
-func openDatabase(c config.Database, prefix string) (*gorm.DB, error) {
-	dsn, err := sqldriver.ParseDSN(c.DSN)
+func openDatabase(o Options, prefix string) (*gorm.DB, error) {
+	dsn, err := sqldriver.ParseDSN(o.DSN)
 	if err != nil {
 		return nil, err
 	}
-	dsn.Passwd, dsn.ParseTime, dsn.InterpolateParams = c.Password.Reveal(), true, true
+	dsn.Passwd, dsn.ParseTime, dsn.InterpolateParams = o.Password, true, true
 	db, err := gorm.Open(mysql.Open(dsn.FormatDSN()), &gorm.Config{Logger: logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: prefix}})
 	if err != nil {
 		return nil, err
@@ -143,8 +150,8 @@ func openDatabase(c config.Database, prefix string) (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool.SetMaxOpenConns(c.MaxOpen)
-	pool.SetMaxIdleConns(c.MaxOpen)
+	pool.SetMaxOpenConns(o.Connections)
+	pool.SetMaxIdleConns(o.Connections)
 	if err := db.Migrator().DropTable(goods{}, order{}); err != nil {
 		return nil, err
 	}

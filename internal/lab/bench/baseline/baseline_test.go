@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/config"
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
@@ -26,20 +27,19 @@ func TestAProgramHasAnOrderForEachUnitItSold(t *testing.T) {
 		redis := lab.Redis(t)
 		for i, program := range Programs() {
 			port := must.Get(servers.FreePort())(t)
-			c := config.Config{
-				HTTP:     config.HTTP{Listen: servers.Loopback(port), ReadTimeout: time.Second},
-				Database: config.Database{DSN: d.DSN, Password: config.NewSecret(d.Password), MaxOpen: 8},
-				Redis:    config.Redis{Addresses: []string{redis.Address}, Username: servers.RedisUser, Password: config.NewSecret(redis.Password), MaxOpen: 8},
+			o := Options{
+				Listen: servers.Loopback(port), DSN: d.DSN, Password: d.Password, Connections: 8,
+				Redis: &goredis.Options{Addr: redis.Address, Username: servers.RedisUser, Password: redis.Password},
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				should.Do(t, Run(ctx, program, c))
+				should.Do(t, Run(ctx, program, o))
 			}()
-			plan := load.Plan{URL: "http://" + c.HTTP.Listen, GoodsID: 1, Clients: 1, Requests: 1, Timeout: 10 * time.Second}
+			plan := load.Plan{URL: "http://" + o.Listen, GoodsID: 1, Clients: 1, Requests: 1, Timeout: 10 * time.Second}
 			labtest.AwaitAnswer(t, program, 10*time.Second, func() error {
-				conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.HTTP.Listen)
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", o.Listen)
 				if err == nil {
 					_ = conn.Close() // it was only asked for
 				}
