@@ -92,15 +92,16 @@ func watchedSale(t *testing.T) (process, prometheus) {
 	k := labtest.StartSupervisor(t)
 	redis := must.Get(servers.StartRedis(t.Context(), k, servers.Local))(t)
 	secrets := t.TempDir()
-	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
-	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token} {
+	password, token, tickets := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token"), filepath.Join(secrets, "tickets")
+	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token, tickets: strings.Repeat("ticket", 6)} {
 		must.Do(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	}
 	r := startReplica(t, "--redis-addresses="+redis.Address, "--redis-password-file="+password,
-		"--audit-every=1s")
-	for _, goods := range []int64{manyWays, oneWay} {
+		"--audit-every=1s", fmt.Sprintf("--queue-items=%d", queued), "--queue-secret-file="+tickets)
+	for _, goods := range []int64{manyWays, oneWay, queued} {
 		must.Do(t, r.CreateGoods(t.Context(), goods, 1_000_000))
 	}
+	must.Get(client.Client{URL: r.URL}.Queue(t.Context(), client.Purchase{GoodsID: queued, UserID: "u"}))(t)
 	sellOn(t, r)
 	return r, startPrometheus(t, k, configure(t, token, strings.TrimPrefix(r.AdminURL, "http://")))
 }
@@ -166,6 +167,7 @@ func (p prometheus) get(ctx context.Context, path string) ([]byte, error) {
 const (
 	manyWays = 2
 	oneWay   = 3
+	queued   = 4 // it has a waiting room
 )
 
 // sellOn has some buy in each way until the test ends. They pause between two
