@@ -459,7 +459,6 @@ func (r *killedReservations) compare(t *testing.T) {
 // The database keeps each change of a shop's day in its middle until its replica is killed. Asked again elsewhere, each is done
 // once and whole.
 func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
-	t.Parallel()
 	l, _, _ := startToKill(t, servers.MariaDB)
 	db := must.Get(openDatabase(l.database))(t)
 	t.Cleanup(func() { _ = db.Close() }) // the test is over

@@ -18,7 +18,6 @@ import (
 // Replicas are killed between joining and admission, between admission and purchase, and in mid-purchase; then Redis loses
 // everything. The ticket of a purchase admits no second time, and all units are sold once.
 func TestAWaitingRoomSurvivesKillsAndALossOfRedis(t *testing.T) {
-	t.Parallel()
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
 	const units, buyers = 4, 6
