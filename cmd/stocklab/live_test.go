@@ -331,6 +331,7 @@ func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	url, b := openLive(t, "light", "--servers=local", "--proxies")
 	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50})
+	b.Until(t, within, "!document.getElementById('summary').textContent.includes('does not answer')") // as a replica may have found a moment ago
 	click(t, b, "#start")
 	b.Until(t, within, figure("n-sold")+" > 3")
 	marked := func(words string) {
