@@ -364,9 +364,9 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 		t.Skip(err)
 	}
 	url, b := openLive(t, "light", "--servers=local", "--redis-faults")
-	sell := func(strategy string, ttl int) {
+	sell := func(strategy string, ttl, work int) {
 		t.Helper()
-		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 3000, "ttl_s": ttl, "replicas": 3})
+		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 1000 * work, "ttl_s": ttl, "replicas": 3})
 		click(t, b, "#start")
 		b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling' && "+figure("n-sold")+" > 0")
 	}
@@ -376,7 +376,7 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 		click(t, b, "#stop")
 		b.Until(t, within, isOver)
 	}
-	sell("redlock", 30)
+	sell("redlock", 30, 3)
 	for _, master := range []string{"redlock-1", "redlock-2", "redlock-3"} {
 		click(t, b, machine(master, "ahead"))
 	}
@@ -385,7 +385,7 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 		click(t, b, machine(master, "right"))
 	}
 	b.Keep(t, "#faults", "live-spare")
-	sell("redis-setnx-owner", 5)
+	sell("redis-setnx-owner", 8, 5) // the fail-over has to come while one works
 	click(t, b, machine("redis-replica", "lag"))
 	// The replica knows the holder of now. When two have sold, that one's lease has run out
 	// there, and the holder of then is unknown to it.
