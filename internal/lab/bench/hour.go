@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -64,13 +65,13 @@ func hourOf(name string) string { return "10,000 units for a million buyers, " +
 func (r *Result) Hour(w io.Writer) error {
 	panel := report.Panel{Title: "all programs but the clients", Unit: "seconds of processor time"}
 	chart := report.Ranges{Title: "10,000 units for a million buyers, simulated at 1:100", Notes: r.chartNotes()}
-	for _, name := range []string{baseline.Update, Setting{Strategy: conditional, Group: true}.strategy(), inRedis} {
+	for _, how := range []Setting{{Kind: baseline.Update}, {Strategy: conditional, Group: true}, {Strategy: inRedis}} {
 		for _, f := range r.Subjects {
-			if f.Name == hourOf(name) {
+			if f.Name == hourOf(how.strategy()) {
 				panel.Medians = append(panel.Medians, report.Median{
-					Row: len(chart.Rows), Value: f.Median, Min: f.Min, Max: f.Max, Words: fmt.Sprintf("%s: %.0f s", name, f.Median),
+					Row: len(chart.Rows), Grouped: how.Group, Value: f.Median, Min: f.Min, Max: f.Max, Words: fmt.Sprintf("%s: %.0f s", how.strategy(), f.Median),
 				})
-				chart.Rows = append(chart.Rows, name)
+				chart.Rows = append(chart.Rows, cmp.Or(how.Strategy, how.Kind))
 			}
 		}
 	}
