@@ -154,7 +154,7 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 // The row shows what lost updates left there until it is corrected; then the rest is sold exactly, to those who are admitted.
 func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
 	url, b := openLive(t, "light", "--servers=embedded")
-	setAll(t, b, map[string]any{"strategy": "naive", "stock": 300, "clients": 40, "work_ms": 100, "room": 10})
+	setAll(t, b, map[string]any{"strategy": "naive", "stock": 300, "clients": 40, "work_ms": 50, "room": 20})
 	click(t, b, "#start")
 	b.Until(t, within, figure("l-waiting")+" > 0 && "+figure("l-admissions")+" > 0")
 	set(t, b, "strategy", "sql-conditional")
