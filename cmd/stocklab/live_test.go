@@ -156,8 +156,9 @@ func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
 	url, b := openLive(t, "light", "--servers=embedded")
 	setAll(t, b, map[string]any{"strategy": "naive", "stock": 300, "clients": 40, "work_ms": 50, "room": 20})
 	click(t, b, "#start")
+	b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
+	set(t, b, "strategy", "sql-conditional") // before an update is lost
 	b.Until(t, within, figure("l-waiting")+" > 0 && "+figure("l-admissions")+" > 0")
-	set(t, b, "strategy", "sql-conditional")
 	b.Until(t, within, "!document.getElementById('correct').hidden")
 	click(t, b, "#switch")
 	click(t, b, "#correct")

@@ -103,26 +103,34 @@ function grouped(list) {
   return families;
 }
 
+const chosenStrategy = () => state.strategies.find((s) => s.name === field('strategy').value);
+
 // drawChoice says what the chosen strategy does and guarantees.
 function drawChoice() {
-  const s = state.strategies.find((one) => one.name === field('strategy').value);
+  const s = chosenStrategy();
   if (!s) return;
-  const replicas = Number(field('replicas').value) || 1;
-  const claims = s.claims, group = field('group').checked;
-  const exclusive = replicas > 1 ? claims.exclusive_across_replicas : claims.exclusive_in_process || group;
-  field('fence').disabled = !steers || !claims.fenceable;
-  if (!claims.fenceable) field('fence').checked = false;
+  field('fence').disabled = !steers || !s.claims.fenceable;
+  if (!s.claims.fenceable) field('fence').checked = false;
   const fenced = [...field('against').options].find((o) => o.value === 'fence');
-  fenced.disabled = !claims.fenceable;
+  fenced.disabled = !s.claims.fenceable;
   if (fenced.disabled && field('against').value === 'fence') field('against').value = '';
   $('summary').textContent = summary(s) + (s.note ? ` (${s.note})` : '');
-  const phantom = exclusive && ['selling', 'paused'].includes(state.sale.phase) && state.points.findLast((p) => p.seen > 0)?.lost > 0 && state.points.findLast((p) => p.seen > 0).lost;
-  const loses = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked, warn = loses || phantom;
-  $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t(loses ? 'whileHeld' : 'exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + (phantom ? ` ${t('phantom', phantom)}` : '');
-  $('correct').hidden = !phantom || !steers || Boolean(state.guest);
-  $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
+  drawPromise(s);
   if (state.sale.phase !== 'playing') showStrategy(s); // else that of the part
   drawButtons();
+}
+
+// drawPromise says whether a strategy oversells, and that the row still has what lost updates left.
+function drawPromise({ claims, damage }) {
+  const replicas = Number(field('replicas').value) || 1;
+  const exclusive = replicas > 1 ? claims.exclusive_across_replicas : claims.exclusive_in_process || field('group').checked;
+  const lost = state.points.findLast((p) => p.seen > 0)?.lost;
+  const phantom = exclusive && ['selling', 'paused'].includes(state.sale.phase) && lost > 0;
+  const loses = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked, warn = loses || phantom;
+  const says = exclusive ? (warn ? '! ' : '✓ ') + t(loses ? 'whileHeld' : 'exclusive', replicas) : '✕ ' + t('oversells', replicas, damage);
+  $('promise').textContent = says + (phantom ? ` ${t('phantom', lost)}` : '');
+  $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
+  $('correct').hidden = !phantom || !steers || Boolean(state.guest);
 }
 
 function showStrategy(s) {
@@ -411,6 +419,8 @@ const apply = {
     state.points.push(p);
     keep(state.points, mostPoints);
     drawNumbers();
+    const s = chosenStrategy();
+    if (s) drawPromise(s);
     charts.changed();
     if (!state.lanes.granted) lanes.changed(); // that no lock is recorded is known by what was sold
     tell();
