@@ -2,7 +2,6 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,10 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/stockd/stockd/api"
 )
@@ -24,7 +21,6 @@ import (
 // Contract validates answers. It may be used from any number of goroutines.
 type Contract struct {
 	doc        *openapi3.T
-	schemas    *schemas
 	operations []Operation
 }
 
@@ -53,11 +49,7 @@ func Read(content []byte) (*Contract, error) {
 	if err := doc.Validate(context.Background()); err != nil {
 		return nil, fmt.Errorf("lint the description: %w", err)
 	}
-	schemas, err := newSchemas(doc)
-	if err != nil {
-		return nil, err
-	}
-	c := &Contract{doc: doc, schemas: schemas}
+	c := &Contract{doc: doc}
 	for path, item := range doc.Paths.Map() {
 		for method, spec := range item.Operations() {
 			c.operations = append(c.operations, newOperation(method, path, spec))
@@ -129,7 +121,7 @@ func (c *Contract) Judge(r *http.Request, a Answer) error {
 	case !found:
 		return fmt.Errorf("%s %s is not described, and is answered with %d %s", r.Method, r.URL.Path, a.Status, a.Body)
 	}
-	if err := c.judge(operation, a); err != nil {
+	if err := judge(operation, a); err != nil {
 		return fmt.Errorf("%s is answered with %d %s\nwhich is not as described: %w", operation, a.Status, a.Body, err)
 	}
 	return nil
@@ -138,55 +130,39 @@ func (c *Contract) Judge(r *http.Request, a Answer) error {
 // nowhere is an operation with one answer, for requests without an operation.
 func (c *Contract) nowhere(status int, response string) Operation {
 	responses := openapi3.NewResponsesWithCapacity(1)
-	responses.Set(strconv.Itoa(status), &openapi3.ResponseRef{
-		Ref: "#/components/responses/" + response, Value: c.doc.Components.Responses[response].Value,
-	})
+	responses.Set(strconv.Itoa(status), c.doc.Components.Responses[response])
 	return Operation{Method: "any", Path: "anywhere", spec: &openapi3.Operation{Responses: responses}}
 }
 
 // judge holds an answer to what is described of an operation.
-func (c *Contract) judge(o Operation, a Answer) error {
+func judge(o Operation, a Answer) error {
 	response := o.spec.Responses.Status(a.Status)
 	if response == nil {
 		return errors.New("no such status is described")
 	}
-	at := response.Ref
-	if at == "" {
-		at = "#/paths/" + escape(o.Path) + "/" + strings.ToLower(o.Method) + "/responses/" + strconv.Itoa(a.Status)
-	}
 	for name, header := range response.Value.Headers {
-		if err := c.judgeHeader(at, name, header, a.Header); err != nil {
+		if err := judgeHeader(header.Value, a.Header.Values(name)); err != nil {
 			return fmt.Errorf("header %s: %w", name, err)
 		}
 	}
-	return c.judgeBody(at, response.Value.Content, a)
+	return judgeBody(response.Value.Content, a)
 }
 
-func (c *Contract) judgeHeader(at, name string, header *openapi3.HeaderRef, given http.Header) error {
-	values := given.Values(name)
+func judgeHeader(header *openapi3.Header, values []string) error {
 	if len(values) == 0 {
-		if header.Value.Required {
+		if header.Required {
 			return errors.New("is missing")
 		}
 		return nil
 	}
-	if header.Ref == "" {
-		at += "/headers/" + escape(name)
-	} else {
-		at = header.Ref
+	schema := header.Schema.Value
+	if schema.Type.Is("integer") || schema.Type.Is("boolean") {
+		return visit(schema, []byte(values[0]))
 	}
-	var value any = values[0]
-	if kinds := header.Value.Schema.Value.Type; kinds.Is("integer") || kinds.Is("boolean") {
-		read, err := jsonschema.UnmarshalJSON(strings.NewReader(values[0]))
-		if err != nil {
-			return err
-		}
-		value = read
-	}
-	return c.schemas.validate(at+"/schema", value)
+	return schema.VisitJSON(values[0], openapi3.EnableJSONSchema2020())
 }
 
-func (c *Contract) judgeBody(at string, content openapi3.Content, a Answer) error {
+func judgeBody(content openapi3.Content, a Answer) error {
 	if len(content) == 0 {
 		if len(a.Body) > 0 {
 			return errors.New("no body is described")
@@ -204,51 +180,21 @@ func (c *Contract) judgeBody(at string, content openapi3.Content, a Answer) erro
 	case described.Schema == nil:
 		return nil
 	}
-	body, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.Body))
-	if err != nil {
+	return visit(described.Schema.Value, a.Body)
+}
+
+// visit holds a value in JSON to a schema.
+func visit(schema *openapi3.Schema, content []byte) error {
+	var value any
+	if err := json.Unmarshal(content, &value); err != nil {
 		return err
 	}
-	return c.schemas.validate(at+"/content/"+escape(media)+"/schema", body)
-}
-
-// schemas are those of the description, each compiled when it is first needed.
-type schemas struct {
-	mu       sync.Mutex
-	compiler *jsonschema.Compiler
-}
-
-// document is what the compiler knows the description as.
-const document = "urn:stockd:openapi"
-
-func newSchemas(doc *openapi3.T) (*schemas, error) {
-	text, err := doc.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("make JSON of the description: %w", err)
+	err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020())
+	if err == nil {
+		return nil
 	}
-	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("make JSON of the description: %w", err)
+	for _, one := range schema.AnyOf { // the library does not say what is wrong with each
+		err = errors.Join(err, one.Value.VisitJSON(value, openapi3.EnableJSONSchema2020()))
 	}
-	compiler := jsonschema.NewCompiler()
-	compiler.DefaultDraft(jsonschema.Draft2020)
-	if err := compiler.AddResource(document, content); err != nil {
-		return nil, fmt.Errorf("read the schemas of the description: %w", err)
-	}
-	return &schemas{compiler: compiler}, nil
-}
-
-// validate holds a value to the schema at a place of the description.
-func (s *schemas) validate(at string, value any) error {
-	s.mu.Lock()
-	schema, err := s.compiler.Compile(document + at) // once a place: the compiler remembers
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return schema.Validate(value)
-}
-
-// escape makes a name a part of a JSON pointer in a URL.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name)
+	return err
 }
