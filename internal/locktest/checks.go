@@ -61,22 +61,16 @@ func within(t *testing.T) context.Context {
 // closed by then, would only mislead.
 func attempt(ctx context.Context, t *testing.T, l lock.Locker, name string, late time.Duration) (lease lock.Lease, err error) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		lease, err = l.Acquire(ctx, name)
-	}()
+	asked := HoldLater(ctx, l, name)
 	select {
-	case <-done:
-		return lease, err
+	case <-asked.Done:
+		return asked.Lease, asked.Err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
 	select {
-	case <-done:
-		return lease, err
-	case <-timer.C:
+	case <-asked.Done:
+		return asked.Lease, asked.Err
+	case <-time.After(late):
 		t.Fatalf("Acquire goes on %s after the end of its context (%v): a pause or a request of it ignores ctx", late, context.Cause(ctx))
 		return nil, nil
 	}
@@ -219,6 +213,17 @@ func (s *subject) awaitTraces(t *testing.T, name string, n int) {
 	}
 }
 
+// awaitWaiter waits until the Acquire that began last waits, with so many traces before it. A lock that is not fair
+// may show none of it.
+func (s *subject) awaitWaiter(t *testing.T, name string, before int, otherwise time.Duration) {
+	t.Helper()
+	if s.lock.Guarantees.Fair {
+		s.awaitTraces(t, name, before+1)
+	} else {
+		time.Sleep(otherwise)
+	}
+}
+
 // Each topic runs under a label, which the runtime hands on to every goroutine
 // that is started because of it: so the goroutines of one topic can be counted
 // while other topics run.
@@ -254,21 +259,6 @@ func goroutines(t *testing.T) (n int, stacks string) {
 	return n, found.String()
 }
 
-// assertNoGoroutines finds that a test that is over, with all of its clients
-// closed, has left no goroutine behind.
-func assertNoGoroutines(t *testing.T) {
-	t.Helper()
-	left := 0
-	var stacks string
-	gone := labtest.Eventually(patience, func() bool {
-		left, stacks = goroutines(t)
-		return left == 0
-	})
-	if !gone {
-		t.Errorf("%d goroutines are left when everything is closed:\n%s", left, stacks)
-	}
-}
-
 // settled counts the goroutines of a test when none has come or gone for a while:
 // what a client starts for itself takes its time.
 func settled(t *testing.T) (n int) {
@@ -285,7 +275,7 @@ func settled(t *testing.T) (n int) {
 }
 
 // assertNoMoreGoroutines finds that there are as many goroutines of a test as
-// there were before.
+// there were before: none is left when it is over, with all of its clients closed.
 func assertNoMoreGoroutines(t *testing.T, before int) {
 	t.Helper()
 	now := 0

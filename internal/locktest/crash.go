@@ -31,26 +31,18 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 	lease := Hold(t, holder, name)
 	before := len(s.traces(t, name))
 	dead.send(t, order{Do: doAcquire, Name: name})
-	if s.lock.Guarantees.Fair {
-		s.awaitTraces(t, name, before+1)
-	} else {
-		time.Sleep(aWhile)
-	}
-	got := make(chan error, 1)
+	s.awaitWaiter(t, name, before, aWhile)
 	traces := len(s.traces(t, name))
-	go func() { got <- holdOnce(t.Context(), behind, name, 0) }()
-	if s.lock.Guarantees.Fair {
-		s.awaitTraces(t, name, traces+1)
-	}
+	got := HoldLater(t.Context(), behind, name)
+	s.awaitWaiter(t, name, traces, 0)
 	dead.kill()
 	Release(t, lease)
 	released := time.Now()
-	if err := <-got; err != nil {
-		t.Errorf("the waiter behind a dead one: %v", err)
-	}
+	lease = got.Within(t, 3*patience)
 	if waited := time.Since(released); waited > s.site.at.TTL+time.Second {
 		t.Errorf("a dead waiter delayed the one behind it by %s", waited)
 	}
+	Release(t, lease)
 	s.assertClean(t, name)
 }
 
@@ -71,26 +63,18 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 	own := s.own(t)
 	holder, waiter, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
 	lease := Hold(t, holder, name)
-	type result struct {
-		lease lock.Lease
-		err   error
-	}
-	got := make(chan result, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	go func() {
-		lease, err := waiter.Acquire(ctx, name)
-		got <- result{lease, err}
-	}()
+	got := HoldLater(ctx, waiter, name)
 	time.Sleep(aWhile)
 	restart(t, own.server)
 	_ = lease.Release(within(t)) // it may be lost, or the backend still down
-	r := <-got
-	if r.err != nil {
-		s.assertNamed(t, r.err)
-		r.lease = s.recover(t, waiter, name, patience)
+	<-got.Done
+	if got.Err != nil {
+		s.assertNamed(t, got.Err)
+		got.Lease = s.recover(t, waiter, name, patience)
 	}
-	Release(t, r.lease)
+	Release(t, got.Lease)
 }
 
 // outlivesARestartWhileHolding restarts the backend under a holder: it still holds the name,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // crowding is how long a crowd is sent through the gate.
@@ -73,9 +74,7 @@ func passOnce(t *testing.T, l *replica, name string, g *gate, within time.Durati
 		return
 	}
 	g.pass(lease.Token())
-	if err := lease.Release(ctx); err != nil {
-		t.Errorf("release in a crowd: %v", err)
-	}
+	should.Be(t, lease.Release(ctx), nil, "release in a crowd")
 }
 
 // excludesProcesses has two processes count in one file, and compare their tokens.

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Family lists the locks of a family, and those called paired once more over two names.
@@ -57,9 +58,7 @@ func holdUntil(parent context.Context, t *testing.T, l lock.Locker, name string,
 // Release gives a name back, which must not fail.
 func Release(t *testing.T, lease lock.Lease) {
 	t.Helper()
-	if err := lease.Release(within(t)); err != nil {
-		t.Errorf("release: %v", err)
-	}
+	should.Be(t, lease.Release(within(t)), nil, "release")
 }
 
 // Later is an Acquire under way. Lease and Err may be read when it is done.

@@ -189,9 +189,7 @@ func namesAServerThatTakesNoRelease(t *testing.T, s *subject) {
 	if lost := errors.Is(err, lock.ErrLost); lost && !ends || !lost && (!ok || failed.Backend != string(s.site.name)) {
 		t.Errorf("released without a server with %v, want an error that names %s, or %v where it ends with its connection: %v", err, s.site.name, lock.ErrLost, ends)
 	}
-	if err := lease.Release(within(t)); err != nil {
-		t.Errorf("released once more with %v, want nil", err)
-	}
+	Release(t, lease) // once more
 	if lease.Context().Err() == nil {
 		t.Error("the context of a lease goes on after its release")
 	}

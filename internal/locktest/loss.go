@@ -77,12 +77,10 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 
 // endsWithin reports whether a lease is over by then.
 func endsWithin(lease lock.Lease, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-lease.Context().Done():
 		return true
-	case <-timer.C:
+	case <-time.After(limit):
 		return lease.Context().Err() != nil // it may have been over before there was time to look
 	}
 }

@@ -97,22 +97,14 @@ func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	me := lock.WithOwner(t.Context(), unique())
 	lease := Hold(t, holder, name)
 	leaving, leave := context.WithCancelCause(me)
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := l.Acquire(leaving, name)
-		first <- err
-	}()
+	first := HoldLater(leaving, l, name)
 	time.Sleep(aWhile / 2)
-	go func() {
-		second <- holdOnce(me, l, name, 0)
-	}()
+	second := HoldLater(me, l, name)
 	time.Sleep(aWhile / 2)
 	leave(errHungUp)
-	assertGaveUp(t, <-first, errHungUp)
+	assertGaveUp(t, first.Fails(t), errHungUp)
 	Release(t, lease)
-	if err := <-second; err != nil {
-		t.Errorf("the second request of an owner, whose first was cancelled: %v", err)
-	}
+	Release(t, second.Within(t, 3*patience))
 	s.assertClean(t, name)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // outlivesItsRequest ends the context that Acquire was given: the work may go on
@@ -25,9 +26,7 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 	assertHeld(t, lease, other, name)
 	Release(t, lease)
 	s.assertClean(t, name)
-	if err := Hold(t, l, name).Release(ctx); err != nil {
-		t.Errorf("released under a context that has ended with %v", err)
-	}
+	should.Be(t, Hold(t, l, name).Release(ctx), nil, "released under a context that has ended")
 	s.assertClean(t, name)
 }
 
@@ -77,9 +76,7 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	lease := Hold(t, next, name)
 	s.assertLater(t, lost.Token(), lease.Token())
 	assertReleaseLost(t, lost)
-	if err := lost.Release(within(t)); err != nil {
-		t.Errorf("released once more with %v, want nil", err)
-	}
+	Release(t, lost) // once more
 	assertLost(t, lost)
 	assertHeld(t, lease, third, name)
 	Release(t, lease)
@@ -102,9 +99,7 @@ func freesAnothers(t *testing.T, s *subject) {
 		s.take(t, name)
 		others = Hold(t, next, name)
 	}})
-	if err := lease.Release(within(t)); err != nil {
-		t.Errorf("the release that frees another's name: %v", err)
-	}
+	Release(t, lease) // which frees another's name
 	if others == nil {
 		t.Fatal("does not guarantee ReleasesOnlyItsOwn, and its release sent no DEL")
 	}

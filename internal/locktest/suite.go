@@ -173,7 +173,7 @@ func (r *run) lock(t *testing.T, l Lock, kind string) {
 		}
 		passed := t.Run(topic.name, func(t *testing.T) {
 			r.tested.Add(1)
-			t.Cleanup(func() { assertNoGoroutines(t) }) // the last of all cleanups
+			t.Cleanup(func() { assertNoMoreGoroutines(t, 0) }) // the last of all cleanups
 			pprof.Do(t.Context(), labelOf(t), func(context.Context) { topic.test(t, s) })
 		})
 		if !passed && topic.name == stateTopic {

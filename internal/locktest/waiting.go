@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -111,30 +112,15 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 		lease := HoldWithin(t, holder, name, at.TTL/2)
 		before := len(s.traces(t, name))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		got := make(chan error, 1)
-		go func() {
-			lease, err := waiter.Acquire(ctx, name)
-			if err == nil {
-				Release(t, lease)
-			}
-			got <- err
-		}()
-		if s.lock.Guarantees.Fair {
-			s.awaitTraces(t, name, before+1)
-		} else {
-			time.Sleep(2 * retry)
-		}
+		next := HoldLater(ctx, waiter, name)
+		s.awaitWaiter(t, name, before, 2*retry)
 		timer := time.AfterFunc(rand.N(2*retry), func() { cancel(errHungUp) })
 		Release(t, lease)
-		select {
-		case err := <-got:
-			if err == nil {
-				granted++
-			} else {
-				assertGaveUp(t, err, errHungUp)
-			}
-		case <-time.After(patience):
-			t.Fatalf("a waiter goes on %s after the release and its cancellation", patience)
+		if err := next.end(t, patience); err == nil {
+			granted++
+			Release(t, next.Lease)
+		} else {
+			assertGaveUp(t, err, errHungUp)
 		}
 		timer.Stop()
 		cancel(nil)
@@ -156,7 +142,8 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	}
 	before := settled(t)
 	leaving, leave := context.WithCancelCause(t.Context())
-	gone, served := make(chan error, waiters), make(chan error, staying)
+	var gone []*Later
+	served := make(chan error, staying)
 	for i := range waiters {
 		l := replicas[i%len(replicas)]
 		if i%(waiters/staying) == 0 {
@@ -164,14 +151,11 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 			go func() { served <- holdOnce(t.Context(), l, name, (staying+1)*at.TTL) }()
 			continue
 		}
-		go func() {
-			_, err := l.Acquire(leaving, name)
-			gone <- err
-		}()
+		gone = append(gone, HoldLater(leaving, l, name))
 	}
 	time.Sleep(aWhile) // until most of them wait
 	leave(errHungUp)
-	awaitCancelled(t, gone, waiters-staying)
+	awaitCancelled(t, gone)
 	s.assertTraces(t, name, 2*(staying+1), at.TTL) // a waiter may show in two places
 	assertHeld(t, lease, replicas[1], name)
 	Release(t, lease)
@@ -184,19 +168,19 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	assertNoMoreGoroutines(t, before)
 }
 
-// awaitCancelled requires that so many waiters return soon after their cancellation. In a
+// awaitCancelled requires that waiters return soon after their cancellation. In a
 // crowd the backend may be too slow to answer, which is no grant.
-func awaitCancelled(t *testing.T, gone <-chan error, waiters int) {
+func awaitCancelled(t *testing.T, gone []*Later) {
 	t.Helper()
 	late := time.After(lateInACrowd)
-	for n := range waiters {
+	for n, waiter := range gone {
 		select {
-		case err := <-gone:
-			if !t.Failed() && !errors.Is(err, stock.ErrBackendUnavailable) {
-				assertGaveUp(t, err, errHungUp) // the first failure is enough
+		case <-waiter.Done:
+			if !t.Failed() && !errors.Is(waiter.Err, stock.ErrBackendUnavailable) {
+				assertGaveUp(t, waiter.Err, errHungUp) // the first failure is enough
 			}
 		case <-late:
-			t.Fatalf("%d of %d waiters go on %s after their cancellation: a pause or a request ignores ctx", waiters-n, waiters, lateInACrowd)
+			t.Fatalf("waiter %d of %d goes on %s after its cancellation: a pause or a request ignores ctx", n, len(gone), lateInACrowd)
 		}
 	}
 }
@@ -259,31 +243,27 @@ func forgetsWaitersThatLeft(t *testing.T, s *subject) {
 		return
 	}
 	leaving, leave := context.WithCancelCause(t.Context())
-	gone := make(chan error, crowd)
+	var gone []*Later
 	for range crowd {
-		go func() {
-			_, err := l.Acquire(leaving, name)
-			gone <- err
-		}()
+		gone = append(gone, HoldLater(leaving, l, name))
 	}
 	time.Sleep(aWhile) // until most of them wait
 	leave(errHungUp)
-	awaitCancelled(t, gone, crowd)
-	granted, before := make(chan error, 1), tries.Load()
-	go func() { granted <- holdOnce(t.Context(), l, name, 0) }()
+	awaitCancelled(t, gone)
+	before := tries.Load()
+	granted := HoldLater(t.Context(), l, name)
 	// Beside a third of the crowd its first pause alone would be longer than a second.
 	if !labtest.Eventually(patience/2, func() bool { return tries.Load() >= before+8 }) {
 		t.Errorf("it tried %d times within %s, as if the crowd was still there", tries.Load()-before, patience/2)
 	}
 	Release(t, lease)
 	released := time.Now()
-	if err := <-granted; err != nil {
-		t.Errorf("the waiter that came after a crowd: %v", err)
-	}
+	lease = granted.Within(t, patience)
 	// A lock that does not compare the owner may lock itself out with a look just after the release.
 	if waited := time.Since(released); waited > soon && freesOnlyItsOwn(s) {
 		t.Errorf("it was granted a free name after %s, as if the crowd was still there", waited)
 	}
+	Release(t, lease)
 	s.assertClean(t, name)
 }
 
@@ -338,18 +318,12 @@ func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Dura
 			return
 		}
 		order = append(order, i) // the lock guards it
-		if err := lease.Release(ctx); err != nil {
-			t.Errorf("waiter %d released: %v", i, err)
-		}
+		should.Be(t, lease.Release(ctx), nil, "release by waiter", i)
 	}
 	for i := range queuing {
 		before := len(s.traces(t, name))
 		waiters.Go(func() { wait(i) })
-		if s.lock.Guarantees.Fair {
-			s.awaitTraces(t, name, before+1)
-		} else {
-			time.Sleep(2 * retry)
-		}
+		s.awaitWaiter(t, name, before, 2*retry)
 	}
 	time.Sleep(hold)
 	Release(t, lease)

@@ -69,9 +69,7 @@ func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 // the last one.
 func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
-	if err := oneOf(s.another(t, "sql-conditional").bare[0].Deduct(t.Context(), goods, []stock.Purchase{buy(2)})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, oneOf(s.another(t, "sql-conditional").bare[0].Deduct(t.Context(), goods, []stock.Purchase{buy(2)})))
 	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 }
 
@@ -107,9 +105,7 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	}
 	// The answer must not outlive its reason.
 	must.Do(t, s.store.CreateGoods(t.Context(), unknown, 1, rand.Text()))
-	if err := oneOf(s.deduct(t.Context(), unknown, buy(1))); err != nil {
-		t.Errorf("an item that was created after a purchase asked for it is answered with %v", err)
-	}
+	should.Be(t, oneOf(s.deduct(t.Context(), unknown, buy(1))), nil, "an item that was created after a purchase asked for it")
 }
 
 // takesARequestIDOnce sends a request id again, in a batch and for another item. Where the item has
@@ -394,12 +390,8 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	s.giveBack(t, released)
-	if err := s.deductSoon(t, goods, buy(4)); err != nil {
-		t.Errorf("4 of 5 that have come back: %v", err)
-	}
-	if err := oneOf(s.deduct(t.Context(), goods, reserve(1))); err != nil {
-		t.Errorf("the last one that has come back: %v", err)
-	}
+	should.Be(t, s.deductSoon(t, goods, buy(4)), nil, "4 of 5 that have come back")
+	should.Be(t, oneOf(s.deduct(t.Context(), goods, reserve(1))), nil, "the last one that has come back")
 	s.wantRejected(t, goods, 1, stock.ErrInsufficientStock)
 	audit := s.wantBooks(t, goods, 0, 7)
 	want(t, "held", audit.Held, 3)
@@ -441,8 +433,6 @@ func countsWhatABuyerHolds(t *testing.T, s *subject) {
 	}
 	s.wantReservation(t, held, goods)
 	s.giveBack(t, held)
-	if err := oneOf(s.deduct(t.Context(), goods, by("小明", perUser))); err != nil {
-		t.Errorf("what was released is answered with %v", err)
-	}
+	should.Be(t, oneOf(s.deduct(t.Context(), goods, by("小明", perUser))), nil, "what was released")
 	s.wantSoldInAll(t, goods, 100, perUser)
 }

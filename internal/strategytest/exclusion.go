@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -147,9 +148,7 @@ func waitsNoLongerThanAPurchaseSays(t *testing.T, s *subject) {
 		waited = time.Since(begun)
 	}
 	seen.next.Store(&ask)
-	if err := oneOf(bare.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, oneOf(bare.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})))
 	if !errors.Is(late, stock.ErrBusy) || waited < wait || waited > lockWait-wait {
 		t.Errorf("a purchase that waits for %s is answered with %v after %s", wait, late, waited)
 	}
@@ -225,9 +224,7 @@ func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	want(t, "stock after a later claim", s.audit(t, goods).Stock, left)
 	// Another strategy's tokens do not compare: the last claim wins.
 	must.Get(s.store.As("another").ClaimFence(t.Context(), goods, 1))(t)
-	if err := oneOf(deduct(t.Context(), goods, []stock.Purchase{buy(1)})); err != nil {
-		t.Errorf("after another strategy had sold: %v", err)
-	}
+	should.Be(t, oneOf(deduct(t.Context(), goods, []stock.Purchase{buy(1)})), nil, "after another strategy had sold")
 	want(t, "stock after another strategy's claim", s.audit(t, goods).Stock, left-1)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -226,13 +227,9 @@ func followsTheLimit(t *testing.T, s *subject) {
 func countsSalesOfOtherStrategies(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	other := s.another(t, "sql-conditional")
-	if err := oneOf(other.bare[0].Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, oneOf(other.bare[0].Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})))
 	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)
-	if err := oneOf(s.deduct(t.Context(), goods, by("a", 1))); err != nil {
-		t.Errorf("what was left of the limit is answered with %v", err)
-	}
+	should.Be(t, oneOf(s.deduct(t.Context(), goods, by("a", 1))), nil, "what was left of the limit")
 	s.wantSoldInAll(t, goods, 100, 3)
 }
 

@@ -81,9 +81,7 @@ func sellsSeveralItemsAtOnce(t *testing.T, s *subject) {
 func sellsNothingOfSeveralItemsWithACopy(t *testing.T, s *subject) {
 	joiner := s.joiner(t)
 	first, second, known := s.create(t, 5), s.create(t, 5), buy(1)
-	if err := oneOf(s.bare[1].Deduct(t.Context(), first, []stock.Purchase{known})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, oneOf(s.bare[1].Deduct(t.Context(), first, []stock.Purchase{known})))
 	both := buy(1)
 	for _, items := range [][]strategy.ItemBatch{
 		{of(first, known), of(second, buy(1))}, {of(first, buy(1)), of(second, known)}, {of(first, both), of(second, both)},
