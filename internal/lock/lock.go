@@ -168,6 +168,14 @@ type Guarantees struct {
 	Fenceable bool `json:"fenceable"`
 }
 
+// Complete are all the guarantees of a lock, with the order of arrival where it is fair.
+func Complete(fair bool) Guarantees {
+	return Guarantees{
+		ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: fair,
+		Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+	}
+}
+
 // Exclusive reports whether the strategy guarantees a consistent ledger on so many replicas.
 func (c Guarantees) Exclusive(replicas int) bool {
 	if replicas > 1 {

@@ -8,15 +8,12 @@ import (
 // Fair queues waiting holders in Redis, in the order of arrival.
 func Fair() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-fair",
-		Family:  lock.FamilyRedis,
-		Summary: "the same, first come first served: a queue in Redis, from which dead waiters are dropped",
-		Needs:   []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		Watchdog: true,
+		Name:       "redis-fair",
+		Family:     lock.FamilyRedis,
+		Summary:    "the same, first come first served: a queue in Redis, from which dead waiters are dropped",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Complete(true),
+		Watchdog:   true,
 		New: func(d lock.Deps) lock.Locker {
 			l := newHashLock("redis-fair", d)
 			l.queues = true

@@ -13,15 +13,12 @@ import (
 // Reentrant counts the holds of an owner in a hash.
 func Reentrant() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-reentrant",
-		Family:  lock.FamilyRedis,
-		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one waiter",
-		Needs:   []backend.Name{backend.Redis},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		Watchdog: true,
+		Name:       "redis-reentrant",
+		Family:     lock.FamilyRedis,
+		Summary:    "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one waiter",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Complete(false),
+		Watchdog:   true,
 		New: func(d lock.Deps) lock.Locker {
 			l := newHashLock("redis-reentrant", d)
 			l.acquire = script("token", "reentrant", "reentrant_acquire")
@@ -90,13 +87,11 @@ func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error)
 // sleep waits to be woken, for about d at the longest, and reports whether ctx
 // lasted.
 func (s *sleeper) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-s.wake:
 		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByPubSub})
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByTimeout})
 		return true
 	case <-ctx.Done():

@@ -14,16 +14,13 @@ import (
 // InsertLock inserts a row with a unique name.
 func InsertLock() lock.Entry {
 	return lock.Entry{
-		Name:    "sql-insert-lock",
-		Family:  lock.FamilySQL,
-		Summary: "the owner that inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for the rows of dead holders",
-		Needs:   []backend.Name{backend.Database},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		Watchdog: true,
-		New:      func(d lock.Deps) lock.Locker { return newInsertLock(d) },
+		Name:       "sql-insert-lock",
+		Family:     lock.FamilySQL,
+		Summary:    "the owner that inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for the rows of dead holders",
+		Needs:      []backend.Name{backend.Database},
+		Guarantees: lock.Complete(false),
+		Watchdog:   true,
+		New:        func(d lock.Deps) lock.Locker { return newInsertLock(d) },
 	}
 }
 

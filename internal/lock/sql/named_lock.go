@@ -12,15 +12,12 @@ import (
 // NamedLock is GET_LOCK of MySQL and MariaDB.
 func NamedLock() lock.Entry {
 	return lock.Entry{
-		Name:    "sql-named-lock",
-		Family:  lock.FamilySQL,
-		Summary: "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
-		Needs:   []backend.Name{backend.MySQL},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		OneServer: true,
+		Name:       "sql-named-lock",
+		Family:     lock.FamilySQL,
+		Summary:    "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
+		Needs:      []backend.Name{backend.MySQL},
+		Guarantees: lock.Complete(false),
+		OneServer:  true,
 		New: func(d lock.Deps) lock.Locker {
 			b := newBase(d)
 			return lock.NewReentrant(&sessionLock{

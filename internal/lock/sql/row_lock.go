@@ -12,15 +12,12 @@ import (
 // RowLock is SELECT … FOR UPDATE on a row in a transaction.
 func RowLock() lock.Entry {
 	return lock.Entry{
-		Name:    "sql-row-lock",
-		Family:  lock.FamilySQL,
-		Summary: "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each waiter keeps a connection",
-		Needs:   []backend.Name{backend.MySQL},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		OneServer: true,
+		Name:       "sql-row-lock",
+		Family:     lock.FamilySQL,
+		Summary:    "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each waiter keeps a connection",
+		Needs:      []backend.Name{backend.MySQL},
+		Guarantees: lock.Complete(false),
+		OneServer:  true,
 		New: func(d lock.Deps) lock.Locker {
 			b := newBase(d)
 			tokens := &Tokens{b}

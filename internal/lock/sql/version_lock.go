@@ -13,16 +13,13 @@ import (
 // VersionLock updates a row with an expiry where its version is unchanged.
 func VersionLock() lock.Entry {
 	return lock.Entry{
-		Name:    "sql-version-lock",
-		Family:  lock.FamilySQL,
-		Summary: "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
-		Needs:   []backend.Name{backend.Database},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		Watchdog: true,
-		New:      func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newBase(d)}) },
+		Name:       "sql-version-lock",
+		Family:     lock.FamilySQL,
+		Summary:    "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
+		Needs:      []backend.Name{backend.Database},
+		Guarantees: lock.Complete(false),
+		Watchdog:   true,
+		New:        func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newBase(d)}) },
 	}
 }
 

@@ -16,15 +16,12 @@ import (
 // Ephemeral creates one ephemeral node, and watches it while it is taken.
 func Ephemeral() lock.Entry {
 	return lock.Entry{
-		Name:    "zk-ephemeral",
-		Family:  lock.FamilyZooKeeper,
-		Summary: "all compete to create one ephemeral node: a release wakes everyone",
-		Needs:   []backend.Name{backend.ZooKeeper},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(scramble{d.ZooKeeper, d.KeyPrefix()}) },
+		Name:       "zk-ephemeral",
+		Family:     lock.FamilyZooKeeper,
+		Summary:    "all compete to create one ephemeral node: a release wakes everyone",
+		Needs:      []backend.Name{backend.ZooKeeper},
+		Guarantees: lock.Complete(false),
+		New:        func(d lock.Deps) lock.Locker { return lock.NewReentrant(scramble{d.ZooKeeper, d.KeyPrefix()}) },
 	}
 }
 

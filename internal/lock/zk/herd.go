@@ -10,15 +10,12 @@ import (
 // Herd queues sequential nodes that all watch the folder.
 func Herd() lock.Entry {
 	return lock.Entry{
-		Name:    "zk-herd",
-		Family:  lock.FamilyZooKeeper,
-		Summary: "a queue of numbered ephemeral nodes, all watching their folder: a release wakes everyone",
-		Needs:   []backend.Name{backend.ZooKeeper},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-herd", d, lookAround)) },
+		Name:       "zk-herd",
+		Family:     lock.FamilyZooKeeper,
+		Summary:    "a queue of numbered ephemeral nodes, all watching their folder: a release wakes everyone",
+		Needs:      []backend.Name{backend.ZooKeeper},
+		Guarantees: lock.Complete(true),
+		New:        func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-herd", d, lookAround)) },
 	}
 }
 

@@ -13,15 +13,12 @@ import (
 // Sequential queues sequential nodes that each watch the one before.
 func Sequential() lock.Entry {
 	return lock.Entry{
-		Name:    "zk-sequential",
-		Family:  lock.FamilyZooKeeper,
-		Summary: "a queue of numbered ephemeral nodes, each watching the one before it: a release wakes one",
-		Needs:   []backend.Name{backend.ZooKeeper},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true,
-			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-sequential", d, lookAhead)) },
+		Name:       "zk-sequential",
+		Family:     lock.FamilyZooKeeper,
+		Summary:    "a queue of numbered ephemeral nodes, each watching the one before it: a release wakes one",
+		Needs:      []backend.Name{backend.ZooKeeper},
+		Guarantees: lock.Complete(true),
+		New:        func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-sequential", d, lookAhead)) },
 	}
 }
 
