@@ -225,6 +225,20 @@ func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(own, deadline.Add(AnswerWithin))
 }
 
+// Outlasting is a context for one round trip that ends AnswerWithin after ctx does, however that ends, and no later than
+// end: an answer that is on its way may be that to a commit, which a client that hangs up must not make unknown.
+func Outlasting(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	unlink := context.AfterFunc(ctx, func() {
+		grace := time.AfterFunc(AnswerWithin, cancel)
+		context.AfterFunc(own, func() { grace.Stop() })
+	})
+	return own, func() {
+		unlink()
+		cancel()
+	}
+}
+
 // ErrUnanswered marks a request that was sent and not answered in time. The server may
 // still execute it.
 var ErrUnanswered = errors.New("no answer in time")

@@ -15,10 +15,6 @@ import (
 const (
 	// defaultTxTimeout is the longest transaction where SQLOptions.TxTimeout is 0.
 	defaultTxTimeout = 10 * time.Second
-	// commitGrace is how long after the end of its context the answer to a commit is
-	// still awaited: the commit may have happened, and a client that hangs up, or a
-	// deadline that passes at that moment, must not make its outcome unknown.
-	commitGrace = 250 * time.Millisecond
 	// rollbackWithin bounds a rollback, which also runs after the deadline of its
 	// request. Where it is not answered the connection is closed, which rolls back, too.
 	rollbackWithin = 250 * time.Millisecond
@@ -230,7 +226,7 @@ func (t *boundedTx) Commit() error {
 		_ = t.abandon() // the server rolls back, whenever it sees that
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	ctx, free := outlasting(t.ctx, t.until)
+	ctx, free := Outlasting(t.ctx, t.until.Add(AnswerWithin))
 	defer free()
 	err := t.end(ctx, "COMMIT")
 	if err == nil {
@@ -287,18 +283,5 @@ func (t *boundedTx) abandon() error {
 // ends a little after ctx, which has a deadline: the answer may be on its way.
 func UncutCommit(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, _ := ctx.Deadline()
-	return outlasting(ctx, until)
-}
-
-// outlasting is a context that ends commitGrace after ctx does, or after a deadline.
-func outlasting(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
-	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), until.Add(commitGrace))
-	unlink := context.AfterFunc(ctx, func() {
-		grace := time.AfterFunc(commitGrace, cancel)
-		context.AfterFunc(own, func() { grace.Stop() })
-	})
-	return own, func() {
-		unlink()
-		cancel()
-	}
+	return Outlasting(ctx, until.Add(AnswerWithin))
 }

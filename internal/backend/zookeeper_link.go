@@ -60,7 +60,7 @@ func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error),
 			}
 		}
 	}()
-	limited, cancel := zkLimit(ctx, 2*l.Session.options.DialTimeout)
+	limited, cancel := Outlasting(ctx, time.Now().Add(2*l.Session.options.DialTimeout))
 	defer cancel()
 	select {
 	case a := <-answers:
@@ -75,17 +75,6 @@ func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error),
 func ZKDo(ctx context.Context, l *ZKLink, do func(*zk.Conn) error) error {
 	_, err := ZKCall(ctx, l, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, do(conn) }, nil)
 	return err
-}
-
-// zkLimit is a context for one round trip: like Uncut it outlasts ctx a little,
-// and it is never longer than the server may take.
-func zkLimit(ctx context.Context, longest time.Duration) (context.Context, context.CancelFunc) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
-	unlink := context.AfterFunc(ctx, func() { time.AfterFunc(AnswerWithin, cancel) })
-	return limited, func() {
-		unlink()
-		cancel()
-	}
 }
 
 // zkGaveUp is the error of a round trip without an answer. A cancellation by the caller says
@@ -205,12 +194,10 @@ const LookAgain = 3 * time.Second
 // Sleep waits for a change, or for the loss of the connection. It fails with
 // ctx.
 func (l *ZKLink) Sleep(ctx context.Context, changed <-chan struct{}) error {
-	timer := time.NewTimer(LookAgain/2 + rand.N(LookAgain))
-	defer timer.Stop()
 	select {
 	case <-changed:
 	case <-l.Ctx.Done():
-	case <-timer.C:
+	case <-time.After(LookAgain/2 + rand.N(LookAgain)):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -71,7 +71,7 @@ func (s *ZKSession) Connected(ctx context.Context) (*ZKLink, error) {
 	if link := s.Current(); link.isUp() && link.Ctx.Err() == nil {
 		return link, nil
 	}
-	limited, cancel := zkLimit(ctx, s.options.DialTimeout)
+	limited, cancel := Outlasting(ctx, time.Now().Add(s.options.DialTimeout))
 	defer cancel()
 	for {
 		link := s.Current()

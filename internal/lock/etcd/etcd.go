@@ -16,14 +16,11 @@ import (
 // Lock queues in etcd behind a lease.
 func Lock() lock.Entry {
 	return lock.Entry{
-		Name:    "etcd",
-		Family:  lock.FamilyEtcd,
-		Summary: "a key under the replica's lease, first come first served by create revision; one watch a replica tells whose turn it is",
-		Needs:   []backend.Name{backend.Etcd},
-		Guarantees: lock.Guarantees{
-			ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
-			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
-		},
+		Name:       "etcd",
+		Family:     lock.FamilyEtcd,
+		Summary:    "a key under the replica's lease, first come first served by create revision; one watch a replica tells whose turn it is",
+		Needs:      []backend.Name{backend.Etcd},
+		Guarantees: lock.Complete(true),
 		New: func(d lock.Deps) lock.Locker {
 			return lock.NewReentrant(&locker{client: d.Etcd, prefix: keysOf(d.Clients), ttl: d.TTL})
 		},
@@ -124,17 +121,8 @@ const patience = 1500 * time.Millisecond
 // would look like a name that is not free. And it is not cut off with
 // ctx, but a little later: an answer that was not read may have been a grant.
 func bounded(ctx context.Context, do func(context.Context) error) error {
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	own, cancel := backend.Outlasting(ctx, time.Now().Add(patience))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(backend.AnswerWithin)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-own.Done():
-		}
-	})()
 	err := do(own)
 	switch {
 	case err == nil || own.Err() == nil:
