@@ -55,7 +55,9 @@ func (c *Catalogue) Default() Mode { return c.standard }
 
 // Choice is what is chosen for an item, as far as this replica knows: within about a
 // second it has what was changed through another one.
-func (c *Catalogue) Choice(goodsID int64) stock.Choice { return c.switches.choice(goodsID) }
+func (c *Catalogue) Choice(goodsID int64) stock.Choice {
+	return c.switches.last.Load().choices[goodsID]
+}
 
 // Mode is how a purchase of an item is served that asks for a choice, and own how one is
 // that asks for nothing. Both are of one moment.
@@ -136,11 +138,9 @@ func (c *Catalogue) check(choice stock.Choice) error {
 // by the reason.
 func (c *Catalogue) Unserved() map[string]int {
 	unserved := make(map[string]int)
-	if known := c.switches.choices.Load(); known != nil {
-		for _, choice := range *known {
-			if err := c.check(choice); err != nil {
-				unserved[err.Error()]++
-			}
+	for _, choice := range c.switches.last.Load().choices {
+		if err := c.check(choice); err != nil {
+			unserved[err.Error()]++
 		}
 	}
 	return unserved
@@ -148,11 +148,9 @@ func (c *Catalogue) Unserved() map[string]int {
 
 // ItemsThrough is how many items have chosen a strategy.
 func (c *Catalogue) ItemsThrough(name string) (count int) {
-	if known := c.switches.choices.Load(); known != nil {
-		for _, choice := range *known {
-			if choice.Strategy == name {
-				count++
-			}
+	for _, choice := range c.switches.last.Load().choices {
+		if choice.Strategy == name {
+			count++
 		}
 	}
 	return count
@@ -261,50 +259,38 @@ const switchesEvery = 500 * time.Millisecond
 // could not look for as long may sell for as long as it cannot, or until another one has withheld the units.
 const endsSoon = 5 * time.Second
 
-// switches are the strategies that the admin has switched off on all replicas, the choices
-// of items, the items that have units in Redis, and those whose sale ends soon, as far as this replica knows.
-// The request path reads one pointer of each.
+// switches are what this replica has seen at its last look. The request path reads one pointer.
 type switches struct {
-	store   *repo.Store
-	turn    chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
-	off     atomic.Pointer[map[string]string]
-	choices atomic.Pointer[map[int64]stock.Choice]
-	inRedis atomic.Pointer[map[int64]bool]
-	ending  atomic.Pointer[[]int64]
+	store *repo.Store
+	turn  chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
+	last  atomic.Pointer[sight]
+}
+
+// sight is the strategies that the admin has switched off on all replicas, with the reasons, the choices of items, the
+// items that have units in Redis, and those whose sale ends soon. Before the first look there is nothing of it.
+type sight struct {
+	off     map[string]string
+	choices map[int64]stock.Choice
+	inRedis map[int64]bool
+	ending  []int64
 }
 
 func newSwitches(store *repo.Store) *switches {
-	return &switches{store: store, turn: make(chan struct{}, 1)}
+	s := &switches{store: store, turn: make(chan struct{}, 1)}
+	s.last.Store(new(sight))
+	return s
 }
 
 func (s *switches) reason(name string) (reason string, off bool) {
-	known := s.off.Load()
-	if known == nil {
-		return "", false
-	}
-	reason, off = (*known)[name]
+	reason, off = s.last.Load().off[name]
 	return reason, off
 }
 
-// choice is that of an item; without one it is the zero Choice.
-func (s *switches) choice(goodsID int64) stock.Choice {
-	if known := s.choices.Load(); known != nil {
-		return (*known)[goodsID]
-	}
-	return stock.Choice{}
-}
-
 // hasUnitsInRedis reports whether an item had units in Redis at the last look.
-func (s *switches) hasUnitsInRedis(goodsID int64) bool {
-	known := s.inRedis.Load()
-	return known != nil && (*known)[goodsID]
-}
+func (s *switches) hasUnitsInRedis(goodsID int64) bool { return s.last.Load().inRedis[goodsID] }
 
 // ends reports whether the sale of an item ended, or ends before the next look.
-func (s *switches) ends(goodsID int64) bool {
-	known := s.ending.Load()
-	return known != nil && slices.Contains(*known, goodsID)
-}
+func (s *switches) ends(goodsID int64) bool { return slices.Contains(s.last.Load().ending, goodsID) }
 
 // look reads all of it. Where that fails, the cached state stays.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
@@ -314,27 +300,21 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 		return false, fmt.Errorf("read switches: %w", context.Cause(ctx))
 	}
 	defer func() { <-s.turn }()
-	off, err := s.store.SwitchedOff(ctx)
-	if err != nil {
+	now := new(sight)
+	if now.off, err = s.store.SwitchedOff(ctx); err != nil {
 		return false, err
 	}
-	choices, err := s.store.Choices(ctx)
-	if err != nil {
+	if now.choices, err = s.store.Choices(ctx); err != nil {
 		return false, err
 	}
-	inRedis, err := s.store.ItemsIn(ctx, redisstock.Allocation)
-	if err != nil {
+	if now.inRedis, err = s.store.ItemsIn(ctx, redisstock.Allocation); err != nil {
 		return false, err
 	}
-	ending, err := s.store.SalesDue(ctx, endsSoon)
-	if err != nil {
+	if now.ending, err = s.store.SalesDue(ctx, endsSoon); err != nil {
 		return false, err
 	}
-	s.ending.Store(&ending)
-	s.choices.Store(&choices)
-	s.inRedis.Store(&inRedis)
-	before := s.off.Swap(&off)
-	return before != nil && !maps.Equal(*before, off), nil
+	before := s.last.Swap(now)
+	return before.off != nil && !maps.Equal(before.off, now.off), nil
 }
 
 // LookAtSwitches reads what is switched off on all replicas, and the choices of items.
@@ -389,7 +369,7 @@ func (c *Catalogue) lookAgain(ctx context.Context) (changed bool, err error) {
 
 // known is what is switched off, for the log.
 func (s *switches) known() slog.Value {
-	known := *s.off.Load()
+	known := s.last.Load().off
 	off := make([]slog.Attr, 0, len(known))
 	for name, reason := range known {
 		off = append(off, slog.String(name, reason))

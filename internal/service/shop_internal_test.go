@@ -280,7 +280,7 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 					b := *c.box
 					s.redis = &b
 				}
-				s.switches.inRedis.Store(&map[int64]bool{1: inRedis})
+				s.switches.last.Store(&sight{inRedis: map[int64]bool{1: inRedis}})
 				order, where, want := c.order, c.where, error(nil)
 				switch {
 				case !inRedis && limited:
@@ -303,7 +303,7 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 func TestARequestThatHasEndedSellsNothing(t *testing.T) {
 	s := new(counter).shop(nil)
 	s.redis = &box{err: &stock.BackendError{Backend: "redis", Err: context.Canceled}}
-	s.switches.inRedis.Store(&map[int64]bool{1: true})
+	s.switches.last.Store(&sight{inRedis: map[int64]bool{1: true}})
 	s.requests = share(func(context.Context, ...string) (map[string]stock.Order, error) { return nil, nil })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -567,13 +567,13 @@ func TestAModeIsAskedForOrChosenOrTheDefault(t *testing.T) {
 		"no fence is asked for":     {stock.Choice{Fence: no}, stock.Choice{}, Mode{"fenced", true, false}, c.standard},
 		"an unknown strategy":       {stock.Choice{Strategy: "hope"}, stock.Choice{}, Mode{"hope", true, true}, c.standard},
 	} {
-		c.switches.choices.Store(&map[int64]stock.Choice{1: row.chosen})
+		c.switches.last.Store(&sight{choices: map[int64]stock.Choice{1: row.chosen}})
 		if mode, own := c.Mode(1, row.asked); mode != row.mode || own != row.own {
 			t.Errorf("%s: %s, and its own %s; want %s and %s", name, mode, own, row.mode, row.own)
 		}
 	}
 	for most, want := range map[*int64]int64{nil: 50, new(int64(3)): 3, new(int64(80)): 80} {
-		c.switches.choices.Store(&map[int64]stock.Choice{1: {MaxQuantity: most}})
+		c.switches.last.Store(&sight{choices: map[int64]stock.Choice{1: {MaxQuantity: most}}})
 		if got := c.MaxQuantity(1); got != want || c.MaxQuantity(2) != 50 {
 			t.Errorf("the most units are %d, want %d; of another item %d", got, want, c.MaxQuantity(2))
 		}

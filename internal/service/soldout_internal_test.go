@@ -36,7 +36,7 @@ func TestALookRejectsInPlaceOfTheStrategy(t *testing.T) {
 			sales = call
 			return stock.Outcome{}, nil
 		})
-		s.looks = &looks{switches: new(switches), queue: queue.New(queue.Options[int64, stock.Purchase, error]{Most: 1, Within: time.Minute, Write: func(_ context.Context, _ int64, calls []*queue.Call[stock.Purchase, error]) {
+		s.looks = &looks{switches: newSwitches(nil), queue: queue.New(queue.Options[int64, stock.Purchase, error]{Most: 1, Within: time.Minute, Write: func(_ context.Context, _ int64, calls []*queue.Call[stock.Purchase, error]) {
 			if looked++; sold.searches > 0 {
 				t.Errorf("%s: the key was searched for first", name)
 			}
