@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Plan says what to send.
@@ -210,14 +212,8 @@ func (s *schedule) next(ctx context.Context) (due time.Time, more bool) {
 	if s.plan.Duration > 0 && due.Sub(s.start) >= s.plan.Duration {
 		return time.Time{}, false
 	}
-	if wait := time.Until(due); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return time.Time{}, false
-		}
+	if wait := time.Until(due); wait > 0 && pause.For(ctx, wait) != nil {
+		return time.Time{}, false
 	}
 	return due, true
 }

@@ -115,11 +115,9 @@ func TakeBack(ctx context.Context, do func(context.Context) error) {
 		defer cancel()
 		_ = do(own) // what cannot be taken back frees itself within the TTL
 	}()
-	timer := time.NewTimer(takeBackWait)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(takeBackWait):
 	}
 }
 

@@ -68,12 +68,10 @@ const EndWithin = 650 * time.Millisecond
 
 // awaitEnd waits a moment for the answer of a write that its caller has left.
 func (c *Call[C, A]) awaitEnd(doing string, cause error) (A, error) {
-	timer := time.NewTimer(EndWithin)
-	defer timer.Stop()
 	select {
 	case <-c.done:
 		return c.answerTo(doing, cause)
-	case <-timer.C:
+	case <-time.After(EndWithin):
 		var none A
 		return none, fmt.Errorf("%w: %s: it is still being written: %w", stock.ErrUnknownOutcome, doing, cause)
 	}

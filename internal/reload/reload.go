@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // every is the polling interval of the files.
@@ -40,15 +42,8 @@ func (f *Files[T]) Get() T { return *f.current.Load() }
 // before stays, and they are read every second: a file may become readable without a change that
 // shows, such as one of its owner. The same error is reported once.
 func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			f.refresh(report)
-		case <-ctx.Done():
-			return
-		}
+	for pause.For(ctx, every) == nil {
+		f.refresh(report)
 	}
 }
 

@@ -84,14 +84,7 @@ const settleWithin = 30 * time.Second
 // KeepTotals brings the ledger's running totals up to date until ctx ends. failed receives
 // a failure, after which it goes on: an audit then reads more rows.
 func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
-	tick := time.NewTicker(settleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for pause.For(ctx, settleEvery) == nil {
 		err := background.Guard(ctx, i.catalogue.log, "bring running totals up to date", func() error {
 			ctx, cancel := context.WithTimeout(ctx, settleWithin)
 			defer cancel()

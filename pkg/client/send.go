@@ -91,10 +91,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < d {
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

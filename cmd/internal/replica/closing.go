@@ -108,14 +108,12 @@ func (o *closing) close() error {
 	var late []<-chan error
 	for _, p := range slices.Backward(parts) {
 		done := o.begin(p)
-		timer := time.NewTimer(max(closeLeast, time.Until(until)-closeReserve))
 		select {
 		case err := <-done:
 			errs = append(errs, err)
-		case <-timer.C:
+		case <-time.After(max(closeLeast, time.Until(until)-closeReserve)):
 			late = append(late, done)
 		}
-		timer.Stop()
 	}
 	for _, done := range late {
 		errs = append(errs, <-done)

@@ -98,11 +98,9 @@ func (j *Jobs) Finish(ctx context.Context, doing string, work func(context.Conte
 	if !j.begin(run) {
 		go run()
 	}
-	timer := time.NewTimer(finishWait)
-	defer timer.Stop()
 	select {
 	case <-done: //nolint:errcheck // it is dropped, see above
-	case <-timer.C:
+	case <-time.After(finishWait):
 	}
 }
 

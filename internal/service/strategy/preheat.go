@@ -83,15 +83,13 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version string, e
 		})
 		return version, err
 	})
-	late := time.NewTimer(p.wait)
-	defer late.Stop()
 	select {
 	case result := <-filled:
 		version, _ = result.Val.(string)
 		return version, result.Err
 	case <-ctx.Done():
 		return "", fmt.Errorf("await a copy of item %d: %w", goodsID, context.Cause(ctx))
-	case <-late.C:
+	case <-time.After(p.wait):
 		return "", fmt.Errorf("%w: item %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
 	}
 }
