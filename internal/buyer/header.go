@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 )
 
 // Header is the source that trusts a header of trusted proxies.
@@ -43,10 +44,5 @@ func (h *Header) trusts(remote string) bool {
 		return false
 	}
 	address := peer.Addr().Unmap().WithZone("")
-	for _, prefix := range h.proxies {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }

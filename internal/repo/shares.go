@@ -24,13 +24,8 @@ const shareOfFree = 3
 
 type share struct {
 	taken   int
-	waiting list.List // of *shareTurn, the first come first
+	waiting list.List // of chan struct{}, each closed when its purchase has a connection; the first come first
 	inTurns bool
-}
-
-// shareTurn is one waiting purchase.
-type shareTurn struct {
-	granted chan struct{} // closed when it has its connection
 }
 
 func newShares(connections int) *shares {
@@ -72,25 +67,25 @@ func (s *shares) take(ctx context.Context, goodsID int64) error {
 		s.mu.Unlock()
 		return nil
 	}
-	turn := &shareTurn{granted: make(chan struct{})}
-	queued := of.waiting.PushBack(turn)
+	granted := make(chan struct{})
+	queued := of.waiting.PushBack(granted)
 	s.enqueue(of)
 	s.mu.Unlock()
 	select {
-	case <-turn.granted:
+	case <-granted:
 		return nil
 	case <-ctx.Done():
-		s.leave(goodsID, of, queued, turn)
+		s.leave(goodsID, of, queued, granted)
 		return ctx.Err()
 	}
 }
 
 // leave removes a purchase from its queue, or returns the connection that it was granted meanwhile.
-func (s *shares) leave(goodsID int64, of *share, queued *list.Element, turn *shareTurn) {
+func (s *shares) leave(goodsID int64, of *share, queued *list.Element, granted <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-turn.granted:
+	case <-granted:
 		s.giveBack(goodsID, of)
 	default:
 		of.waiting.Remove(queued)
@@ -117,10 +112,10 @@ func (s *shares) giveBack(goodsID int64, of *share) {
 		s.turns, next.inTurns = s.turns[1:], false
 		first := next.waiting.Front()
 		if first != nil && s.mayUse(next) {
-			turn, _ := next.waiting.Remove(first).(*shareTurn)
+			granted, _ := next.waiting.Remove(first).(chan struct{})
 			s.taken++
 			next.taken++
-			close(turn.granted)
+			close(granted)
 		}
 		if next.waiting.Len() > 0 {
 			s.enqueue(next)

@@ -144,12 +144,7 @@ func Own[S interface {
 
 // ContainsAll reports whether a text has all parts.
 func ContainsAll(text string, parts ...string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
 
 // ReadReport reads what --json wrote.

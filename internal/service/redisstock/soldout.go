@@ -3,6 +3,7 @@ package redisstock
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -57,15 +58,7 @@ func (m *moments) isRecent(goodsID int64, within time.Duration) bool {
 // rejects reports whether a batch may be rejected unseen. A request with a key may be the
 // copy of a sale that only Redis knows.
 func (o *soldOut) rejects(goodsID int64, batch []stock.Purchase) bool {
-	if !o.verified(goodsID) {
-		return false
-	}
-	for _, p := range batch {
-		if p.Keyed {
-			return false
-		}
-	}
-	return true
+	return o.verified(goodsID) && !slices.ContainsFunc(batch, func(p stock.Purchase) bool { return p.Keyed })
 }
 
 // mark is taken before Redis is asked, and given back with what it said.
