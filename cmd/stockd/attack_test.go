@@ -2,18 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +19,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
-	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -41,168 +37,10 @@ func impatient() []string {
 	return []string{"--http-read-timeout=1s", "--http-idle-timeout=1s"}
 }
 
-// drip sends a byte now and then, until the other end has had enough. It returns
-// when that was, and what was answered.
-func drip(conn net.Conn, patience time.Duration) (took time.Duration, answer string, err error) {
-	start, answered := time.Now(), make(chan string, 1)
-	go func() {
-		content, _ := io.ReadAll(conn) // a connection that is cut is what is waited for
-		answered <- string(content)
-	}()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case answer := <-answered:
-			return time.Since(start), answer, nil
-		case <-tick.C:
-			_, _ = io.WriteString(conn, "x") // it fails once the connection is cut
-		}
-		if time.Since(start) > patience {
-			return 0, "", fmt.Errorf("still connected after %s", patience)
-		}
-	}
-}
-
-func TestSlowClientsAreCutOff(t *testing.T) {
-	r := startReplica(t, impatient()...)
-	for name, c := range map[string]struct{ head, want string }{
-		"a slow header": {"POST /deduct?goods_id=1 HTTP/1.1\r\nHost: shop\r\nX-Slow: ", ""},
-		"a slow body": {
-			"POST /deduct?goods_id=1 HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{",
-			"urn:stockd:problem:request-timeout",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var slow sync.WaitGroup
-			for range 50 {
-				conn := r.Send(t, c.head)
-				slow.Go(func() {
-					defer conn.Close() //nolint:errcheck // the other end has cut it
-					took, answer, err := drip(conn, 10*time.Second)
-					if err != nil || took > 3*time.Second || !strings.Contains(answer, c.want) {
-						t.Errorf("cut off after %s with %q: %v", took, answer, err)
-					}
-				})
-			}
-			r.Sells(t, "beside slow clients")
-			slow.Wait()
-		})
-	}
-	r.Sells(t, "after slow clients")
-}
-
-// What is too large is rejected before it is all here, and takes no memory.
-func TestLargeBodiesAreRefused(t *testing.T) {
-	r := startReplica(t)
-	before := r.memory(t)
-	body := bytes.Repeat([]byte(`{"goods_id": 1} `), 10<<20/16)
-	var senders sync.WaitGroup
-	for i := range 20 {
-		senders.Go(func() {
-			var content io.Reader = bytes.NewReader(body)
-			if i%2 == 1 {
-				content = io.MultiReader(content) // without a Content-Length
-			}
-			request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct")
-			request.Body = io.NopCloser(content)
-			request.Header.Set("Content-Type", "application/json")
-			if i%2 == 0 {
-				request.ContentLength = int64(len(body))
-			}
-			// The replica hangs up in the middle, so that the answer may be lost.
-			if got := cmdtest.Do(request); got.Status != 0 && (got.Status != http.StatusRequestEntityTooLarge || got.Kind != "body-too-large") {
-				t.Errorf("10 MiB are answered with %d %s", got.Status, got.Text)
-			}
-		})
-	}
-	senders.Wait()
-	if grown := r.memory(t) - before; grown > 48<<20 {
-		t.Errorf("20 bodies of 10 MiB took %d MiB of memory", grown>>20)
-	}
-	// A client that sends and then reads gets the reason at once.
-	start := time.Now()
-	conn := r.Send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
-	defer conn.Close() //nolint:errcheck // it has been read
-	must.Do(t, conn.SetReadDeadline(start.Add(10*time.Second)))
-	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
-	defer response.Body.Close() //nolint:errcheck // only its status was wanted
-	should.Be(t, response.StatusCode, http.StatusRequestEntityTooLarge, "10 MiB are answered", response.Status)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %s to say so", took)
-	}
-	r.Sells(t, "after large bodies")
-}
-
 // memory is the most resident memory that the replica has had, in bytes.
 func (r process) memory(t *testing.T) int64 {
 	t.Helper()
 	return must.Get(servers.Resident(r.Process.Process.Pid, servers.PeakMemory))(t)
-}
-
-// fragments are of languages that something behind a field might speak.
-func fragments() []string {
-	return []string{
-		`1'; DROP TABLE tb_goods_stock; --`, `1 OR 1=1`, `' UNION SELECT * FROM tb_stock_ledger --`, `1); DELETE FROM tb_stock_ledger; --`,
-		`"><script>alert(1)</script>`, `{{7*7}}${7*7}`, `return redis.call('FLUSHALL')`, `../../etc/passwd`, "\x00\x01", "\r\nX-Injected: yes", `%s%n%d`, `{"$gt": ""}`,
-	}
-}
-
-// Whatever stands in a field, of a buyer or of the admin, in a body, a header or a path, is a value: it is taken as
-// one or rejected, and runs nowhere.
-func TestFragmentsInEveryField(t *testing.T) {
-	r := startReplica(t)
-	sold := int64(0)
-	for _, fragment := range fragments() {
-		text, path := url.QueryEscape(fragment), url.PathEscape(fragment)
-		var requests []*http.Request
-		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of"} {
-			form := url.Values{"goods_id": {"1"}}
-			form.Set(field, fragment)
-			requests = append(requests, cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+form.Encode()))
-		}
-		for _, header := range []string{"Idempotency-Key", "X-Request-ID"} {
-			if !strings.ContainsAny(fragment, "\r\n\x00\x01") { // HTTP itself has no room for it
-				request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
-				request.Header.Set(header, fragment)
-				requests = append(requests, request)
-			}
-		}
-		for _, c := range []struct{ method, target, form string }{
-			{http.MethodPost, "/goods", "goods_id=" + text + "&stock=1"},
-			{http.MethodPost, "/goods", "goods_id=2&stock=" + text},
-			{http.MethodPost, "/goods", "goods_id=2&stock=1&" + text + "=1"},
-			{http.MethodPost, "/goods/1/restock", "quantity=" + text},
-			{http.MethodPost, "/goods/" + path + "/restock", "quantity=1"},
-			{http.MethodGet, "/goods/" + path, ""},
-			{http.MethodGet, "/goods/" + path + "/audit", ""},
-			{http.MethodGet, "/goods/1/audit?full=" + text, ""},
-		} {
-			request := r.owners(t, c.method, c.target, cmdtest.Token)
-			request.Body = io.NopCloser(strings.NewReader(c.form))
-			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			requests = append(requests, request)
-		}
-		for _, request := range requests {
-			got := cmdtest.Do(request)
-			what := fmt.Sprintf("%s %s %v", request.Method, request.URL, request.Header)
-			switch {
-			case got.Status == http.StatusOK && request.URL.Path == "/deduct":
-				sold++
-			case got.Status < 400 || got.Status >= 500 || got.Header.Get("X-Content-Type-Options") != "nosniff":
-				t.Errorf("%s is answered with %d %s", what, got.Status, got.Text)
-			}
-			if strings.Contains(got.Text, "<script>") || got.Header.Get("X-Injected") != "" || strings.Contains(got.Header.Get("X-Request-ID"), "<") {
-				t.Errorf("%s is sent back as it is: %v %s", what, got.Header, got.Text)
-			}
-		}
-	}
-	if audit, err := r.AuditInFull(t.Context(), 1); err != nil || audit.Sold != sold || audit.Initial != 1000 || audit.Stock != 1000-sold || sold == 0 {
-		t.Errorf("%d were sold, and the audit is %+v (%v)", sold, audit, err)
-	}
-	if _, err := r.Goods(t.Context(), 2); err == nil {
-		t.Error("goods 2 were created")
-	}
 }
 
 // idle opens connections that then do nothing; each second one has asked before.
@@ -341,26 +179,4 @@ func TestABurstThroughNginxIsBusyAndNeverUnknown(t *testing.T) {
 func overwrite(t *testing.T, path, content string) {
 	t.Helper()
 	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-// Tokens are replaced in their file, and the replica goes on.
-func TestTokensAreReplacedWithoutARestart(t *testing.T) {
-	const alices, bobs = "0123456789abcdef-alice", "0123456789abcdef-bob"
-	file := filepath.Join(t.TempDir(), "tokens")
-	overwrite(t, file, "alice "+alices+"\n")
-	r := startReplica(t, "--admin-tokens-file="+file)
-	status := func(token string) int { return cmdtest.Do(r.owners(t, http.MethodDelete, "/nowhere", token)).Status }
-	if got := status(alices); got != http.StatusNotFound {
-		t.Fatalf("alice is answered with %d", got)
-	}
-	overwrite(t, file, "# alice has left\nbob "+bobs+"\n")
-	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.Log.Contains("admin tokens reloaded") })
-	should.Be(t, status(bobs), http.StatusNotFound, "bob is answered with")
-	should.Be(t, status(alices), http.StatusUnauthorized, "alice, who has left")
-	overwrite(t, file, "bob\n")
-	cmdtest.Await(t, "a warning", 10*time.Second, func() bool { return r.Log.Contains(file + ":1") })
-	should.Be(t, status(bobs), http.StatusNotFound, "with a broken file bob")
-	if !r.Log.Contains("token=bob") || r.Log.Contains(bobs) {
-		t.Error("the log lacks bob, or has the token of bob")
-	}
 }

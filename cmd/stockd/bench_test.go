@@ -33,28 +33,6 @@ func (r process) bench(t *testing.T, args ...string) (run verdict.Run, out strin
 	return cmdtest.ReadReport(t, file).Runs[0], out
 }
 
-func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
-	r := startReplica(t)
-	for _, strategy := range []string{"sql-conditional", "sql-bucket"} {
-		run, out := r.bench(t, "--strategy", strategy, "--requests", "100000")
-		// Each client may have one request under way when the first is rejected.
-		if run.Sold != 1000 || run.Left != 0 || run.Rejected == 0 || run.Rejected > run.Clients {
-			t.Errorf("%s: sold %d, left %d, rejected %d by %d clients, want 1000 sold and at most one rejection a client",
-				strategy, run.Sold, run.Left, run.Rejected, run.Clients)
-		}
-		if want := float64(run.Answered) / run.Seconds; run.PerSecond != want {
-			t.Errorf("%s: %f a second, want %f sales", strategy, run.PerSecond, want)
-		}
-		if !strings.Contains(out, "the stock was gone after") || !strings.Contains(out, "sales") {
-			t.Errorf("%s: the end is not explained:\n%s", strategy, out)
-		}
-		if run, out := r.bench(t, "--strategy", strategy, "--requests", "50"); run.Rejected == 0 || !strings.Contains(out, "the stock was gone after") {
-			t.Errorf("%s: of what is sold out %d were rejected:\n%s", strategy, run.Rejected, out)
-		}
-		must.Do(t, r.Restock(t.Context(), 1, 1000))
-	}
-}
-
 func TestABenchRestocks(t *testing.T) {
 	r := startReplica(t)
 	token := filepath.Join(t.TempDir(), "token")
@@ -65,16 +43,6 @@ func TestABenchRestocks(t *testing.T) {
 	}
 	if !strings.Contains(out, fmt.Sprintf("restocked with %d units", unitsPerRestock)) {
 		t.Errorf("the restock is not reported:\n%s", out)
-	}
-}
-
-func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
-	r := startReplica(t)
-	must.Do(t, r.Create(t.Context(), client.NewItem{GoodsID: 2, Stock: 1000, PerUser: new(int64(3))}))
-	for range 2 { // the users of the second run are others
-		if run, _ := r.bench(t, "--goods", "2", "--requests", "200"); run.Answered != 200 || run.Errors != 0 {
-			t.Errorf("%d of 200 sold, errors %v", run.Answered, run.ErrorTypes)
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -149,7 +146,27 @@ type timed struct {
 // begins so.
 func (r process) ask(t *testing.T, requests map[string]string) map[string]timed {
 	t.Helper()
-	return r.askWith(t, requests, func(*http.Request, string) {})
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	answers := make(map[string]timed)
+	for name, line := range requests {
+		method, path, _ := strings.Cut(line, " ")
+		url := r.URL + path
+		if rest, ok := strings.CutPrefix(path, "admin"); ok {
+			url = r.AdminURL + rest
+		}
+		request := cmdtest.Ask(t, method, url)
+		request.Header.Set("Authorization", "Bearer "+cmdtest.Token)
+		asking.Go(func() {
+			start := time.Now()
+			got := cmdtest.Do(request)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = timed{got, time.Since(start)}
+		})
+	}
+	asking.Wait()
+	return answers
 }
 
 // keepAsking sends each request again and again until caught is called, which returns
@@ -183,38 +200,6 @@ func (r process) keepAsking(t *testing.T, requests map[string]string) (caught fu
 	}
 }
 
-// askByKey is ask where each request has its name as its key.
-func (r process) askByKey(t *testing.T, requests map[string]string) map[string]timed {
-	t.Helper()
-	return r.askWith(t, requests, func(request *http.Request, name string) { request.Header.Set("Idempotency-Key", name) })
-}
-
-func (r process) askWith(t *testing.T, requests map[string]string, prepare func(r *http.Request, name string)) map[string]timed {
-	t.Helper()
-	var mu sync.Mutex
-	var asking sync.WaitGroup
-	answers := make(map[string]timed)
-	for name, line := range requests {
-		method, path, _ := strings.Cut(line, " ")
-		url := r.URL + path
-		if rest, ok := strings.CutPrefix(path, "admin"); ok {
-			url = r.AdminURL + rest
-		}
-		request := cmdtest.Ask(t, method, url)
-		request.Header.Set("Authorization", "Bearer "+cmdtest.Token)
-		prepare(request, name)
-		asking.Go(func() {
-			start := time.Now()
-			got := cmdtest.Do(request)
-			mu.Lock()
-			defer mu.Unlock()
-			answers[name] = timed{got, time.Since(start)}
-		})
-	}
-	asking.Wait()
-	return answers
-}
-
 // exitsInTime has the replica stop, and fails where it takes longer than it may.
 func (r process) exitsInTime(t *testing.T) {
 	t.Helper()
@@ -226,91 +211,5 @@ func (r process) exitsInTime(t *testing.T) {
 	}
 	if r.Log.Contains("exit forced") {
 		t.Errorf("the exit was forced:\n%s", r.Log.Text())
-	}
-}
-
-// While commits are blocked their outcomes are unknown, in time. Each is found out
-// by its key when they are not blocked any more, and the audit has all of them.
-func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
-	cmdtest.NeedLocal(t)
-	cmdtest.NeedLockServers(t)
-	backends := must.Get(servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{
-		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
-	}, func(string) {}))(t)
-	f := frozen{strategies: []string{"naive", "sql-conditional", "sql-for-update", "sql-optimistic", "redis-lua", "redis-decr", "mutex"}}
-	const first = 100
-	env := slices.Concat(backends.Env(), shortLimits())
-	r := startReplicaWith(t, env)
-	for i := range f.strategies {
-		must.Do(t, r.CreateGoods(t.Context(), first+int64(i), 1000))
-	}
-	wave := func(number int) map[string]string {
-		buyers := make(map[string]string)
-		for i, strategy := range f.strategies {
-			for n := range 3 {
-				buyers[fmt.Sprintf("%s-%d-%d", strategy, number, n)] = fmt.Sprintf(
-					"POST /deduct?goods_id=%d&strategy=%s&group=%t", first+i, strategy, n == 2)
-			}
-		}
-		return buyers
-	}
-	unblock := blockCommits(t, backends.Database)
-	if unknown := r.unknown(t, wave(0)); unknown < len(f.strategies) {
-		t.Errorf("%d outcomes are unknown, want one of each strategy at least", unknown)
-	}
-	next := make(chan map[string]timed)
-	go func() { next <- r.askByKey(t, wave(1)) }() // they meet what is still to be committed
-	time.Sleep(300 * time.Millisecond)
-	unblock()
-	<-next
-	unblock = blockCommits(t, backends.Database)
-	leaving := make(chan map[string]timed)
-	go func() { leaving <- r.askByKey(t, wave(2)) }()
-	time.Sleep(300 * time.Millisecond)
-	r.exitsInTime(t)
-	<-leaving
-	unblock()
-	r = startReplicaWith(t, env)
-	for number := range 3 {
-		for name, got := range r.askByKey(t, wave(number)) {
-			should.Be(t, got.Status, http.StatusOK, "afterwards … is answered", name, got.Text)
-		}
-	}
-	for i, strategy := range f.strategies {
-		audit, err := r.Audit(t.Context(), first+int64(i))
-		if err != nil || audit.Sold != 9 || !audit.Clean && strategy != "naive" {
-			t.Errorf("%s audits as %+v, %v; want 9 sold", strategy, audit, err)
-		}
-	}
-}
-
-// unknown sends requests while commits are blocked, and counts the unknown outcomes.
-func (r process) unknown(t *testing.T, requests map[string]string) (n int) {
-	t.Helper()
-	for name, got := range r.askByKey(t, requests) {
-		if got.took > deductTimeout+answerSlack || got.Status != http.StatusServiceUnavailable {
-			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.Status, got.Text)
-		}
-		if got.Kind == "outcome-unknown" {
-			n++
-		}
-	}
-	return n
-}
-
-// blockCommits keeps every commit of a server unanswered until unblock is called.
-func blockCommits(t *testing.T, d *servers.Database) (unblock func()) {
-	t.Helper()
-	c := must.Get(mysql.ParseDSN(d.DSN))(t)
-	c.Passwd = d.Password
-	connector := must.Get(mysql.NewConnector(c))(t)
-	db := sql.OpenDB(connector)
-	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
-	conn := must.Get(db.Conn(t.Context()))(t)
-	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
-		must.Get(conn.ExecContext(t.Context(), "BACKUP STAGE "+stage))(t)
-	}
-	return func() {
-		must.Get(conn.ExecContext(t.Context(), "BACKUP STAGE END"))(t)
 	}
 }

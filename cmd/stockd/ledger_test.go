@@ -8,17 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
-	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -42,127 +39,6 @@ func archivedBy(t *testing.T, d *servers.Database, args ...string) (a archived, 
 	}
 	must.Do(t, err)
 	return a, out
-}
-
-// askedAgain is one thing that a client asks twice: before the ledger is archived, and after. The answer
-// is the same.
-type askedAgain struct {
-	method, path, key string
-	admin             bool
-	status            int
-	replayed          bool // as the second answer says
-}
-
-// askedByKey is what is written under a key.
-func askedByKey() []askedAgain {
-	return []askedAgain{
-		{http.MethodPost, "/goods?goods_id=1&stock=100", "create", true, 201, false},
-		{http.MethodPost, "/goods?goods_id=2&stock=100", "create-2", true, 201, false},
-		{http.MethodPost, "/goods/1/restock?quantity=5", "restock", true, 200, false},
-		{http.MethodPost, "/goods/2/restock?quantity=5", "restock", true, 422, false},
-		{http.MethodPost, "/goods?goods_id=3&stock=9", "restock", true, 422, false},
-		{http.MethodPost, "/reservations?goods_id=1&quantity=2&ttl=3600", "hold", false, 201, true},
-		{http.MethodPost, "/orders?lines=1:2,2:3", "basket", false, 201, true},
-		{http.MethodPost, "/deduct?goods_id=1&quantity=9&user_id=ann", "reused", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&quantity=8&user_id=ann", "reused", false, 422, false},
-		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-conditional", "buy-0", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-conditional&group=true", "buy-1", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-bucket", "buy-2", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-optimistic", "buy-3", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=mutex&group=true", "buy-4", false, 200, true},
-	}
-}
-
-// askedOf is what is asked of a reservation and of an order, and of all.
-func askedOf(reservation, order string) []askedAgain {
-	return []askedAgain{
-		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-1", "", false, 200, true},
-		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-2", "", false, 409, false},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=2", "back", true, 200, true},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=3", "back", true, 422, false},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=8", "too-many", true, 409, false},
-		{http.MethodGet, "/orders/" + order, "", true, 200, false},
-		{http.MethodGet, "/orders/" + reservation, "", true, 200, false},
-		{http.MethodGet, "/orders?request_id=buy-1&user_id=bob", "", false, 200, false},
-		{http.MethodGet, "/orders?request_id=buy-2", "", true, 200, false},
-		{http.MethodGet, "/orders?steps=true&limit=7", "", true, 200, false},
-		{http.MethodGet, "/goods/1/audit?full=true", "", true, 200, false},
-		{http.MethodGet, "/goods/1/audit", "", true, 200, false},
-	}
-}
-
-// Every key that a shop was asked under is used up for good, and everything that it was asked for is
-// answered as before, whatever is archived in between.
-func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
-	r := startReplicaWith(t, nil)
-	d := &servers.Database{Driver: repo.SQLite, DSN: r.DSN}
-	s := labtest.Open(t, d, "test")
-	ask := func(a askedAgain) cmdtest.Answer {
-		url := r.URL
-		if a.admin {
-			url = r.AdminURL
-		}
-		request := cmdtest.Ask(t, a.method, url+a.path)
-		request.Header.Set("Authorization", "Bearer "+cmdtest.Token)
-		if a.key != "" {
-			request.Header.Set("Idempotency-Key", a.key)
-		}
-		return cmdtest.Do(request)
-	}
-	var first []cmdtest.Answer
-	begin := func(list ...askedAgain) {
-		for _, a := range list {
-			got := ask(a)
-			if first = append(first, got); got.Status != a.status {
-				t.Errorf("%s %s is answered with %d %s, want %d", a.method, a.path, got.Status, got.Text, a.status)
-			}
-		}
-	}
-	early := askedByKey()
-	begin(early...)
-	ids := regexp.MustCompile(`"(?:order|reservation)_id":"([^"]+)"`)
-	paid := ask(askedAgain{method: http.MethodPost, path: "/reservations?goods_id=1&quantity=3", key: "paid"})
-	reservation, order := ids.FindStringSubmatch(paid.Text)[1], ids.FindStringSubmatch(first[7].Text)[1]
-	later := askedOf(reservation, order)
-	begin(later...)
-	labtest.Archive(t, d, s)
-	if live, err := s.ArchiveState(t.Context()); err != nil || live.First != live.Last {
-		t.Fatalf("not all is archived: %+v, %v", live, err)
-	}
-	for i, a := range slices.Concat(early, later) {
-		got := ask(a)
-		if got.Status != a.status || lasting(t, got.Text) != lasting(t, first[i].Text) {
-			t.Errorf("%s %s is answered again with %d %s, want %s", a.method, a.path, got.Status, got.Text, first[i].Text)
-		}
-		should.Be(t, got.Header.Get("Idempotency-Replayed") == "true", a.replayed, a.method, a.path, a.key)
-	}
-}
-
-// lasting is what an answer says that does not change from one request to the next. The times are those
-// that the ledger was given to look old.
-func lasting(t *testing.T, text string) string {
-	t.Helper()
-	var body any
-	must.Do(t, json.Unmarshal([]byte(text), &body))
-	var strip func(any)
-	strip = func(of any) {
-		switch v := of.(type) {
-		case map[string]any:
-			for _, name := range []string{"created_at", "instance", "wait_ms", "hold_ms", "stock", "remaining", "version"} {
-				delete(v, name)
-			}
-			for _, inner := range v {
-				strip(inner)
-			}
-		case []any:
-			for _, inner := range v {
-				strip(inner)
-			}
-		}
-	}
-	strip(body)
-	content := must.Get(json.Marshal(body))(t)
-	return string(content)
 }
 
 func TestTheLedgerIsArchivedByACommand(t *testing.T) {

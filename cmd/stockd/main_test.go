@@ -39,7 +39,6 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}{
 		{[]string{"sell"}, `"sell"`},
 		{[]string{"serve", "--http.listen=127.0.0.1:0"}, "unknown flag: --http.listen; did you mean --http-listen?"},
-		{[]string{"config", "--database.max_open", "3"}, "did you mean --database-max-open?"},
 		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
 		{[]string{"bench", "--clients", "10001"}, "--clients must be 1 to 10000, not 10001"},
 		{[]string{"bench", "--requests=-1"}, "--requests must not be negative"},
@@ -50,10 +49,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--rate=Inf"}, "--rate must be a number of at least 0, not +Inf"},
 		{[]string{"bench", "--goods", "0"}, "--goods"},
 		{[]string{"bench", "--restock"}, "--token-file must name"},
-		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
-		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
 		{[]string{"serve", "--lab-enabled=true", "--database-dsn=/nonexistent/s.db"}, "stockd has no failpoints"},
-		{[]string{"serve", "--redis-get-set-lock", "hope"}, `redis_get_set.lock: "hope" is not a lock; there are sql-insert-lock, `},
 		{[]string{"serve", "--redis-get-set-lock", "redis-setnx-ttl", "--strategies-only-safe=true"}, "redis_get_set.lock: \"redis-setnx-ttl\" does not notify"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},

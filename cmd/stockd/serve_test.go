@@ -76,22 +76,6 @@ func TestASecondInterruptEndsAReplica(t *testing.T) {
 	}
 }
 
-// A person at a terminal reads where it sells, through what, and what to try next.
-func TestAReplicaGreetsATerminal(t *testing.T) {
-	c := config.Config{Deduct: config.Deduct{Strategy: "redis-stock"}}
-	text := greet(reachable("http://[::]:8080"), reachable("https://10.0.0.5:8081"), c)
-	if !cmdtest.ContainsAll(text, "sells at http://127.0.0.1:8080,", c.Deduct.Strategy, "is at https://10.0.0.5:8081.",
-		"https://10.0.0.5:8081/goods\n", "http://127.0.0.1:8080/deduct\n") {
-		t.Errorf("it says %s", text)
-	}
-	if text := greet("http://127.0.0.1:8080", "", c); !cmdtest.ContainsAll(text, "no admin API", "STOCKD_ADMIN_TOKEN") || strings.Contains(text, "curl") {
-		t.Errorf("without an admin API it says %s", text)
-	}
-	if greeting(&cmdtest.Buffer{}, c) != nil {
-		t.Error("it greets what is no terminal")
-	}
-}
-
 // Every secret is set and every backend is down: whatever fails, and however it says
 // so, says nothing of a secret.
 func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
