@@ -153,7 +153,7 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 			t.Parallel()
 			top := start(t, k)
 			env := slices.Concat(top.env, []string{"STOCKD_LOCK_WAIT=15s", "STOCKD_LOCK_TTL=5s", "STOCKD_DEDUCT_TIMEOUT=20s"})
-			r := process{cmdtest.StartEmpty(t, "replica", env)}
+			r := cmdtest.StartEmpty(t, "replica", env)
 			subject := top.strategies[0].strategy
 			for item := range int64(2) {
 				must.Do(t, r.CreateGoods(t.Context(), item+1, 10))

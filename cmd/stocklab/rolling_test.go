@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -204,104 +200,4 @@ func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 			}
 		}
 	}
-}
-
-// chosen is how an item is sold, as PATCH takes it.
-type chosen struct {
-	Strategy string `json:"strategy"`
-	Group    bool   `json:"group"`
-	Fence    bool   `json:"fence"`
-}
-
-// changing are the strategies that an item goes through while it is on sale. All of
-// them sell from the row.
-func changing() []chosen {
-	return []chosen{
-		{Strategy: "sql-conditional", Group: true},
-		{Strategy: "sql-for-update"},
-		{Strategy: "sql-optimistic", Group: true},
-		{Strategy: "sql-insert-lock", Group: true, Fence: true},
-		{Strategy: "sql-conditional"},
-		{Strategy: "redis-reentrant", Group: true},
-	}
-}
-
-// seenWithin is how long a replica may go on as an item was before its change.
-const seenWithin = time.Second
-
-// An item changes its strategy again and again while it is on sale: every buyer who was
-// answered has its order, no order is doubled, and each replica follows in time.
-func TestAnItemChangesItsStrategyUnderLoad(t *testing.T) {
-	cmdtest.NeedLocal(t)
-	cmdtest.NeedRedis(t)
-	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None},
-		shop.Replicas{Count: 3, Env: []string{"STOCKD_DEDUCT_CHOOSE=false"}})
-	sale := &rollingSale{clients: 48, goods: l.create(t, plenty)}
-	l.sellOn(t, []*rollingSale{sale}, func() {
-		cmdtest.Await(t, "the sale to begin", 10*time.Second, sale.begun)
-		for i, to := range changing() {
-			l.choose(t, i%len(l.cluster.Replicas), sale, to)
-		}
-	})
-}
-
-// choose changes an item through one replica, which follows at once, and waits for the
-// others, which have a second. Another replica's mode is rejected.
-func (l testLab) choose(t *testing.T, through int, sale *rollingSale, to chosen) {
-	t.Helper()
-	body, err := json.Marshal(to)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	admin := l.cluster.ClientOf(through)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, fmt.Sprintf("%s/goods/%d", admin.AdminURL, sale.goods), bytes.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+admin.Token)
-	if got := cmdtest.Do(r); got.Status != http.StatusOK {
-		t.Errorf("%+v is answered with %d %s", to, got.Status, got.Text)
-		return
-	}
-	changed := time.Now()
-	if !l.sellsAs(t, through, sale, to) {
-		t.Errorf("the replica that was asked does not sell by %+v at once", to)
-	}
-	for replica := range l.cluster.Replicas {
-		for !l.sellsAs(t, replica, sale, to) {
-			if after := time.Since(changed); after > seenWithin {
-				t.Errorf("replica %d does not sell by %+v %s after the change", replica+1, to, after)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-}
-
-// sellsAs buys from a replica in a mode. Where that sells, the sale counts like every other.
-func (l testLab) sellsAs(t *testing.T, replica int, sale *rollingSale, as chosen) bool {
-	t.Helper()
-	query := fmt.Sprintf("goods_id=%d&strategy=%s&group=%t&fence=%t", sale.goods, as.Strategy, as.Group, as.Fence)
-	r := cmdtest.Ask(t, http.MethodPost, l.cluster.ClientOf(replica).URL+"/deduct?"+query)
-	key := rand.Text()
-	r.Header.Set("Idempotency-Key", key)
-	got := cmdtest.Do(r)
-	var order struct {
-		ID string `json:"order_id"`
-	}
-	if got.Status == http.StatusOK && json.Unmarshal([]byte(got.Text), &order) == nil {
-		sale.mu.Lock()
-		defer sale.mu.Unlock()
-		sale.reported[key] = order.ID
-	}
-	return got.Kind != "choice-refused"
-}
-
-func (s *rollingSale) begun() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.reported) > 0
 }
