@@ -278,7 +278,7 @@ func TestABasketThatIsShedCountsWhereItHasHeldLines(t *testing.T) {
 		"its address": func(l *handler.Limits) { l.Address = rate.Rate{PerSecond: onceOnly, Burst: most} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _, release := serveFlooded(t, 3, func(o *handler.Options) {
+			a, release := serveFlooded(t, 3, func(o *handler.Options) {
 				o.MaxDeductions = 24
 				limit(&o.Limits)
 			})

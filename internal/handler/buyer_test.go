@@ -66,17 +66,12 @@ func TestATokenIdentifiesTheBuyer(t *testing.T) {
 		{"/deduct?goods_id=1&user_id=u-2", good, "invalid-request", "user_id", "verified buyer"},
 		{"/deduct?goods_id=1", "", "unauthorized", "", "the buyer is missing"},
 		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"exp": 1}), "unauthorized", "", "has expired"},
-		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"aud": "pub"}), "unauthorized", "", "another audience"},
-		{"/deduct?goods_id=1", good + "x", "unauthorized", "", "token"},
 		{"/deduct?goods_id=1", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"goods_id": 1}), "", "", ""},
 		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"goods_id": "2"}), "token-bound", "", "goods_id 2 alone"},
 		{"/orders?request_id=k", "", "unauthorized", "", "the buyer is missing"},
-		{"/orders?request_id=k", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/orders/1", "", "unauthorized", "", "the buyer is missing"},
-		{"/orders/1", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/reservations/1", "", "unauthorized", "", "the buyer is missing"},
-		{"/reservations/1", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/reservations/1", good, "unknown-reservation", "", ""},
 		{"/orders?request_id=k&user_id=u-2", good, "invalid-request", "user_id", ""},
 	} {
@@ -204,27 +199,4 @@ func TestARateOfUsersNeedsAUser(t *testing.T) {
 		tokens.post(t, "/deduct?goods_id=1", "Authorization", "Bearer "+tokenOf(t, "u-1", nil)).is(t, want)
 	}
 	tokens.post(t, "/deduct?goods_id=1", "Authorization", "Bearer "+tokenOf(t, "u-2", nil)).is(t, "")
-}
-
-// One buyer has one name, however it is written.
-func TestAUserIsWrittenInOneWay(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = rate.Rate{PerSecond: onceOnly, Burst: 2} })
-	post := func(user string) answer {
-		return send(t, request(t, http.MethodPost, a.public.URL+"/deduct", jsonType, `{"goods_id": 1, "user_id": `+user+`}`))
-	}
-	for user, allowed := range map[string]string{
-		`7.0`: "text or a whole number", `7e0`: "text or a whole number", `-0`: "text or a whole number", `-7`: "text or a whole number",
-		`true`: "text or a whole number", `null`: "text or a whole number",
-		`" 7"`: "begin or end with a space", `"7 "`: "begin or end with a space", `" "`: "begin or end with a space",
-		`""`: "1 to 64", `"a\tb"`: "1 to 64", `"\u00a07"`: "1 to 64",
-	} {
-		if got := post(user); got.field() != "user_id" || !strings.Contains(got.text, allowed) {
-			t.Errorf("user %s is answered with %d %s, want %q", user, got.status, got.text, allowed)
-		}
-	}
-	for _, same := range [][]string{{`7`, `"7"`, `7`}, {`"Andr\u00e9"`, `"Andre\u0301"`, `"André"`}} {
-		for i, want := range []string{"", "", "rate-limited"} {
-			post(same[i]).is(t, want)
-		}
-	}
 }

@@ -106,6 +106,7 @@ func TestTheEdgesOfAField(t *testing.T) {
 		{`-1`, user, buyer + `-1`},
 		{`true`, user, buyer + `true`},
 		{`null`, user, buyer + `null`},
+		{`" 7"`, user, `field must not begin or end with a space, not " 7"`},
 		{`"éééé"`, text, ""},
 		{`"ééééé"`, text, printable + `"ééééé"`},
 		{`1234`, text, ""},

@@ -319,33 +319,6 @@ func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 	}
 }
 
-// A database that is gone is named. It is never taken for sold out, and when it
-// is back, so is the replica.
-func TestTheDatabaseGoneAndBack(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		a := serve(t, d)
-		must.Do(t, d.Kill(t.Context()))
-		for _, got := range []answer{a.buy(t, "goods_id=1"), a.get(t, "/readyz"), a.get(t, "/goods/1"), a.get(t, "/goods/1/audit")} {
-			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != "mysql" {
-				t.Errorf("without its database it answers %d %s", got.status, got.text)
-			}
-			if strings.Contains(got.text, "127.0.0.1") {
-				t.Errorf("a client without a token learns where the database is: %s", got.text)
-			}
-			if got.header.Get("Retry-After") == "" {
-				t.Errorf("no Retry-After with %s", got.text)
-			}
-		}
-		a.get(t, "/healthz").is(t, "")
-		list, _ := a.get(t, "/strategies").body["strategies"].([]any)
-		if first, _ := list[0].(map[string]any); first["available"] != false || first["note"] == "" {
-			t.Errorf("without its database a strategy is described as %v", first)
-		}
-		must.Do(t, d.Restart(t.Context()))
-		a.buy(t, "goods_id=1").is(t, "")
-	})
-}
-
 func ExampleTypePrefix() {
 	fmt.Println(handler.TypePrefix + "insufficient-stock")
 	// Output: urn:stockd:problem:insufficient-stock

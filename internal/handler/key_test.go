@@ -2,7 +2,6 @@ package handler_test
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -51,18 +48,17 @@ func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
 }
 
 func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Millisecond, Partitions: 2})
-		a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 100}`, http.StatusOK)
-		for _, strategy := range []string{"sql-conditional", "sql-bucket", "mutex&group=true", "redis-stock", "redis-stock&durable=sql", "redis-decr"} {
-			a.distinctBuyers(t, "checkout-"+strategy, "goods_id=1&strategy="+strategy)
-		}
-		longest := strings.Repeat("k", stock.MaxRequestID)
-		a.distinctBuyers(t, longest, "goods_id=1&strategy=redis-stock")
-		if got := a.get(t, "/orders?user_id=u-1&request_id="+longest); got.body["request_id"] != longest {
-			t.Errorf("the longest key is shown as %s", got.text)
-		}
-	})
+	d := lab.Database(t, servers.SQLite)
+	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Millisecond, Partitions: 2})
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 100}`, http.StatusOK)
+	for _, strategy := range []string{"sql-conditional", "sql-bucket", "mutex&group=true", "redis-stock", "redis-stock&durable=sql", "redis-decr"} {
+		a.distinctBuyers(t, "checkout-"+strategy, "goods_id=1&strategy="+strategy)
+	}
+	longest := strings.Repeat("k", stock.MaxRequestID)
+	a.distinctBuyers(t, longest, "goods_id=1&strategy=redis-stock")
+	if got := a.get(t, "/orders?user_id=u-1&request_id="+longest); got.body["request_id"] != longest {
+		t.Errorf("the longest key is shown as %s", got.text)
+	}
 }
 
 // What a key was used for is shown to its users only.
@@ -79,91 +75,27 @@ func TestAReusedKeyRevealsNothing(t *testing.T) {
 }
 
 func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a := serve(t, d)
-		orders := a.distinctBuyers(t, "key", "goods_id=1")
-		a.keyed(t, "key-of-another", "goods_id=1")
-		for user, number := range orders {
-			path := "/orders?request_id=key" + user
-			for _, got := range []answer{a.get(t, path), a.asAdmin(t, http.MethodGet, path, "", http.StatusOK)} {
-				if got.body["order_id"] != number || got.body["request_id"] != "key" {
-					t.Errorf("%s finds %s, want order %s", path, got.text, number)
-				}
+	a := serveSQLite(t)
+	orders := a.distinctBuyers(t, "key", "goods_id=1")
+	a.keyed(t, "key-of-another", "goods_id=1")
+	for user, number := range orders {
+		path := "/orders?request_id=key" + user
+		for _, got := range []answer{a.get(t, path), a.asAdmin(t, http.MethodGet, path, "", http.StatusOK)} {
+			if got.body["order_id"] != number || got.body["request_id"] != "key" {
+				t.Errorf("%s finds %s, want order %s", path, got.text, number)
 			}
 		}
-		a.get(t, "/orders?request_id=key&user_id=u-3").is(t, "unknown-order")
-		a.keyed(t, "single", "goods_id=1&user_id=u-1")
-		if got := a.get(t, "/orders?request_id=single"); got.body["request_id"] != "single" {
-			t.Errorf("the key of one buyer alone finds %s", got.text)
-		}
-		a.keyed(t, "single", "goods_id=1&user_id=u-2")
-		a.get(t, "/orders?request_id=single").names(t, "user_id")
-		a.asAdmin(t, http.MethodGet, "/orders?user_id=u-1", "", http.StatusBadRequest).names(t, "user_id")
-		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1", "", http.StatusOK)
-		if strings.Contains(page.text, `"key u`) || strings.Count(page.text, `"request_id":"key"`) != len(orders) {
-			t.Errorf("the admin API lists %s", page.text)
-		}
-	})
-}
-
-// A purchase without a key asks the database as often as its strategy does, and one with
-// a key once more.
-func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	a := serve(t, d)
-	pool, _, err := d.Pool(1, time.Second)
-	must.Do(t, err)
-	defer pool.Close() //nolint:errcheck // it was only asked
-	asked := func() (n float64) {
-		var name string
-		must.Do(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))
-		return n
 	}
-	const sales = 40
-	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
-	for keyed, want := range map[bool]float64{false: 4, true: 5} {
-		a.buy(t, "goods_id=1") // the connections are there after that
-		before := asked()
-		for i := range sales {
-			header := "X-Request-Id"
-			if keyed {
-				header = "Idempotency-Key"
-			}
-			a.buyAs(t, "goods_id=1", header, fmt.Sprint("key-", i)).is(t, "")
-		}
-		should.Be(t, math.Round((asked()-before)/sales), want, "a sale with a key", keyed)
+	a.get(t, "/orders?request_id=key&user_id=u-3").is(t, "unknown-order")
+	a.keyed(t, "single", "goods_id=1&user_id=u-1")
+	if got := a.get(t, "/orders?request_id=single"); got.body["request_id"] != "single" {
+		t.Errorf("the key of one buyer alone finds %s", got.text)
 	}
-}
-
-// A key is one purchase of its buyer, whatever the door: it gets its first answer at the door where it bought, and buys at
-// no other.
-func TestAKeyIsOnePurchaseAtAnyDoor(t *testing.T) {
-	doors := map[string]string{"/deduct": `{"goods_id": 1}`, "/reservations": `{"goods_id": 1}`, "/orders": `{"lines": [{"goods_id": 1}]}`}
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		a, bought := serve(t, d), 0
-		at := func(door, key string) answer {
-			r := request(t, http.MethodPost, a.public.URL+door, jsonType, doors[door])
-			r.Header.Set("Idempotency-Key", key)
-			return send(t, r)
-		}
-		for first := range doors {
-			bought++
-			key := "key of " + first[1:]
-			key = strings.ReplaceAll(key, " ", "-")
-			got := at(first, key)
-			for other := range doors {
-				if again := at(other, key); other != first && again.problem() != "key-reused" {
-					t.Errorf("bought by %s, the key is answered by %s with %d %s", first, other, again.status, again.text)
-				} else if other == first && (again.header.Get("Idempotency-Replayed") != "true" || fmt.Sprint(again.body["order_id"]) != fmt.Sprint(got.body["order_id"])) {
-					t.Errorf("by %s it is answered with %s, and again with %s", first, got.text, again.text)
-				}
-			}
-		}
-		if found := a.get(t, "/orders?request_id=key-of-orders"); found.status != http.StatusOK || found.body["lines"] == nil {
-			t.Errorf("the key of the basket finds %d %s", found.status, found.text)
-		}
-		if item := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK); item.body["stock"] != float64(10-bought) {
-			t.Errorf("after %d purchases %v of 10 are left", bought, item.body["stock"])
-		}
-	})
+	a.keyed(t, "single", "goods_id=1&user_id=u-2")
+	a.get(t, "/orders?request_id=single").names(t, "user_id")
+	a.asAdmin(t, http.MethodGet, "/orders?user_id=u-1", "", http.StatusBadRequest).names(t, "user_id")
+	page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1", "", http.StatusOK)
+	if strings.Contains(page.text, `"key u`) || strings.Count(page.text, `"request_id":"key"`) != len(orders) {
+		t.Errorf("the admin API lists %s", page.text)
+	}
 }

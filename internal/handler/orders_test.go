@@ -210,22 +210,6 @@ func servePending(t *testing.T) (a api, sale answer, redis *servers.Redis) {
 	return a, sale, redis
 }
 
-// The strategy was changed between a purchase and its copy.
-func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
-	a, sale, redis := servePending(t)
-	again := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending")
-	if again.body["order_id"] != sale.body["order_id"] || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("sold %s, and again %s", sale.text, again.text)
-	}
-	if other := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending"); other.problem() != "key-reused" {
-		t.Errorf("other content is answered with %s", other.text)
-	}
-	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
-	a.asAdmin(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
-	must.Do(t, redis.Kill(t.Context()))
-	a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another").is(t, "")
-}
-
 func TestAPendingOrderIsFound(t *testing.T) {
 	a, sale, redis := servePending(t)
 	number := fmt.Sprint(sale.body["order_id"])
@@ -248,31 +232,6 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	}
 	if got := a.get(t, "/orders/404"); got.problem() != "unknown-order" { // a number of the ledger
 		t.Errorf("without Redis a number of the ledger is answered with %d %s", got.status, got.text)
-	}
-}
-
-// A client must not learn that nothing happened while its order is pending.
-func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
-	a, sale, redis := servePending(t)
-	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
-	const buy = "goods_id=1&user_id=u-1&strategy="
-	retry := func(query, key string) answer { return a.buyAs(t, query, "Idempotency-Key", key) }
-	got := retry(buy+"naive", "pending")
-	sameOrder(t, got, sale, "redis")
-	should.Be(t, got.header.Get("Idempotency-Replayed"), "true", "a pending key is answered", got.status, got.text)
-	if got := retry(buy+"naive&quantity=2", "pending"); got.problem() != "key-reused" {
-		t.Errorf("a pending key for something else is answered with %d %s", got.status, got.text)
-	}
-	if got := retry(buy+"naive", "new"); got.problem() != "strategy-refused" {
-		t.Errorf("a new key is answered with %d %s", got.status, got.text)
-	}
-	must.Do(t, redis.Kill(t.Context()))
-	if got := retry(buy+"naive", "pending"); got.problem() != "outcome-unknown" || got.body["backend"] != "redis" || got.body["request_id"] != "pending" {
-		t.Errorf("without Redis a pending key is answered with %d %s", got.status, got.text)
-	}
-	if got := a.buy(t, buy+"naive"); got.problem() != "strategy-refused" {
-		t.Errorf("without Redis and without a key the answer is %d %s", got.status, got.text)
 	}
 }
 

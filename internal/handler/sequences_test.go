@@ -125,6 +125,9 @@ func TestOneFeatureAfterAnother(t *testing.T) {
 			{"basket, larger basket", []string{"k basket lines=#:2", "k basket lines=#:3"}, 422, "key-reused", anew, 8},
 			{"basket, basket with more", []string{"k basket lines=#:2", "k basket lines=#:2,1:1"}, 422, "key-reused", anew, 8},
 			{"basket, basket without it", []string{"k basket lines=#:2,1:1", "k basket lines=#:2"}, 422, "key-reused", anew, 8},
+			{"basket, bought", []string{"k basket lines=#:2", "k buy quantity=2"}, 422, "key-reused", anew, 8},
+			{"bought, basket", []string{"k buy quantity=2", "k basket lines=#:2"}, 422, "key-reused", anew, 8},
+			{"reserved, basket", []string{"k reserve quantity=2", "k basket lines=#:2"}, 422, "key-reused", anew, 8},
 			{"basket, released", []string{"basket lines=#:2", "release"}, 409, "reservation-confirmed", anew, 8},
 		})
 	})
