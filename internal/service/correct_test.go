@@ -2,11 +2,9 @@ package service_test
 
 import (
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -51,35 +49,6 @@ func TestACorrectionReachesUnitsInEveryAllocation(t *testing.T) {
 				}
 			}
 			s.settles(t, goods, 6)
-		})
-	}
-}
-
-// Corrections beside sales of the same units lose and double none.
-func TestCorrectionsBesideASale(t *testing.T) {
-	s := openAll(t, lab.Database(t, servers.MariaDB))
-	for i, name := range []string{"sql-conditional", "sql-bucket", "sql-unit", "redis-stock"} {
-		t.Run(name, func(t *testing.T) {
-			goods := int64(i + 1)
-			s.create(t, goods, 60)
-			var all sync.WaitGroup
-			var sold int64
-			all.Go(func() { sold = s.buysOut(t, 0, name, goods) })
-			var by int64
-			for range 20 {
-				_, off, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: -1, Reason: "damage"}, "")
-				if err != nil && !errors.Is(err, stock.ErrBelowZero) && !errors.Is(err, stock.ErrBusy) {
-					t.Error(err)
-				}
-				by += off
-			}
-			all.Wait()
-			sold += s.buysOut(t, 0, name, goods)
-			should.Be(t, sold-by, 60, "sold and corrected by …, of 60", sold, by)
-			s.settles(t, goods, sold)
-			if a, err := s.inventory.AuditInFull(t.Context(), goods); err != nil || !a.Clean || a.Corrected != by {
-				t.Errorf("the audit is %+v, %v; want %d corrected", a, err, by)
-			}
 		})
 	}
 }

@@ -222,16 +222,3 @@ func TestABackendIsUpOrNotConfigured(t *testing.T) {
 		}
 	}
 }
-
-func TestASaleIsInTheLedgerUnderItsStrategy(t *testing.T) {
-	s := open(t, lab.Database(t, servers.SQLite), 1)
-	for i, name := range s.names() {
-		goods := int64(i + 1)
-		s.create(t, goods, 2)
-		sold := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(name, 1)))(t)
-		found, err := s.replicas[0].Order(t.Context(), sold.Order.ID)
-		if err != nil || found.Strategy != name || sold.Order.Strategy != name || found.Replica != "replica-1" || found.GoodsID != goods {
-			t.Errorf("%s: sold as %+v, and found as %+v (%v)", name, sold.Order, found, err)
-		}
-	}
-}

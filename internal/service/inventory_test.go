@@ -142,20 +142,6 @@ func TestALimitThatWasNotNotifiedIsUnknown(t *testing.T) {
 	}
 }
 
-// Running totals that are wrong are found by the full audit alone.
-func TestAFullAuditDoesNotTrustTheTotals(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	s.create(t, 1, 5)
-	must.Get(openPool(t, d).ExecContext(t.Context(), `INSERT INTO tb_ledger_total (goods_id, sold) VALUES (1, 3)`))(t)
-	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || audit.Clean || audit.Sold != 3 {
-		t.Errorf("by the totals the audit is %+v, %v", audit, err)
-	}
-	if audit, err := s.inventory.AuditInFull(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 0 {
-		t.Errorf("in full the audit is %+v, %v", audit, err)
-	}
-}
-
 // Each row is sent after item 1 was created with 10 units under "c", and got 5 more under "r".
 func TestAKeyOfTheAdminStandsForOneWrite(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { assertKeysStandForOneWrite(t, open(t, d, 1)) })

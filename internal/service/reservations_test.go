@@ -59,102 +59,6 @@ func (s shop) holds(t *testing.T, name string, goods int64, units int, ttl time.
 	return numbers
 }
 
-// Both replicas sweep. What has expired is sold to its last unit, through either of them, by
-// strategies that keep the stock in the row, in buckets, and in Redis.
-func TestUnitsOfReservationsThatExpireAreSoldAgain(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	s := openAll(t, d)
-	all, counted := s.reservations(t, d)
-	ctx, stop := context.WithCancel(t.Context())
-	var sweeping sync.WaitGroup
-	for _, r := range all {
-		sweeping.Go(func() { r.KeepExpiring(ctx, func(err error) { t.Error(err) }) })
-	}
-	defer sweeping.Wait()
-	defer stop()
-	const units = 3
-	names := []string{"sql-conditional", "sql-bucket", "redis-decr", "redis-stock", "redis-stock grouped"}
-	for i, name := range names {
-		goods := int64(i + 1)
-		s.create(t, goods, units)
-		s.holds(t, name, goods, units, time.Second)
-	}
-	for i, name := range names {
-		goods, sold := int64(i+1), int64(0)
-		if !labtest.Eventually(30*time.Second, func() bool {
-			outcome := must.Get(s.strategy(t, int(sold)%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}))(t)
-			if outcome.Rejected == nil {
-				sold++
-			}
-			return sold == units
-		}) {
-			t.Errorf("%s has sold %d of the %d units that came back", name, sold, units)
-		}
-		s.rejects(t, name, goods)
-		s.settles(t, goods, units)
-	}
-	should.Be(t, counted.expired.Load(), int64(units*len(names)), "expired")
-}
-
-// A transaction has the row of item 1 for seconds, and a replica waits for it: what is over of item 2 meanwhile is back
-// within a second, and that of item 1 once its row is free.
-func TestALockedItemHoldsUpTheExpiryOfNoOther(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := open(t, d, 1)
-		all, counted := s.reservations(t, d)
-		for id := int64(1); id <= 2; id++ {
-			s.create(t, id, 1)
-		}
-		locking, err := openPool(t, d).BeginTx(t.Context(), nil)
-		must.Do(t, err)
-		s.holds(t, "sql-conditional", 1, 1, time.Millisecond)
-		must.Get(locking.ExecContext(t.Context(), `SELECT stock FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`))(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var sweeping sync.WaitGroup
-		failed := make(chan error, 1)
-		sweeping.Go(func() { all[0].KeepExpiring(ctx, func(err error) { failed <- err }) })
-		defer sweeping.Wait()
-		defer stop()
-		labtest.AwaitRowWait(t, d, "UPDATE tb_goods_stock%", failed)
-		s.holds(t, "sql-conditional", 2, 1, time.Millisecond)
-		begun := time.Now()
-		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 1 }) || time.Since(begun) > time.Second {
-			t.Errorf("item 2 has its unit back after %s, and %d have ended, want its own within a second", time.Since(begun), counted.expired.Load())
-		}
-		must.Do(t, locking.Rollback())
-		if !labtest.Eventually(20*time.Second, func() bool { return counted.expired.Load() == 2 }) {
-			t.Errorf("%d have ended when item 1 is free, want both", counted.expired.Load())
-		}
-	})
-}
-
-// A reservation is locked: a payment for it waits by itself, also where it came first, and one that is left is unknown.
-func TestALockedReservationHoldsUpNoOtherPayment(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := openAll(t, d)
-		all, _ := s.reservations(t, d)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		slow, proxy := labtest.Through(t, d)
-		through := labtest.Open(t, slow, "slow")
-		s.create(t, 1, 10)
-		numbers := s.holds(t, "sql-conditional", 1, 4, time.Hour)
-		step, released := proxy.Arm(servers.Rule{Sent: "SET state = 'released'", Do: servers.Hold}), make(chan error, 1)
-		go func() { released <- third(through.Release(ctx, numbers[0])) }()
-		labtest.AwaitReached(t, step)
-		waiting := make(chan error, 1)
-		go func() { waiting <- third(all[0].Confirm(ctx, numbers[0], "a")) }()
-		for _, number := range numbers[1:] {
-			soon, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
-			should.Do(t, third(all[0].Confirm(soon, number, number))) // a payment beside it
-		}
-		step.Pass()
-		should.Do(t, <-released)
-		should.Fail(t, <-waiting, stock.ErrReleased) // a payment for what was released
-	})
-}
-
 // told is a strategy that keeps a copy of the stock, and notes what it is notified of.
 type told struct {
 	strategy.Strategy
@@ -242,23 +146,6 @@ func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
 	}
 	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 15 {
 		t.Errorf("%d are in stock (%v), want 15", goods.Stock, err)
-	}
-	var first atomic.Int64
-	var copies sync.WaitGroup
-	for range 8 {
-		copies.Go(func() {
-			back, again, err := all[0].Return(t.Context(), other, 1, "crowd")
-			if err != nil || back.Quantity != 1 {
-				t.Errorf("a copy of many at once is answered with %+v, %v", back, err)
-			}
-			if !again {
-				first.Add(1)
-			}
-		})
-	}
-	copies.Wait()
-	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 16 || first.Load() != 1 {
-		t.Errorf("%d copies returned a unit, and %d are in stock (%v); want one, and 16", first.Load(), goods.Stock, err)
 	}
 }
 

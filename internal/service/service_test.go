@@ -129,44 +129,6 @@ func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name strin
 	})
 }
 
-// The same key gets the first answer, whatever was sold since, and stands for nothing else. A rejection is no answer to
-// keep.
-func TestAKeyStandsForOneSale(t *testing.T) {
-	each(t, 2, func(t *testing.T, s shop, name string, goods int64) {
-		s.create(t, goods, 5)
-		s.create(t, goods+1000, 10)
-		key := rand.Text()
-		buy := func(replica int, item int64, p stock.Purchase) (stock.Outcome, error) {
-			return s.strategy(t, replica, name).Deduct(t.Context(), item, p)
-		}
-		if o, err := buy(0, goods, keyed(key, 6)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-			t.Fatalf("6 of 5: %v, %v", err, o.Rejected)
-		}
-		must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
-		first, err := buy(0, goods, keyed(key, 6))
-		if err != nil || first.Rejected != nil || first.Replayed || first.Order.Remaining != 4 {
-			t.Fatalf("after a restock: %v, %+v, want a sale that leaves 4", err, first)
-		}
-		if _, err := buy(0, goods, stock.Purchase{Quantity: 1}); err != nil { // so that another answer would differ
-			t.Fatal(err)
-		}
-		if again, err := buy(1, goods, keyed(key, 6)); err != nil || !again.Replayed || again.Order != first.Order {
-			t.Errorf("answered again with %+v (%v), want %+v", again, err, first.Order)
-		}
-		user := keyed(key, 6)
-		user.UserID = "another buyer"
-		for what, other := range map[string]struct {
-			item     int64
-			purchase stock.Purchase
-		}{"quantity": {goods, keyed(key, 2)}, "item": {goods + 1000, keyed(key, 6)}, "user": {goods, user}} {
-			if _, err := buy(0, other.item, other.purchase); !errors.Is(err, stock.ErrKeyReused) {
-				t.Errorf("another %s: %v, want %v", what, err, stock.ErrKeyReused)
-			}
-		}
-		assertSold(t, s, goods, 7)
-	})
-}
-
 // Many copies of one purchase arrive at once, on three replicas, and
 // there is just enough for one: every copy must hear of the same order.
 func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
@@ -191,26 +153,6 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 			}
 		}
 		assertSold(t, s, goods, 2)
-	})
-}
-
-// Copies of a purchase that cannot be served are all rejected, whatever they do
-// to each other in the database.
-func TestManyCopiesOfARejectionAreRejected(t *testing.T) {
-	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
-		s.create(t, goods, 1)
-		key := rand.Text()
-		var copies sync.WaitGroup
-		for i := range 30 {
-			copies.Go(func() {
-				o, err := s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
-				if err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-					t.Errorf("copy %d: %v, %v, want a rejection", i, err, o.Rejected)
-				}
-			})
-		}
-		copies.Wait()
-		assertSold(t, s, goods, 0)
 	})
 }
 
@@ -252,28 +194,6 @@ func assertSold(t *testing.T, s shop, goods, sold int64) {
 	if audit.Sold != sold || !audit.Clean {
 		t.Errorf("audit is %+v, want %d sold, clean", audit, sold)
 	}
-}
-
-// Grouping and a fence go together, and a strategy without a lock has no fence.
-func TestGroupingAndFencingCompose(t *testing.T) {
-	s := open(t, lab.Database(t, servers.SQLite), 1)
-	if _, err := s.replicas[0].In(service.Mode{Strategy: "naive", Group: true, Fence: true}); !errors.Is(err, service.ErrNotFenceable) {
-		t.Errorf("naive, grouped and fenced: %v, want %v", err, service.ErrNotFenceable)
-	}
-	both := s.in(t, 0, service.Mode{Strategy: "sql-version-lock", Group: true, Fence: true})
-	s.create(t, 1, 10)
-	var last uint64
-	for range 3 {
-		outcome, err := both.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
-		if err != nil || outcome.Order.Token <= last {
-			t.Fatalf("after token %d: %v, %+v", last, err, outcome)
-		}
-		last = outcome.Order.Token
-	}
-	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Fence != last {
-		t.Errorf("the fence is %d (%v), want the last token %d", goods.Fence, err, last)
-	}
-	assertSold(t, s, 1, 3)
 }
 
 // lossy is a strategy whose outcomes are unknown.

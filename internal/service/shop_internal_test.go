@@ -221,6 +221,19 @@ func TestAnItemThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// A client may invent any number of items: no strategy makes locks, queues or copies for them.
+func TestAnUnknownItemReachesNoStrategy(t *testing.T) {
+	s := new(counter).shop(func(int, stock.Purchase) (stock.Outcome, error) {
+		t.Error("the strategy is asked")
+		return stock.Outcome{}, nil
+	})
+	var empty *shelf
+	empty, s.items = newShelf(10)
+	close(empty.opened)
+	_, err := s.buy1(t.Context(), keyed)
+	should.Fail(t, err, stock.ErrUnknownGoods)
+}
+
 // box is an outbox with one pending order.
 type box struct {
 	Ahead

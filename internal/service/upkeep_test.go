@@ -5,16 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
-	"github.com/redis/go-redis/v9"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -116,81 +109,6 @@ func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	return n
 }
 
-// TestAnUnknownItemLeavesNothing buys items that do not exist through every strategy and
-// modifier, and looks for what that has left in the servers.
-func TestAnUnknownItemLeavesNothing(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openAll(t, d)
-		traces := newTraces(t, d)
-		known := make(map[string]bool)
-		traces.added(t, known)
-		item := rand.Int64N(1<<40) + 1<<40
-		for _, entry := range strategy.Registry() {
-			if d.Driver == repo.SQLite && slices.Contains(entry.Needs, backend.MySQL) {
-				continue
-			}
-			t.Run(entry.Name, func(t *testing.T) {
-				for _, mode := range modes(t, s.replicas[0], entry.Name) {
-					for _, key := range []string{"", fmt.Sprint("unknown-", item)} {
-						item++
-						_, err := mode.Deduct(t.Context(), item, stock.Purchase{RequestID: key, Keyed: key != "", Quantity: 1})
-						if !errors.Is(err, stock.ErrUnknownGoods) {
-							t.Errorf("a purchase of an unknown item gets %v, want %v", err, stock.ErrUnknownGoods)
-						}
-					}
-				}
-				should.Reject(s.inventory.Recall(t.Context(), item))(t, stock.ErrUnknownGoods)
-				if left := traces.added(t, known); len(left) > 0 {
-					t.Errorf("%d traces are left: %v", len(left), left)
-				}
-			})
-		}
-	})
-}
-
-// modes are a strategy without modifiers, grouped, fenced, and both.
-func modes(t *testing.T, c *service.Catalogue, name string) (list []buyers) {
-	t.Helper()
-	for _, group := range []bool{false, true} {
-		for _, fence := range []bool{false, true} {
-			mode := service.Mode{Strategy: name, Group: group, Fence: fence}
-			_, err := c.In(mode)
-			if errors.Is(err, service.ErrNotFenceable) {
-				continue
-			}
-			must.Do(t, err)
-			list = append(list, buyersOf(c, nil, mode))
-		}
-	}
-	return list
-}
-
-// traces lists what the servers keep.
-type traces struct {
-	db    *sql.DB
-	redis []redis.UniversalClient
-	zk    *zk.Conn
-	etcd  *clientv3.Client
-}
-
-func newTraces(t *testing.T, d *servers.Database) traces {
-	t.Helper()
-	var err error
-	x := traces{db: openPool(t, d), redis: []redis.UniversalClient{labtest.RedisClient(lab.Redis(t))}, etcd: labtest.EtcdClient(t, lab.Etcd(t))}
-	for _, node := range lab.Redlock(t).Nodes {
-		x.redis = append(x.redis, labtest.RedisClient(node))
-	}
-	for _, client := range x.redis {
-		closeAfter(t, client)
-	}
-	closeAfter(t, x.etcd)
-	if x.zk, _, err = zk.Connect([]string{lab.ZooKeeper(t).Address}, 10*time.Second, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(x.zk.Close)
-	return x
-}
-
 // openPool connects for what no store offers.
 func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
@@ -211,81 +129,6 @@ func deleteItem(t *testing.T, db *sql.DB, goodsID int64) {
 func closeAfter(t *testing.T, c io.Closer) {
 	t.Helper()
 	should.Close(t, c)
-}
-
-// added are those that were not known. They are known then.
-func (x traces) added(t *testing.T, known map[string]bool) (list []string) {
-	t.Helper()
-	for _, trace := range x.all(t) {
-		if !known[trace] {
-			known[trace] = true
-			list = append(list, trace)
-		}
-	}
-	return list
-}
-
-func (x traces) all(t *testing.T) (list []string) {
-	t.Helper()
-	list = x.rows(t)
-	for i, client := range x.redis {
-		keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
-		for _, key := range keys {
-			if !strings.HasSuffix(key, ":orders") { // the streams of redis-stock, which its consumers make
-				list = append(list, fmt.Sprintf("redis %d: %s", i, key))
-			}
-		}
-	}
-	keys := must.Get(x.etcd.Get(t.Context(), "stockd/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
-	for _, kv := range keys.Kvs {
-		list = append(list, "etcd: "+string(kv.Key))
-	}
-	return append(list, x.nodes(t, "/stockd")...)
-}
-
-// nodes walks ZooKeeper's tree.
-func (x traces) nodes(t *testing.T, folder string) (list []string) {
-	t.Helper()
-	names, _, err := x.zk.Children(folder)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		list = append(list, "zookeeper: "+folder+"/"+name)
-		list = append(list, x.nodes(t, folder+"/"+name)...)
-	}
-	return list
-}
-
-const (
-	tablesOfMySQL  = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
-	tablesOfSQLite = `SELECT name FROM sqlite_master WHERE type = 'table'`
-)
-
-// rows is a line for each table and number of rows.
-func (x traces) rows(t *testing.T) (list []string) {
-	t.Helper()
-	names, err := x.db.QueryContext(t.Context(), tablesOfMySQL)
-	if err != nil {
-		names, err = x.db.QueryContext(t.Context(), tablesOfSQLite)
-	}
-	must.Do(t, err)
-	defer names.Close() //nolint:errcheck // its error is that of Err
-	var tables []string
-	for names.Next() {
-		var name string
-		must.Do(t, names.Scan(&name))
-		tables = append(tables, name)
-	}
-	if err := names.Err(); err != nil || len(tables) == 0 {
-		t.Fatalf("%d tables: %v", len(tables), err)
-	}
-	for _, table := range tables {
-		var n int
-		must.Do(t, x.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
-		list = append(list, fmt.Sprintf("%s: %d rows", table, n))
-	}
-	return list
 }
 
 // TestAnItemSellsAtOnceThatAnotherReplicaHasCreated and is unknown again once its row was
