@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -66,32 +63,6 @@ func awaitPing(t *testing.T, c *backend.Clients, b backend.Name) {
 	}
 }
 
-// A backend over TLS is reached with its authority and a certificate, and not without one of
-// them: the error names the backend.
-func TestTLSVerifiesBothSides(t *testing.T) {
-	security, stranger := newSecurity(t), newSecurity(t)
-	for _, b := range all() {
-		t.Run(string(b), func(t *testing.T) {
-			t.Parallel() // they wait for their servers to start
-			_, connect := start(t, b, security)
-			awaitPing(t, connect(t, encryption(t, security)), b)
-			anonymous, elsewhere := encryption(t, security), encryption(t, security)
-			anonymous.Certificates = nil
-			elsewhere.ServerName = "elsewhere.example"
-			for mistake, wrong := range map[string]*tls.Config{
-				"plain": nil, "another authority": encryption(t, stranger), "another name": elsewhere, "no certificate": anonymous,
-			} {
-				err := ping(t, connect(t, wrong), b)
-				if err == nil {
-					t.Errorf("%s: the ping succeeds", mistake)
-					continue
-				}
-				assertNames(t, err, b)
-			}
-		})
-	}
-}
-
 // Redis lists the connections of a replica by its name. Names have no blanks there.
 func TestRedisListsConnectionsByReplica(t *testing.T) {
 	o := labtest.RedisOptions(lab.Redis(t))
@@ -112,46 +83,6 @@ func TestAPingOfWhatIsNotConfiguredSaysSo(t *testing.T) {
 			t.Errorf("%s: %v, want %v", b, err, backend.ErrNotConfigured)
 		}
 	}
-}
-
-// Two installations on the same servers, with different prefixes, hold the same name at
-// the same time.
-func TestInstallationsWithDifferentPrefixesDoNotMeet(t *testing.T) {
-	for _, entry := range registry.Locks() {
-		if !slices.Contains(backend.LockServers(), entry.Needs[0]) {
-			continue // a database is an installation's own
-		}
-		t.Run(entry.Name, func(t *testing.T) {
-			d := lab.Database(t, servers.SQLite)
-			labtest.Open(t, d, "r") // brings the schema up to date
-			for _, prefix := range []string{"one", "two", "one.2"} {
-				deps := lab.Locks(t, d, entry.Needs[0])
-				if deps.Etcd != nil { // the documented role has one prefix
-					must.Do(t, deps.Etcd.Close())
-					deps.Etcd = must.Get(lab.Etcd(t).Open())(t)
-				}
-				deps.Prefix, deps.TTL = prefix, time.Minute // longer than any wait here
-				holds(t, entry.New(deps), prefix)
-			}
-		})
-	}
-}
-
-// holds takes a name until the test ends.
-func holds(t *testing.T, l lock.Locker, prefix string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	lease, err := l.Acquire(ctx, "shared")
-	if err != nil {
-		t.Fatalf("prefix %s: %v", prefix, err)
-	}
-	t.Cleanup(func() {
-		_ = lease.Release(context.Background()) // its TTL may be over
-		if closer, ok := l.(interface{ Close() error }); ok {
-			_ = closer.Close() // the test is over
-		}
-	})
 }
 
 // server is a process of a backend.

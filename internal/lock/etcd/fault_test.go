@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -275,60 +274,4 @@ func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
 	})
 	must.Do(t, err)
 	locktest.Release(t, lease)
-}
-
-// Three replicas go through one gate while their connections are cut, over and
-// over, in the midst of a question.
-func TestEtcdExcludesThroughFaults(t *testing.T) {
-	t.Parallel()
-	const replicas, goroutines, span = 3, 4, 6 * time.Second
-	server := lab.Etcd(t)
-	admin := newEtcdAdmin(t, server)
-	end := time.Now().Add(span)
-	var holders, holds, failures atomic.Int64
-	var last atomic.Uint64
-	pass := func(lease lock.Lease) {
-		if holders.Add(1) != 1 {
-			t.Error("two hold the name at once")
-		}
-		if before := last.Swap(lease.Token()); before >= lease.Token() {
-			t.Errorf("token %d after %d", lease.Token(), before)
-		}
-		holders.Add(-1)
-		_ = lease.Release(t.Context()) // what fails is finished later
-		holds.Add(1)
-	}
-	var crowd sync.WaitGroup
-	for range replicas {
-		cut, through := etcdThrough(t, server)
-		l := etcdReplica(t, through, etcdTTL)
-		crowd.Go(func() {
-			armed := labtest.Lose(cut, etcdPrefixOf(t.Name()), false)
-			for time.Now().Before(end) {
-				time.Sleep(rand.N(600 * time.Millisecond))
-				armed.Disarm()
-				armed = labtest.Lose(cut, etcdPrefixOf(t.Name()), rand.N(2) == 0)
-			}
-		})
-		for range goroutines {
-			crowd.Go(func() {
-				for time.Now().Before(end) {
-					ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Second))
-					lease, err := l.Acquire(ctx, t.Name())
-					cancel()
-					if err != nil {
-						failures.Add(1)
-						continue
-					}
-					pass(lease)
-				}
-			})
-		}
-	}
-	crowd.Wait()
-	admin.await(t, t.Name(), 0, etcdLimit)
-	t.Logf("%d holds, and %d not granted the name", holds.Load(), failures.Load())
-	if holds.Load() < 50 || failures.Load() < 10 {
-		t.Error("that is not enough to show anything")
-	}
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	crypto "crypto/rand"
 	"errors"
-	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -344,79 +341,10 @@ func assertZKFailed(t *testing.T, err error, says string) {
 	}
 }
 
-// Replicas lose their connections again and again, at any moment: no two
-// hold a name unless the first was notified, all go on, and nothing is left.
-func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
-	const cuts, each = 12, 4
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		name := zkName()
-		ctx, cancel := context.WithCancel(t.Context())
-		var c crowd
-		var all sync.WaitGroup
-		ways := []*servers.Proxy{labtest.NewProxy(t, server), labtest.NewProxy(t, server), labtest.NewProxy(t, server)}
-		for _, way := range ways {
-			l := zkAt(t, kind, way.Address)
-			for range each {
-				all.Go(func() {
-					for ctx.Err() == nil {
-						c.pass(ctx, t, l, name)
-					}
-				})
-			}
-		}
-		for i := range cuts {
-			before := c.passed.Load()
-			time.Sleep(rand.N(40 * time.Millisecond))
-			ways[i%len(ways)].Cut()
-			zkMend(t, ways[i%len(ways)])
-			for end := time.Now().Add(zkWait); c.passed.Load() == before; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("no replica went on after cut %d; the nodes are %q", i, admin.nodes(t, kind, name))
-				}
-			}
-		}
-		cancel()
-		all.Wait()
-		admin.awaitNodes(t, kind, name, 0, zkWait)
-		t.Logf("%d passed, %d lost the name", c.passed.Load(), c.lost.Load())
-	})
-}
-
 // zkMend lets a way be used again that was cut.
 func zkMend(t *testing.T, way *servers.Proxy) {
 	t.Helper()
 	must.Do(t, way.Mend())
-}
-
-// crowd counts holders that come and go.
-type crowd struct {
-	holder       atomic.Pointer[lock.Lease]
-	passed, lost atomic.Int64
-}
-
-// pass acquires the name and gives it back. Backends that fail are to be
-// expected, and nothing else is.
-func (c *crowd) pass(ctx context.Context, t *testing.T, l lock.Locker, name string) {
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable) {
-			t.Errorf("not acquired: %v", err)
-		}
-		return
-	}
-	if before := c.holder.Swap(&lease); before != nil && (*before).Context().Err() == nil && lease.Context().Err() == nil {
-		t.Errorf("holder %d came beside holder %d", lease.Token(), (*before).Token())
-	}
-	time.Sleep(rand.N(2 * time.Millisecond))
-	c.holder.CompareAndSwap(&lease, nil)
-	switch err := lease.Release(context.WithoutCancel(ctx)); {
-	case err == nil:
-		c.passed.Add(1)
-	case errors.Is(err, lock.ErrLost), errors.Is(err, stock.ErrBackendUnavailable):
-		c.lost.Add(1)
-	default:
-		t.Errorf("not released: %v", err)
-	}
 }
 
 // A connection that is cut is replaced at once, as long as its session lives.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -203,41 +202,4 @@ func TestUnitsThatComeBackRebuildNothing(t *testing.T) {
 		t.Errorf("the allocation is %+v (%v), and was in epoch %d", after, err, before.Epoch)
 	}
 	r.assertOnce(t)
-}
-
-// A sale to 200,000 buyers with a limit, in which all is held for a while and given back, beside one in which nothing
-// is: 95 of 100 purchases take at most three times as long.
-func TestReturnsDoNotSlowASaleWithALimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it stages many buyers")
-	}
-	s := open(t, lab.Redis(t), 100_000)
-	a := s.replica(t, "a")
-	s.limit(t, a, 3)
-	s.addUsers(t, 10*manyUsers)
-	rebuilt, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	must.Get(a.Deduct(rebuilt, goods, []stock.Purchase{by("first", 1)}))(t)
-	sale := func(givesBack bool) time.Duration {
-		var took []time.Duration
-		for range 150 {
-			p := by(rand.Text(), 1)
-			begun := time.Now()
-			o := sell(t, a, p)
-			took = append(took, time.Since(begun))
-			if !givesBack {
-				continue
-			}
-			must.Do(t, a.Await(t.Context(), o))
-			s.giveBack(t, o, 1)
-			must.Do(t, a.Restocked(t.Context(), goods, 1, p.UserID))
-		}
-		slices.Sort(took)
-		return took[len(took)*95/100]
-	}
-	alone, beside := sale(false), sale(true)
-	t.Logf("p95 %s, with returns %s", alone, beside)
-	if limit := max(3*alone, 20*time.Millisecond); beside > limit {
-		t.Errorf("p95 is %s where units come back, and %s where none does", beside, alone)
-	}
 }

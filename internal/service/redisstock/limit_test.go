@@ -48,21 +48,6 @@ func (s *shop) assertBuyers(t *testing.T, r *redisstock.Stock) {
 	}
 }
 
-func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
-	s := open(t, lab.Redis(t), 100)
-	a, b := s.replica(t, "a"), s.replica(t, "b")
-	s.limit(t, a, 3)
-	reported := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)))
-	for _, r := range []*redisstock.Stock{a, b} {
-		assertHas(t, r, "小明", 3)
-	}
-	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
-		t.Errorf("an anonymous purchase got %v (%v), want %v", o.Rejected, err, stock.ErrUserUnknown)
-	}
-	s.assertExact(t, a, reported)
-	s.assertBuyers(t, a)
-}
-
 // What a buyer has is known again from the ledger.
 func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)

@@ -100,27 +100,6 @@ func (s bucketShop) wantSoldOut(t *testing.T, goods, units int64) {
 	}
 }
 
-func TestBucketsSellToExactlyZero(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openBuckets(t, d, 16, 16, 16)
-		for i, sale := range []struct {
-			units int64
-			sizes []int64
-		}{
-			{97, []int64{1}},
-			{499, []int64{7, 5, 3, 1}},
-			{1_000_000, []int64{49_999, 7_919, 331, 17, 1}},
-		} {
-			t.Run(fmt.Sprint(sale.units), func(t *testing.T) {
-				goods := int64(i + 1)
-				s.create(t, goods, sale.units)
-				s.crowd(t, goods, sale.sizes...)
-				s.wantSoldOut(t, goods, sale.units)
-			})
-		}
-	})
-}
-
 func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, bucketsOf) }
 
 // losesNothingByAnotherNumber has replicas that are configured differently sell the same item, and

@@ -42,30 +42,6 @@ func (s bucketShop) pool(t *testing.T, goods int64) (p repo.Pool) {
 	return p
 }
 
-func TestUnitRowsSellToExactlyZero(t *testing.T) {
-	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openUnitRows(t, d, 16, 16, 16)
-		for i, sale := range []struct {
-			units int64
-			sizes []int64
-		}{
-			{97, []int64{1}},
-			{499, []int64{17, 7, 5, 3, 1}}, // the first is more than the pool has rows
-			{1_000_000, []int64{49_999, 7_919, 331, 17, 1}},
-		} {
-			t.Run(fmt.Sprint(sale.units), func(t *testing.T) {
-				goods := int64(i + 1)
-				s.create(t, goods, sale.units)
-				s.crowd(t, goods, sale.sizes...)
-				s.wantSoldOut(t, goods, sale.units)
-				if p := s.pool(t, goods); p.Rows > 16 {
-					t.Errorf("the pool has %d rows, want no more than 16: sold rows are filled again", p.Rows)
-				}
-			})
-		}
-	})
-}
-
 func TestAnotherSizeOfThePoolLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, unitRowsOf) }
 
 // The pool has no more than its bound of the units, so that other strategies find the rest in the
