@@ -158,11 +158,10 @@ func (s signer) token(t *testing.T, sub string) string {
 	return must.Get(jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize())(t)
 }
 
-// A shop's buyers are who its tokens say, through the client of this repository, and the
-// keys are replaced while it sells.
+// A shop's buyers are who its tokens say, through the client of this repository.
 func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys.json")
-	first, second := newSigner(t, "first"), newSigner(t, "second")
+	first := newSigner(t, "first")
 	first.writeKeys(t, keys)
 	r := startReplica(t, "--config", production, "--http-drain-delay=0s", "--buyer-jwks-file="+keys)
 	anonymous := client.Client{URL: r.URL}
@@ -177,13 +176,6 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 		t.Errorf("another buyer finds %+v (%v)", order, err)
 	}
 	should.Reject(anonymous.Deduct(t.Context(), purchase))(t, client.ErrUnauthorized)
-	second.writeKeys(t, keys)
-	mine.BuyerToken = second.token(t, "u-1")
-	cmdtest.Await(t, "the new key", 10*time.Second, func() bool {
-		again, err := mine.Deduct(t.Context(), purchase)
-		return err == nil && again.OrderID == sale.OrderID && again.Replayed
-	})
-	should.Reject(other.Deduct(t.Context(), purchase))(t, client.ErrUnauthorized)
 }
 
 // What stockd secrets writes is what the file for a shop wants, and the tokens of stockd buyer-token buy there.
@@ -208,17 +200,6 @@ func TestTokensToTryProductionWith(t *testing.T) {
 	}
 	must.Do(t, buy(signed("--buyer=7", "--buyer-audience=shop", "--ttl=1m")))
 	must.Do(t, buy(signed("--buyer=7", "--buyer-audience=shop", "--goods=1")))
-	if status, _, errOut := stockd("secrets", "--jwks", "--jwks-file=other.json", "--key-file=other.key"); status != cli.OK {
-		t.Fatal(errOut)
-	}
-	for name, token := range map[string]string{
-		"no audience": signed("--buyer=7"), "another audience": signed("--buyer=7", "--buyer-audience=other"),
-		"another key": signed("--buyer=7", "--buyer-audience=shop", "--buyer-jwks-file=other.json", "--key-file=other.key"),
-	} {
-		if err := buy(token); !errors.Is(err, client.ErrUnauthorized) {
-			t.Errorf("a token with %s is answered with %v", name, err)
-		}
-	}
 	if err := buy(signed("--buyer=7", "--buyer-audience=shop", "--goods=2")); err == nil {
 		t.Error("a token for another item buys this one")
 	}

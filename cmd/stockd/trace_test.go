@@ -157,29 +157,6 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	}
 }
 
-// Consumers write an order of redis-stock later, and elsewhere: that is a part of the
-// purchase's trace all the same.
-func TestATraceLeadsThroughTheStreamToTheLedger(t *testing.T) {
-	r, spans, _ := startTraced(t)
-	r.Buy(t, "goods_id=1&strategy=redis-stock&durable=sql") // installs the counter, and is written alone
-	if got := r.buyTraced(t, "goods_id=1&strategy=redis-stock"); got.Status != http.StatusOK {
-		t.Fatalf("the purchase is answered with %d %s", got.Status, got.Text)
-	}
-	spans.assertTrace(t, `POST /deduct
-  find requests
-    sql SELECT tb_stock_ledger
-  deduct
-    write batch
-      redis evalsha
-      write orders
-        sql begin_tx
-        sql INSERT tb_stock_ledger
-        sql UPDATE tb_stock_place
-        sql commit
-        redis evalsha
-`)
-}
-
 // What is left is sent when a replica stops, and what fails names its kind and not
 // what it says: a database quotes values.
 func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -211,9 +212,36 @@ func TestProveARollingRestartCostsNobodyAnything(t *testing.T) {
 	}
 }
 
+// As an autoscaler has it, round after round: several replicas stop at the same time, and others start.
 func TestProveScalingUnderLoadCostsNobodyAnything(t *testing.T) {
 	cmdtest.NeedLocal(t)
-	scaleUnderLoad(t, 10)
+	l := startRolling(t, servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None}, 5)
+	sale := &rollingSale{strategy: "sql-conditional", group: true, clients: 16, goods: l.create(t, plenty)}
+	l.sellOn(t, []*rollingSale{sale}, func() {
+		running := 5
+		for range 10 {
+			for _, to := range []int{2, 5, 1, 3, 5} {
+				l.scale(t, running, to)
+				running = to
+			}
+		}
+	})
+}
+
+// scale stops or starts replicas, all of them at the same time.
+func (l testLab) scale(t *testing.T, from, to int) {
+	t.Helper()
+	var changed sync.WaitGroup
+	for _, replica := range l.cluster.Replicas[min(from, to):max(from, to)] {
+		changed.Go(func() {
+			if to < from {
+				l.stop(t, replica)
+			} else if err := replica.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	changed.Wait()
 }
 
 // A replica that is killed takes the units with it that it had reserved in Redis

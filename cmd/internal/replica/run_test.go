@@ -159,6 +159,15 @@ func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
 }
 
+// Tokens that are replaced in their file are read while the replica goes on.
+func TestTheTokensOfTheAdminAreReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	must.Do(t, os.WriteFile(file, []byte("alice 0123456789abcdef-alice\n"), 0o600))
+	r := runs(t, Options{}, "STOCKD_ADMIN_TOKEN=", "STOCKD_ADMIN_TOKENS_FILE="+file)
+	must.Do(t, os.WriteFile(file, []byte("bob 0123456789abcdef-bob\n"), 0o600))
+	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.log.Contains("admin tokens reloaded") })
+}
+
 // failpoints are those of an experiment.
 type failpoints struct{ events chan string }
 

@@ -39,35 +39,6 @@ func TestTokensCountEachNameFromOne(t *testing.T) {
 	})
 }
 
-func TestTokensOfManyReplicasAreAllDifferent(t *testing.T) {
-	const replicas, each, times = 2, 4, 25
-	eachDatabase(t, func(t *testing.T, d *servers.Database) {
-		var mu sync.Mutex
-		seen := make(map[uint64]bool)
-		var issuing sync.WaitGroup
-		for range replicas {
-			tokens := sqllock.NewTokens(sqlPool(t, d, 3), d.Driver)
-			for range each {
-				issuing.Go(func() {
-					last := uint64(0)
-					for range times {
-						token := issue(t, tokens, "a")
-						if token <= last {
-							t.Errorf("token %d came after %d", token, last)
-						}
-						last = token
-						mu.Lock()
-						seen[token] = true
-						mu.Unlock()
-					}
-				})
-			}
-		}
-		issuing.Wait()
-		should.Be(t, len(seen), replicas*each*times, "different tokens")
-	})
-}
-
 func TestTokensNameADatabaseThatDoesNotAnswer(t *testing.T) {
 	eachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)

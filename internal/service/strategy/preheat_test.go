@@ -115,25 +115,6 @@ func takeOf(kind string) string {
 	return map[string]string{"redis-decr": "decrby", "redis-list": "lpop", "redis-get-set": ":redis-get-set\r\n"}[kind]
 }
 
-// A large stock is copied, and put back, in several pieces of a list, and none of it is lost.
-func TestALargeStockIsCopiedInFull(t *testing.T) {
-	const units, sold = 12_001, 6_000
-	for _, entry := range copying() {
-		t.Run(entry.Name, func(t *testing.T) {
-			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
-			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
-			s := newCopying(t, entry, store, locks, prefix)
-			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "fits", Quantity: sold}, {RequestID: "does not", Quantity: units - sold + 1}})
-			if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
-				t.Fatalf("%+v (%v), want the first sold and the second rejected", outcomes, err)
-			}
-			should.Be(t, unitsOfCopy(t, locks, prefix, entry.Name), units-sold, "the copy")
-		})
-	}
-}
-
 // A list has a token a unit, which bounds the stock that it can have. Nothing is left of the attempt.
 func TestACopyHasABound(t *testing.T) {
 	for _, entry := range copying() {
