@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
@@ -831,14 +829,5 @@ func openDatabase(d *servers.Database) (*sql.DB, error) {
 	if d.Driver == repo.SQLite {
 		return sql.Open("sqlite", d.DSN)
 	}
-	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		return nil, err
-	}
-	c.Passwd = d.Password
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
+	return d.Raw()
 }

@@ -186,7 +186,7 @@ func etcdOptions(e *servers.Etcd, encryption *tls.Config) backend.EtcdOptions {
 func startMariaDB(t *testing.T, s *servers.Security) ([]server, connector) {
 	t.Helper()
 	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Database, error) {
-		return servers.StartSecureDatabase(ctx, k, servers.MariaDB, s)
+		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Security: s})
 	})
 	return []server{one}, func(c *backend.Clients, encryption *tls.Config) (err error) {
 		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{

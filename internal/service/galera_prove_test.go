@@ -65,12 +65,12 @@ func TestProveEveryOtherLockSellsOnNodes(t *testing.T) {
 // the others have put it out. Each purchase is asked for again under its key, at any node, until it is
 // answered: the ledger has what the buyers were told, once.
 func TestProveASaleSurvivesTheNodesOfGalera(t *testing.T) {
-	surviveNodes(t, lab.OwnGalera(t), sizeOfGalera, killNode, pauseNode)
+	surviveNodes(t, lab.OwnNodes(t, "galera", servers.StartGalera), sizeOfGalera, killNode, pauseNode)
 }
 
 // The same with the primaries of Group Replication.
 func TestProveASaleSurvivesThePrimariesOfAGroup(t *testing.T) {
-	surviveNodes(t, lab.OwnGroup(t), sizeOfGroup, killNode, pauseNode)
+	surviveNodes(t, lab.OwnNodes(t, "mysql", servers.StartGroup), sizeOfGroup, killNode, pauseNode)
 }
 
 // Twelve times a node is cut off from the others, until they have put it out, while replicas go on writing to
@@ -227,13 +227,13 @@ func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
 // killed, and paused, in the middle of a sale; it becomes the one that is written to when it is back. The
 // ledger has what the buyers got, once.
 func TestProveASaleSurvivesAFailoverBehindHAProxy(t *testing.T) {
-	nodes := lab.OwnGalera(t)
+	nodes := lab.OwnNodes(t, "galera", servers.StartGalera)
 	surviveFailovers(t, startHAProxy(t, nodes, "galera"), nodes, sizeOfGalera, func() int { return 0 })
 }
 
 // The same with a group of one primary, which another member becomes each time.
 func TestProveASaleSurvivesAFailoverOfThePrimary(t *testing.T) {
-	nodes := lab.OwnPrimary(t)
+	nodes := lab.OwnNodes(t, "mysql", servers.StartPrimary)
 	surviveFailovers(t, startHAProxy(t, nodes, "group"), nodes, sizeOfGroup, func() int { return primary(t, nodes) })
 }
 

@@ -373,7 +373,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
-			d := must.Get(servers.StartSecureDatabase(t.Context(), k, kind, security))(t)
+			d := must.Get(servers.StartDatabase(t.Context(), k, servers.Choice{Mode: servers.Local, Database: kind, Security: security}))(t)
 			s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
 			found := s.check(t)
 			for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {

@@ -182,7 +182,7 @@ func (r *rejectedSecrets) areAll(t *testing.T) {
 func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
-	d := must.Get(servers.StartSecureDatabase(t.Context(), k, kind, s))(t)
+	d := must.Get(servers.StartDatabase(t.Context(), k, servers.Choice{Mode: servers.Local, Database: kind, Security: s}))(t)
 	return secured{"mysql", "database", d.Env(), []string{"sql-conditional", "sql-named-lock"}, append(
 		tlsMistakes("database", strangers),
 		uncertified("database"),

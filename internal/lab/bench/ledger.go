@@ -33,13 +33,10 @@ func (s *stage) fillLedger(ctx context.Context) error {
 	if _, err := s.bare.ExecContext(ctx, `CREATE DATABASE `+beside); err != nil {
 		return fmt.Errorf("create an empty database: %w", err)
 	}
-	empty := *s.shop.Servers.Database
-	dsn, err := mysql.ParseDSN(empty.DSN)
+	empty, err := s.shop.Servers.Database.With(func(c *mysql.Config) { c.DBName = beside })
 	if err != nil {
 		return err
 	}
-	dsn.DBName = beside
-	empty.DSN = dsn.FormatDSN()
 	store, err := s.shop.Servers.Database.Open(ctx, "lab", 1)
 	if err != nil {
 		return err

@@ -218,16 +218,14 @@ func openBare(d *servers.Database) (*sql.DB, error) {
 	if d.Driver != repo.MySQL {
 		return nil, nil
 	}
-	c, err := mysql.ParseDSN(d.DSN)
+	bare, err := d.With(func(c *mysql.Config) { c.InterpolateParams, c.ClientFoundRows = true, true })
 	if err != nil {
 		return nil, fmt.Errorf("open bare loop: %w", err)
 	}
-	c.Passwd, c.InterpolateParams, c.ClientFoundRows = d.Password, true, true
-	connector, err := mysql.NewConnector(c)
+	db, err := bare.Raw()
 	if err != nil {
 		return nil, fmt.Errorf("open bare loop: %w", err)
 	}
-	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	return db, nil

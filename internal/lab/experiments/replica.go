@@ -71,14 +71,7 @@ func (x *Try) await(replica int, what string, done func(ctx context.Context) (bo
 // awaitGone waits until a replica has killed itself.
 func (x *Try) awaitGone(replica int) {
 	r := x.Cluster.Replicas[replica-1]
-	x.await(replica, "come to its end", func(context.Context) (bool, error) {
-		select {
-		case <-r.Done():
-			return true, nil
-		default:
-			return false, nil
-		}
-	})
+	x.await(replica, "come to its end", func(context.Context) (bool, error) { return r.Ended(), nil })
 	x.Mark(r.Name, checker.Killed+": it is gone")
 }
 

@@ -159,10 +159,10 @@ func (l *Lab) Galera(t *testing.T) (nodes []*servers.Database) {
 	return l.onNodes(t, shared(t, l, &l.galera, "galera", here(servers.StartGalera)))
 }
 
-// OwnGalera is an empty database on three nodes that a test may treat as it likes.
-func (l *Lab) OwnGalera(t *testing.T) (nodes []*servers.Database) {
+// OwnNodes is an empty database on three nodes that a test may treat as it likes. needs is what start cannot do without.
+func (l *Lab) OwnNodes(t *testing.T, needs string, start startNodes) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, own(t, l, "galera", here(servers.StartGalera)))
+	return l.onNodes(t, own(t, l, needs, here(start)))
 }
 
 // Group is an empty database on three members of MySQL's Group Replication, all of them primaries.
@@ -171,25 +171,11 @@ func (l *Lab) Group(t *testing.T) (nodes []*servers.Database) {
 	return l.onNodes(t, shared(t, l, &l.group, "mysql", here(servers.StartGroup)))
 }
 
-// OwnGroup is an empty database on three members that a test may treat as it likes.
-func (l *Lab) OwnGroup(t *testing.T) (nodes []*servers.Database) {
-	t.Helper()
-	return l.onNodes(t, own(t, l, "mysql", here(servers.StartGroup)))
-}
-
-// OwnNetwork is an empty database on three nodes, each on a host of its own that can be cut off from the
-// others. A test may treat them as it likes. needs is what start cannot do without.
+// OwnNetwork is OwnNodes with each node on a host of its own, which can be cut off from the others.
 func (l *Lab) OwnNetwork(t *testing.T, needs string, start startNodes) (nodes []*servers.Database, network *servers.Network) {
 	t.Helper()
 	cluster := own(t, l, needs, local(servers.OnNetwork(start)))
 	return l.onNodes(t, cluster), cluster.Network
-}
-
-// OwnPrimary is an empty database on three members of Group Replication, of which the first is the primary. A
-// test may treat them as it likes.
-func (l *Lab) OwnPrimary(t *testing.T) (nodes []*servers.Database) {
-	t.Helper()
-	return l.onNodes(t, own(t, l, "mysql", here(servers.StartPrimary)))
 }
 
 // startNodes starts a database on several servers, on the hosts of a network or, without one, on this machine.
@@ -202,24 +188,15 @@ func here(start startNodes) starter[*servers.Nodes] {
 // onNodes makes a database, and waits until every node has it.
 func (l *Lab) onNodes(t *testing.T, cluster *servers.Nodes) (nodes []*servers.Database) {
 	t.Helper()
-	c := configOf(t, l.empty(t, cluster.Nodes[0]))
+	made := must.Get(mysql.ParseDSN(l.empty(t, cluster.Nodes[0]).DSN))(t)
 	for _, node := range cluster.Nodes {
-		own := configOf(t, node)
-		own.DBName = c.DBName
-		d := *node
-		d.DSN = own.FormatDSN()
-		if !Eventually(10*time.Second, func() bool { return answers(t, &d) }) {
-			t.Fatalf("%s has no %s", own.Addr, own.DBName)
+		d := must.Get(node.With(func(c *mysql.Config) { c.DBName = made.DBName }))(t)
+		if !Eventually(10*time.Second, func() bool { return answers(t, d) }) {
+			t.Fatalf("a node has no %s: %s", made.DBName, d.DSN)
 		}
-		nodes = append(nodes, &d)
+		nodes = append(nodes, d)
 	}
 	return nodes
-}
-
-func configOf(t *testing.T, d *servers.Database) *mysql.Config {
-	t.Helper()
-	c := must.Get(mysql.ParseDSN(d.DSN))(t)
-	return c
 }
 
 func answers(t *testing.T, d *servers.Database) bool {

@@ -156,14 +156,11 @@ func (l *Lab) start(t *testing.T, kind, options string) *servers.Database {
 
 func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	t.Helper()
-	db, c := Connect(t, server)
+	db, _ := Connect(t, server)
 	defer db.Close() //nolint:errcheck // nothing is lost with it
-	d := *server
 	name := fmt.Sprintf("test_%d", l.fresh.Add(1))
 	must.Get(db.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
-	c.DBName = name
-	d.DSN = c.FormatDSN()
-	return &d
+	return must.Get(server.With(func(c *mysql.Config) { c.DBName = name }))(t)
 }
 
 // Granted is a database with its schema, as a replica has it with database.migrate: false: its user has the rights on
@@ -174,52 +171,36 @@ func Granted(t *testing.T, d *servers.Database) *servers.Database {
 	if d.Driver != repo.MySQL {
 		return d
 	}
-	owner, c := Connect(t, d)
-	defer owner.Close() //nolint:errcheck // nothing is lost with it
-	c.User = "shop_" + c.DBName
-	for _, statement := range []string{
-		fmt.Sprintf("CREATE USER %s@'127.0.0.1' IDENTIFIED BY '%s'", c.User, d.Password),
-		fmt.Sprintf("GRANT %s ON %s.* TO %s@'127.0.0.1'", backend.SQLRights, c.DBName, c.User),
-		fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s.stockd_sell TO %s@'127.0.0.1'", c.DBName, c.User),
-	} {
-		must.Get(owner.ExecContext(t.Context(), statement))(t)
-	}
-	granted := *d
-	granted.DSN = c.FormatDSN()
-	return &granted
+	return Restricted(t, d, backend.SQLRights+" ON %s.*", "EXECUTE ON PROCEDURE %s.stockd_sell")
 }
 
 // Connect opens a database server for what no store offers; c is its DSN
 // without the password.
 func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 	t.Helper()
-	c = configOf(t, d)
-	with := c.Clone()
-	with.Passwd = d.Password
-	connector := must.Get(mysql.NewConnector(with))(t)
-	return sql.OpenDB(connector), c
+	return must.Get(d.Raw())(t), must.Get(mysql.ParseDSN(d.DSN))(t)
 }
 
 // ReplicaRights are those that a replica needs.
 const ReplicaRights = "SELECT, INSERT, UPDATE, DELETE, EXECUTE ON %s.*"
 
-// Restricted is a database as a user with some rights reaches it, and not one that read_only does not bind. %s is its name.
-func Restricted(t *testing.T, d *servers.Database, rights string) *servers.Database {
+// Restricted is a database as a user with some rights alone reaches it, and not one that read_only does not bind. In a right
+// %s is its name.
+func Restricted(t *testing.T, d *servers.Database, rights ...string) *servers.Database {
 	t.Helper()
 	db, c := Connect(t, d)
 	defer db.Close() //nolint:errcheck // nothing is lost with it
-	c.User = rand.Text()
-	for _, statement := range []string{
-		fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", c.User, d.Password),
-		fmt.Sprintf("GRANT "+rights+" TO '%s'@'127.0.0.1'", c.DBName, c.User),
-	} {
+	user := rand.Text()
+	statements := []string{fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", user, d.Password)}
+	for _, right := range rights {
+		statements = append(statements, fmt.Sprintf("GRANT "+right+" TO '%s'@'127.0.0.1'", c.DBName, user))
+	}
+	for _, statement := range statements {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	own := *d
-	own.DSN = c.FormatDSN()
-	return &own
+	return must.Get(d.With(func(c *mysql.Config) { c.User = user }))(t)
 }
 
 // WaitingWriters counts the statements on a server that want to write a stock
@@ -282,12 +263,12 @@ func OpenReady(t testing.TB, d *servers.Database, replica string) *repo.Store {
 // Through is the same database, reached through a proxy.
 func Through(t *testing.T, d *servers.Database) (*servers.Database, *servers.Proxy) {
 	t.Helper()
-	c := must.Get(mysql.ParseDSN(d.DSN))(t)
-	proxy := NewProxy(t, c.Addr)
-	c.Addr = proxy.Address
-	through := *d
-	through.DSN = c.FormatDSN()
-	return &through, proxy
+	var proxy *servers.Proxy
+	through := must.Get(d.With(func(c *mysql.Config) {
+		proxy = NewProxy(t, c.Addr)
+		c.Addr = proxy.Address
+	}))(t)
+	return through, proxy
 }
 
 // Need skips a test that lacks something, and says how to get it; it fails

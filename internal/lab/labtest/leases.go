@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
@@ -80,9 +79,7 @@ func Archive(t *testing.T, d *servers.Database, s *repo.Store) {
 // totals as if they had them ever since.
 func AgeLedger(t *testing.T, d *servers.Database, s *repo.Store) {
 	t.Helper()
-	pool, _, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second,
-	})
+	pool, _, err := d.Pool(0, time.Second)
 	must.Do(t, err)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	change := func(statement string, args ...any) {

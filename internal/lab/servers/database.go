@@ -49,21 +49,12 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 	}
 	if p, ok := localDatabase(c.Database); ok {
 		p.volatile, p.options = c.Volatile, strings.Fields(c.Options)
-		return p.start(ctx, k, nil)
+		return p.start(ctx, k, c.Security)
 	}
 	if c.Mode == Auto && c.Database == "" {
 		return embeddedDatabase(ctx, k)
 	}
-	return nil, fmt.Errorf("mariadbd or mysqld: %w; apt-get install mariadb-server brings one", ErrNotFound)
-}
-
-// StartSecureDatabase starts a database server of a kind that takes TLS only.
-func StartSecureDatabase(ctx context.Context, k *Supervisor, kind string, s *Security) (*Database, error) {
-	p, ok := localDatabase(kind)
-	if !ok {
-		return nil, &MissingError{What: fmt.Sprintf("%s: %v", kind, ErrNotFound), How: "apt-get install mariadb-server brings one"}
-	}
-	return p.start(ctx, k, s)
+	return nil, &MissingError{What: fmt.Sprintf("mariadbd or mysqld: %v", ErrNotFound), How: "apt-get install mariadb-server brings one"}
 }
 
 // localDatabase is a database server of this machine: of a kind, or of any where that is empty.
@@ -263,6 +254,32 @@ func (d *Database) Pool(maxOpen int, connect time.Duration) (pool *sql.DB, diale
 	return backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen, LockWait: time.Second, ConnectTimeout: connect,
 	})
+}
+
+// With is the database as it is reached otherwise: as another user, by another address, or another one on the same server.
+func (d *Database) With(change func(*mysql.Config)) (*Database, error) {
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		return nil, err
+	}
+	change(c)
+	other := *d
+	other.DSN = c.FormatDSN()
+	return &other, nil
+}
+
+// Raw connects to a database that is a server by its driver alone.
+func (d *Database) Raw() (*sql.DB, error) {
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		return nil, err
+	}
+	c.Passwd, c.Logger = d.Password, new(mysql.NopLogger) // an error says the same
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
 }
 
 // Rows are what a statement finds, as texts; NULL is an empty one.

@@ -55,15 +55,11 @@ func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
 	if mode == Embedded {
 		return nil, &MissingError{What: "etcd has no embedded form", How: bringsEtcd}
 	}
-	return startEtcd(ctx, k, nil)
+	return StartSecureEtcd(ctx, k, nil)
 }
 
 // StartSecureEtcd starts an etcd that takes TLS only.
 func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
-	return startEtcd(ctx, k, s)
-}
-
-func startEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
 	e, err := newEtcd(k, s)
 	if err != nil {
 		return nil, err

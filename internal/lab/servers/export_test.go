@@ -43,15 +43,15 @@ func TestOfServersThatDoNotAllStartNoneIsLeft(t *testing.T) {
 	var closed, starts atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	broken := errors.New("broken")
-	all, err := startAll(ctx, 3, func(context.Context) (*stub, error) {
+	all, err := startRedlock(ctx, func(context.Context) (*Redis, error) {
 		if starts.Add(1) == 2 {
 			cancel()
 			return nil, broken
 		}
-		return &stub{closed: &closed}, nil
+		return &Redis{runner: &stub{closed: &closed}}, nil
 	})
-	if !errors.Is(err, broken) || errors.Is(err, context.Canceled) || all != nil || closed.Load() != 2 {
-		t.Errorf("%v, %d were closed of 2 that started: %v", all, closed.Load(), err)
+	if !errors.Is(err, broken) || errors.Is(err, context.Canceled) || all != nil || closed.Load() != redlockNodes-1 {
+		t.Errorf("%v, %d were closed of %d that started: %v", all, closed.Load(), redlockNodes-1, err)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // StartGroup starts three members of MySQL's Group Replication, all of them primaries; with a network, on
@@ -91,16 +89,10 @@ const (
 // joined starts replication where the member is not in the group, and fails until it has the state of the
 // others.
 func (d *Database) joined(ctx context.Context, makes bool) error {
-	c, err := mysql.ParseDSN(d.DSN)
+	pool, err := d.Raw()
 	if err != nil {
 		return err
 	}
-	c.Passwd = d.Password
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		return err
-	}
-	pool := sql.OpenDB(connector)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	var state string
 	if err := pool.QueryRowContext(ctx, memberState).Scan(&state); err != nil {

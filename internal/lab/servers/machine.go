@@ -124,7 +124,7 @@ func (k *Supervisor) Used() (map[string]Processor, error) {
 	defer k.mu.Unlock()
 	used := make(map[string]Processor)
 	for _, p := range k.processes {
-		if p.pid == 0 || p.ended() {
+		if p.pid == 0 || p.Ended() {
 			continue
 		}
 		sum := used[p.name]

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
 // redisGroup is Redis servers that are one backend together.
@@ -19,16 +20,26 @@ type redisGroup struct {
 	proxies []*Proxy
 }
 
+// add starts so many at once.
 func (g *redisGroup) add(ctx context.Context, count int, start func(context.Context) (*Redis, error)) ([]*Redis, error) {
-	nodes, err := startAll(ctx, count, start)
-	if err != nil {
-		return nil, err
+	nodes := make([]*Redis, count)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range nodes {
+		group.Go(func() (err error) {
+			nodes[i], err = start(groupCtx)
+			return err
+		})
 	}
-	if len(g.all) == 0 {
+	err := group.Wait()
+	for _, one := range nodes {
+		if one != nil { // else it did not start, and closeAfter ends the others
+			g.all = append(g.all, one)
+		}
+	}
+	if err == nil && g.Info == (Info{}) {
 		g.Info = nodes[0].Info
 	}
-	g.all = append(g.all, nodes...)
-	return nodes, nil
+	return nodes, err
 }
 
 func (g *redisGroup) addLocal(ctx context.Context, k *Supervisor, count int, setup redisSetup) ([]*Redis, error) {
@@ -170,6 +181,7 @@ func StartRedlockWith(ctx context.Context, k *Supervisor, o RedlockOptions) (*Re
 
 func startRedlock(ctx context.Context, start func(context.Context) (*Redis, error)) (r *Redlock, err error) {
 	r = new(Redlock)
+	defer r.closeAfter(ctx, &err)
 	if r.Nodes, err = r.add(ctx, redlockNodes, start); err != nil {
 		return nil, err
 	}

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -61,10 +59,11 @@ type Spec struct {
 
 // Server is a server that is a process of its own.
 type Server struct {
+	*Process // since the last start; nil before the first one
+
 	spec       Spec
 	supervisor *Supervisor
 	command    Command
-	process    *Process // nil before the first start
 }
 
 // Launch starts a server on a free port, and returns when it is ready.
@@ -114,15 +113,12 @@ func (s *Server) configure(port int) error {
 	return err
 }
 
-// Process is the server's process since the last start.
-func (s *Server) Process() *Process { return s.process }
-
 // Restart starts the process and waits until it answers.
 func (s *Server) Restart(ctx context.Context) (err error) {
 	if err := s.Kill(ctx); err != nil {
 		return err
 	}
-	if s.process, err = s.supervisor.Run(ctx, s.command); err != nil {
+	if s.Process, err = s.supervisor.Run(ctx, s.command); err != nil {
 		return err
 	}
 	if err := s.await(ctx); err != nil {
@@ -147,14 +143,14 @@ func (s *Server) await(ctx context.Context) error {
 	defer cancel()
 	for {
 		asking, end := context.WithTimeout(limited, askWithin)
-		err := s.spec.Ready(asking, s.process.Pid())
+		err := s.spec.Ready(asking, s.Pid())
 		end()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-s.process.Done():
-			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", s.spec.Name, s.process.State(), logTail(s.spec.Log))
+		case <-s.Done():
+			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", s.spec.Name, s.State(), logTail(s.spec.Log))
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				return fmt.Errorf("start %s: %w", s.spec.Name, context.Cause(ctx))
@@ -167,25 +163,19 @@ func (s *Server) await(ctx context.Context) error {
 
 // Kill is SIGKILL.
 func (s *Server) Kill(ctx context.Context) error {
-	if s.process == nil {
+	if s.Process == nil {
 		return nil
 	}
-	return s.process.Kill(ctx)
+	return s.Process.Kill(ctx)
 }
 
 // Close stops the process as its Spec says.
 func (s *Server) Close(ctx context.Context) error {
-	if s.process == nil {
+	if s.Process == nil {
 		return nil
 	}
-	return s.process.Stop(ctx)
+	return s.Stop(ctx)
 }
-
-// Pause is SIGSTOP.
-func (s *Server) Pause(ctx context.Context) error { return s.process.Pause(ctx) }
-
-// Resume is SIGCONT.
-func (s *Server) Resume(ctx context.Context) error { return s.process.Resume(ctx) }
 
 type embedded struct {
 	name  string
@@ -310,29 +300,6 @@ func listening(ctx context.Context, address string) error {
 		return err
 	}
 	return conn.Close()
-}
-
-// startAll starts a number of servers at once. Where one does not start, all are
-// closed.
-func startAll[S runner](ctx context.Context, count int, start func(ctx context.Context) (S, error)) ([]S, error) {
-	all, started := make([]S, count), make([]bool, count)
-	group, groupCtx := errgroup.WithContext(ctx)
-	for i := range all {
-		group.Go(func() (err error) {
-			all[i], err = start(groupCtx)
-			started[i] = err == nil
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		for i, one := range all {
-			if started[i] {
-				err = errors.Join(err, one.Close(context.WithoutCancel(ctx)))
-			}
-		}
-		return nil, err
-	}
-	return all, nil
 }
 
 func closeAll[S runner](ctx context.Context, all []S) error {

@@ -97,8 +97,10 @@ type Choice struct {
 	// Volatile has a local database leave its commits to the operating system: they
 	// survive its death, and not that of the machine.
 	Volatile bool
-	// Options are more of the command line of a local database, separated by blanks.
-	Options string
+	// Options are more of the command line of a local database, separated by blanks, and Security is what it requires
+	// of its clients; nil: a password alone.
+	Options  string
+	Security *Security
 }
 
 // ParseChoice reads a choice as it is given on the command line.

@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // supervisorArgument starts a program as a supervisor.
@@ -230,8 +233,8 @@ type Process struct {
 // Pid is the child's process id.
 func (p *Process) Pid() int { return p.pid }
 
-// ended reports whether the child has ended.
-func (p *Process) ended() bool {
+// Ended reports whether the child has ended.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
 		return true
@@ -318,21 +321,11 @@ func (p *Process) Resume(ctx context.Context) error {
 // stopped reports whether every thread of a process has stopped, as far as this
 // system shows it.
 func stopped(pid int) bool {
-	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(states) == 0 {
-		return true
-	}
-	for _, path := range states {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			continue // a thread that has ended
-		}
-		// The state stands after the name, which is in parentheses.
-		if _, after, _ := strings.Cut(string(content), ") "); !strings.HasPrefix(after, "T") {
-			return false
-		}
-	}
-	return true
+	threads, _ := procfs.AllThreads(pid) // another system has no such list
+	return !slices.ContainsFunc(threads, func(one procfs.Proc) bool {
+		stat, err := one.Stat()
+		return err == nil && stat.State != "T" // else it has ended
+	})
 }
 
 func logTail(path string) string {

@@ -188,7 +188,7 @@ func TestAPausedLeaderIsReplaced(t *testing.T) {
 }
 
 func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
-	nodes := lab.OwnGalera(t)
+	nodes := lab.OwnNodes(t, "galera", servers.StartGalera)
 	first, last := nodes[0], nodes[2]
 	store := labtest.Open(t, first, "first")
 	must.Do(t, last.Kill(t.Context()))

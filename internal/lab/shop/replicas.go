@@ -144,8 +144,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 		errs = append(errs, c.closer(ctx))
 	}
 	for _, r := range c.Replicas {
-		if r.server != nil {
-			errs = append(errs, r.server.Close(ctx))
+		if r.Server != nil {
+			errs = append(errs, r.Close(ctx))
 		}
 	}
 	return errors.Join(errs...)
@@ -170,6 +170,8 @@ func (r Replicas) processors(embedded bool) int {
 
 // Replica is one stockd.
 type Replica struct {
+	*servers.Server // nil before the first start
+
 	Name string
 	// URL is of the public API, AdminURL of the admin API.
 	URL, AdminURL string
@@ -178,16 +180,15 @@ type Replica struct {
 	cluster *Cluster
 	history string
 	log     string
-	server  *servers.Server // nil before the first start
 }
 
 // Start starts the replica, and returns when it answers. One that was killed may be
 // started again: it takes the ports it had.
 func (r *Replica) Start(ctx context.Context) (err error) {
-	if r.server != nil {
-		return r.server.Restart(ctx)
+	if r.Server != nil {
+		return r.Restart(ctx)
 	}
-	r.server, err = servers.Launch(ctx, r.cluster.shop.Supervisor, servers.Spec{
+	r.Server, err = servers.Launch(ctx, r.cluster.shop.Supervisor, servers.Spec{
 		Name: r.Name, Program: r.cluster.shop.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
 		Ready: func(ctx context.Context, _ int) error { return Client{URL: r.URL}.Ready(ctx) },
 		Configure: func(_ string, port int) (args, env []string, err error) {
@@ -222,45 +223,9 @@ func (r *Replica) env() []string {
 	)
 }
 
-// Stop ends the replica as a deployment does: it answers what it has begun.
-func (r *Replica) Stop(ctx context.Context) error { return r.server.Close(ctx) }
-
-// Kill ends the replica without a warning, and returns when it has ended.
-func (r *Replica) Kill(ctx context.Context) error { return r.server.Kill(ctx) }
-
-// Restart is Start of a replica that was killed.
-func (r *Replica) Restart(ctx context.Context) error { return r.Start(ctx) }
-
-// Pause stops the replica's process, and returns when all of its threads have stopped.
-func (r *Replica) Pause(ctx context.Context) error { return r.server.Pause(ctx) }
-
-// Resume continues a paused replica.
-func (r *Replica) Resume(ctx context.Context) error { return r.server.Resume(ctx) }
-
-// Pid is the replica's process id.
-func (r *Replica) Pid() int { return r.server.Process().Pid() }
-
 // History is the file of the replica's leases and failpoints. A restart appends to
 // it. It is empty outside of experiments.
 func (r *Replica) History() string { return r.history }
 
 // Log is the file of its output.
 func (r *Replica) Log() string { return r.log }
-
-// Done is closed when the replica's process has ended.
-func (r *Replica) Done() <-chan struct{} { return r.server.Process().Done() }
-
-// Signal sends its process a signal.
-func (r *Replica) Signal(ctx context.Context, signal syscall.Signal) error {
-	return r.server.Process().Signal(ctx, signal)
-}
-
-// Ended reports whether it has.
-func (r *Replica) Ended() bool {
-	select {
-	case <-r.Done():
-		return true
-	default:
-		return false
-	}
-}

@@ -55,8 +55,11 @@ func (s *Shop) Embedded() bool { return s.Servers.Database.Started == servers.Em
 // Close ends clusters and servers, also where some do not end as they should, or ctx has ended.
 func (s *Shop) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	open := slices.Clone(s.clusters) // each leaves as it closes
+	s.mu.Unlock()
 	var errs []error
-	for _, c := range s.open() {
+	for _, c := range open {
 		errs = append(errs, c.Close(ctx))
 	}
 	for _, link := range s.links {
@@ -90,12 +93,6 @@ func (s *Shop) Links() (links map[string]*servers.Proxy, env []string, err error
 		env[i] = loopback.ReplaceAllStringFunc(env[i], func(address string) string { return cmp.Or(front[address], address) })
 	}
 	return links, env, nil
-}
-
-func (s *Shop) open() []*Cluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.clusters)
 }
 
 func (s *Shop) enter(c *Cluster) {
