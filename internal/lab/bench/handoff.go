@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -136,12 +135,11 @@ func (s *stage) holds(library string) ([]hold, error) {
 	}
 	var lockers [replicas]lock.Locker
 	for r := range lockers {
-		if lockers[r], err = l.Open(to); err != nil {
+		var closeAll func() error
+		if lockers[r], closeAll, err = l.Open(to); err != nil {
 			return nil, err
 		}
-		if closer, ok := lockers[r].(io.Closer); ok {
-			s.later(func(context.Context) error { return closer.Close() })
-		}
+		s.later(func(context.Context) error { return closeAll() })
 	}
 	holds := make([]hold, waiters)
 	for w := range holds {

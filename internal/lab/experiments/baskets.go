@@ -113,67 +113,57 @@ func (m meeting) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 
 // crossed has two contenders order the same two items, the one in the one order and the other in the other.
 func crossed(b basket, seen checker.Check) Part {
-	return Part{
-		Name: string(b), Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
-			var bought atomic.Int64
-			x.Each(2, func(i int) {
-				locker := x.contend(fmt.Sprintf("basket-%d", i+1), Redis).locker(basketLock)
-				if b.order(x, meeting{locker, granted[i], granted[1-i], new(sync.Once)}, i, 1-i) {
-					bought.Add(1)
-				}
-			})
-			x.Figure("baskets_bought", float64(bought.Load()))
-		},
-	}
+	return newPart(string(b), on(Redis), seen, func(x *Try) {
+		granted := []chan struct{}{make(chan struct{}), make(chan struct{})}
+		var bought atomic.Int64
+		x.Each(2, func(i int) {
+			locker := x.contend(fmt.Sprintf("basket-%d", i+1), Redis).locker(basketLock)
+			if b.order(x, meeting{locker, granted[i], granted[1-i], new(sync.Once)}, i, 1-i) {
+				bought.Add(1)
+			}
+		})
+		x.Figure("baskets_bought", float64(bought.Load()))
+	}, Timeline)
 }
 
 // many has contenders order two of four items each, in any order, again and again.
 func many(b basket, seen checker.Check) Part {
-	return Part{
-		Name: "many-" + string(b), Stage: on(Redis),
-		Do: func(x *Try) {
-			crowd := x.crowd(8, basketLock, Redis, false)
-			var bought, late atomic.Int64
-			began := time.Now()
-			x.Each(len(crowd), func(i int) {
-				for time.Since(began) < 3*time.Second {
-					items := rand.Perm(4)
-					if b.order(x, crowd[i], items[0], items[1]) {
-						bought.Add(1)
-					} else {
-						late.Add(1)
-					}
+	return newPart("many-"+string(b), on(Redis), checker.All(seen, checker.Reported("baskets_per_s")), func(x *Try) {
+		crowd := x.crowd(8, basketLock, Redis, false)
+		var bought, late atomic.Int64
+		began := time.Now()
+		x.Each(len(crowd), func(i int) {
+			for time.Since(began) < 3*time.Second {
+				items := rand.Perm(4)
+				if b.order(x, crowd[i], items[0], items[1]) {
+					bought.Add(1)
+				} else {
+					late.Add(1)
 				}
-			})
-			x.Figure("baskets_per_s", float64(bought.Load())/time.Since(began).Seconds())
-			x.Figure("baskets_timed_out", float64(late.Load()))
-		},
-		Check: checker.All(seen, checker.Reported("baskets_per_s")), Pictures: []Picture{Waits},
-	}
+			}
+		})
+		x.Figure("baskets_per_s", float64(bought.Load())/time.Since(began).Seconds())
+		x.Figure("baskets_timed_out", float64(late.Load()))
+	}, Waits)
 }
 
 // failing has a basket fail at its second item, which another contender holds, and then a next contender ask for the
 // first item alone.
 func failing(b basket, seen checker.Check) Part {
-	return Part{
-		Name: "fails-halfway-" + string(b), Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			lockerOf := func(who string) lock.Locker { return x.contend(who, Redis).locker(basketLock) }
-			holder, order, next := lockerOf("holder"), lockerOf("basket"), lockerOf("next")
-			held := x.take(holder, x.itemName(1))
-			defer held.Release(context.WithoutCancel(x)) //nolint:errcheck // that is in the history
-			limited, cancel := context.WithTimeout(x, basketLimit)
-			defer cancel()
-			giveBack, err := b.take(limited, order, x.itemName(0), x.itemName(1))
-			if giveBack != nil {
-				defer giveBack(context.WithoutCancel(x)) //nolint:errcheck // the same
-			}
-			if !errors.Is(err, lock.ErrNotAcquired) {
-				x.Must(fmt.Errorf("the basket was to find its second item taken: %w", errors.Join(err, x.Err())))
-			}
-			x.holdFor(basketWork, next, x.itemName(0), 2*basketLimit)
-		},
-	}
+	return newPart("fails-halfway-"+string(b), on(Redis), seen, func(x *Try) {
+		lockerOf := func(who string) lock.Locker { return x.contend(who, Redis).locker(basketLock) }
+		holder, order, next := lockerOf("holder"), lockerOf("basket"), lockerOf("next")
+		held := x.take(holder, x.itemName(1))
+		defer held.Release(context.WithoutCancel(x)) //nolint:errcheck // that is in the history
+		limited, cancel := context.WithTimeout(x, basketLimit)
+		defer cancel()
+		giveBack, err := b.take(limited, order, x.itemName(0), x.itemName(1))
+		if giveBack != nil {
+			defer giveBack(context.WithoutCancel(x)) //nolint:errcheck // the same
+		}
+		if !errors.Is(err, lock.ErrNotAcquired) {
+			x.Must(fmt.Errorf("the basket was to find its second item taken: %w", errors.Join(err, x.Err())))
+		}
+		x.holdFor(basketWork, next, x.itemName(0), 2*basketLimit)
+	}, Timeline)
 }

@@ -3,6 +3,7 @@ package experiments
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -56,42 +57,34 @@ const (
 // drifting has the first contender hold the votes of masters 1 to 3 for seven eighths of the TTL, and the clock of
 // master 3 run fast.
 func drifting(name, kind string, rate float64, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, Check: seen, Tries: 3, Pictures: []Picture{Votes, Timeline},
-		Do: func(x *Try) {
-			x.Must(x.Masters.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
-			x.markMaster(3, fmt.Sprintf("its clock runs %g times as fast", rate))
-			first, second := x.firstAndSecond(kind, Redlock, driftTTL)
-			first.cutOff(4, 5)
-			first.acquire()
-			second.askAndGoOn(driftTTL * 7 / 8)
-			x.givenBack(first, second)
-		},
-	}
+	return upTo(3, newPart(name, Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, seen, func(x *Try) {
+		x.Must(x.Masters.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
+		x.markMaster(3, fmt.Sprintf("its clock runs %g times as fast", rate))
+		first, second := x.firstAndSecond(kind, Redlock, driftTTL)
+		first.cutOff(4, 5)
+		first.acquire()
+		second.askAndGoOn(driftTTL * 7 / 8)
+		x.givenBack(first, second)
+	}, Votes, Timeline))
 }
 
 // steppedBack has the clocks of so many masters step back, and the holder die.
 func steppedBack(name string, masters int, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, Check: seen, Pictures: []Picture{Votes, Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond("redlock", Redlock, ttl)
-			first.acquire()
-			for master := range masters {
-				x.moveClock(master+1, -time.Hour)
-			}
-			first.die()
-			second.ask(3 * ttl)
-			second.giveBack()
-		},
-	}
+	return newPart(name, Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, seen, func(x *Try) {
+		first, second := x.firstAndSecond("redlock", Redlock, ttl)
+		first.acquire()
+		for master := range masters {
+			x.moveClock(master+1, -time.Hour)
+		}
+		first.die()
+		second.ask(3 * ttl)
+		second.giveBack()
+	}, Votes, Timeline)
 }
 
 // unmoved has the clock of a ZooKeeper jump while the first contender holds a lock there.
 func unmoved(name string, seen checker.Check, do func(x *Try)) Part {
-	return Part{
-		Name: name, Remedy: true, Stage: Stage{Servers: zooKeeperWithClock}, Do: do, Check: seen, Pictures: []Picture{Timeline},
-	}
+	return asRemedy(newPart(name, Stage{Servers: zooKeeperWithClock}, seen, do, Timeline))
 }
 
 // zooKeeperWithClock gives a stage a ZooKeeper with a clock of its own.
@@ -114,7 +107,7 @@ func (x *Try) moveZooKeeper(ahead time.Duration) {
 
 // clockOfZooKeeper reads by how much it is ahead: from the time that the server writes into a new node.
 func (x *Try) clockOfZooKeeper() (ahead time.Duration) {
-	conn, _, err := zk.Connect([]string{x.ZooKeeper.Address}, patience, zk.WithLogger(quiet{}))
+	conn, _, err := zk.Connect([]string{x.ZooKeeper.Address}, patience, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	x.Must(err)
 	defer conn.Close()
 	path, err := conn.Create("/lab-clock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -126,7 +119,3 @@ func (x *Try) clockOfZooKeeper() (ahead time.Duration) {
 	x.Must(err)
 	return time.Until(time.UnixMilli(stat.Ctime))
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

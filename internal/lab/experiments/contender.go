@@ -247,9 +247,9 @@ func (c *contender) through(need Need) (proxy *servers.Proxy, links []*servers.P
 		proxy = c.proxied(c.Backends.Redis.Address)
 		c.useRedis(proxy.Address, heldUp)
 	case Redlock:
-		links = c.linksTo(c.masters())
+		links = c.linksTo(c.Masters)
 		proxy, c.timeout = links[0], heldUp
-		c.useMasters(addresses(links), c.masters().Nodes[0].Password)
+		c.useMasters(addresses(links), c.Masters.Nodes[0].Password)
 	case Etcd:
 		scheme, address, _ := strings.Cut(c.Backends.Etcd.Endpoint, "//")
 		proxy = c.proxied(address)

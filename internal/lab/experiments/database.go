@@ -43,39 +43,29 @@ func deadInserter(name string, seen checker.Check, env ...string) Part {
 
 // twoInserters are two that want the same row.
 func twoInserters(name, kind string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: onDatabase(1), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			first, second := x.contend("first", MySQL).locker(kind), x.contend("second", MySQL).locker(kind)
-			lease := x.take(first, x.lockName())
-			x.start(func() { x.holdFor(0, second, x.lockName(), time.Second+patience) })
-			x.sleep(time.Second)
-			x.release(lease)
-			x.wait()
-		},
-	}
+	return newPart(name, onDatabase(1), seen, func(x *Try) {
+		first, second := x.contend("first", MySQL).locker(kind), x.contend("second", MySQL).locker(kind)
+		lease := x.take(first, x.lockName())
+		x.start(func() { x.holdFor(0, second, x.lockName(), time.Second+patience) })
+		x.sleep(time.Second)
+		x.release(lease)
+		x.wait()
+	}, Timeline)
 }
 
 // twoThreads ask for one row with the same owner, or with different ones.
 func twoThreads(name, owner string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(MySQL), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond("sql-insert-lock", MySQL, ttl)
-			first.owner, second.owner = owner, owner
-			first.acquire()
-			second.askAndGoOn(asks)
-			x.givenBack(first, second)
-		},
-	}
+	return newPart(name, on(MySQL), seen, func(x *Try) {
+		first, second := x.firstAndSecond("sql-insert-lock", MySQL, ttl)
+		first.owner, second.owner = owner, owner
+		first.acquire()
+		second.askAndGoOn(asks)
+		x.givenBack(first, second)
+	}, Timeline)
 }
 
 func sameOwner(name, kind string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: onDatabase(1),
-		Do:    func(x *Try) { x.takeTwice(kind, MySQL) },
-		Check: seen, Pictures: []Picture{Timeline},
-	}
+	return newPart(name, onDatabase(1), seen, func(x *Try) { x.takeTwice(kind, MySQL) }, Timeline)
 }
 
 func forUpdate() []Part {
@@ -101,35 +91,32 @@ const (
 // drain has a sale take two seconds under its lock, while more wait for the row than the
 // replica has connections, and another request reads an idle item.
 func drain(name string, seen checker.Check, sales ...Sale) Part {
-	return Part{
-		Name: name, Stage: onDatabase(1, "STOCKD_DATABASE_MAX_OPEN=4", "STOCKD_LOCK_CONNECTIONS=4"),
-		Do: func(x *Try) {
-			idle := x.Item + 1<<40
-			x.stock(100)
-			x.Must(x.Client().CreateGoods(x, idle, 1))
-			x.willWork(1, 2*time.Second)
-			x.start(func() { x.sell(Sale{Strategy: sales[0].Strategy, Group: sales[0].Group, Requests: 1}) })
-			x.awaitFault(1)
-			for i, sale := range sales {
-				sale.Clients = drainWaiting / len(sales)
-				sale.FirstClient, sale.Requests = 1+i*sale.Clients, sale.Clients
-				x.start(func() { x.sell(sale) })
-			}
-			x.sleep(300 * time.Millisecond)
-			var longest time.Duration
-			for range 10 {
-				began := time.Now()
-				_, err := x.Client().Goods(x, idle)
-				x.Must(err)
-				longest = max(longest, time.Since(began))
-				x.sleep(100 * time.Millisecond)
-			}
-			x.Figure(longestRead, float64(longest.Microseconds())/1000)
-			x.wait()
-			x.audit()
-		},
-		Check: checker.All(seen, checker.Clean()), Pictures: []Picture{Steps},
-	}
+	seen = checker.All(seen, checker.Clean())
+	return newPart(name, onDatabase(1, "STOCKD_DATABASE_MAX_OPEN=4", "STOCKD_LOCK_CONNECTIONS=4"), seen, func(x *Try) {
+		idle := x.Item + 1<<40
+		x.stock(100)
+		x.Must(x.Client().CreateGoods(x, idle, 1))
+		x.willWork(1, 2*time.Second)
+		x.start(func() { x.sell(Sale{Strategy: sales[0].Strategy, Group: sales[0].Group, Requests: 1}) })
+		x.awaitFault(1)
+		for i, sale := range sales {
+			sale.Clients = drainWaiting / len(sales)
+			sale.FirstClient, sale.Requests = 1+i*sale.Clients, sale.Clients
+			x.start(func() { x.sell(sale) })
+		}
+		x.sleep(300 * time.Millisecond)
+		var longest time.Duration
+		for range 10 {
+			began := time.Now()
+			_, err := x.Client().Goods(x, idle)
+			x.Must(err)
+			longest = max(longest, time.Since(began))
+			x.sleep(100 * time.Millisecond)
+		}
+		x.Figure(longestRead, float64(longest.Microseconds())/1000)
+		x.wait()
+		x.audit()
+	}, Steps)
 }
 
 func optimistic() []Part {
@@ -145,23 +132,19 @@ func optimistic() []Part {
 // tries counts at three sizes of the crowd how many UPDATEs the database carries out for each sale. A try that finds
 // the row changed is an UPDATE of no row.
 func tries(name, strategy string, seen checker.Check, env ...string) Part {
-	return Part{
-		Name: name, Stage: onDatabase(1, append(env, "STOCKD_DATABASE_MAX_OPEN=80")...),
-		Do: func(x *Try) {
-			x.stock(1_000_000)
-			for _, clients := range []int{1, 8, 64} {
-				done := x.counted(func() { x.sell(Sale{Strategy: strategy, Clients: clients, Duration: 1500 * time.Millisecond}) })
-				if done.sold == 0 {
-					x.Must(errors.New("nothing was sold, so that there is nothing to count tries for"))
-				}
-				x.Figure(fmt.Sprintf("sales_per_s_at_%d", clients), done.sold/done.took.Seconds())
-				x.Figure(fmt.Sprintf("tries_per_sale_at_%d", clients), done.updates/done.sold)
+	seen = checker.All(seen, checker.Reported("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), checker.Clean())
+	return newPart(name, onDatabase(1, append(env, "STOCKD_DATABASE_MAX_OPEN=80")...), seen, func(x *Try) {
+		x.stock(1_000_000)
+		for _, clients := range []int{1, 8, 64} {
+			done := x.counted(func() { x.sell(Sale{Strategy: strategy, Clients: clients, Duration: 1500 * time.Millisecond}) })
+			if done.sold == 0 {
+				x.Must(errors.New("nothing was sold, so that there is nothing to count tries for"))
 			}
-			x.audit()
-		},
-		Check:    checker.All(seen, checker.Reported("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), checker.Clean()),
-		Pictures: []Picture{Steps},
-	}
+			x.Figure(fmt.Sprintf("sales_per_s_at_%d", clients), done.sold/done.took.Seconds())
+			x.Figure(fmt.Sprintf("tries_per_sale_at_%d", clients), done.updates/done.sold)
+		}
+		x.audit()
+	}, Steps)
 }
 
 type tally struct {
@@ -198,11 +181,8 @@ func (x *Try) connection() *sql.DB {
 func noLock() []Part {
 	const lock, none = "redis-reentrant", "sql-conditional"
 	lastUnits := func(name, strategy string) Part {
-		return Part{
-			Name: name, Remedy: true, Stage: shared(Redis),
-			Do:    sellOut(strategy, 500, 700),
-			Check: checker.All(checker.Clean(), checker.SoldOut(500), checker.Outcomes(history.Rejected, 200)),
-		}
+		seen := checker.All(checker.Clean(), checker.SoldOut(500), checker.Outcomes(history.Rejected, 200))
+		return asRemedy(newPart(name, shared(Redis), seen, sellOut(strategy, 500, 700)))
 	}
 	return []Part{lastUnits("lock", lock), lastUnits("no-lock", none), {
 		Name: "cost", Stage: shared(Redis),
@@ -225,9 +205,8 @@ func twoStrategies() []Part {
 		x.wait()
 	}
 	stage := shared(MySQL, Redis)
-	return []Part{{
-		Name: "foreign-writer", Stage: stage,
-		Do: func(x *Try) {
+	return []Part{
+		upTo(3, newPart("foreign-writer", stage, checker.All(checker.LostUpdates(), checker.Reported("foreign_writes")), func(x *Try) {
 			x.stock(100_000)
 			db, writes := x.connection(), 0.0
 			x.meanwhile(func() { x.sell(Sale{Strategy: none, Clients: 6, Requests: 500}) }, func(context.Context) {
@@ -240,26 +219,19 @@ func twoStrategies() []Part {
 			})
 			x.Figure("foreign_writes", writes)
 			x.audit()
-		},
-		Check: checker.All(checker.LostUpdates(), checker.Reported("foreign_writes")), Tries: 3,
-	}, {
-		Name: "sold-out", Remedy: true, Stage: stage,
-		Do: func(x *Try) {
+		})),
+		asRemedy(newPart("sold-out", stage, checker.All(checker.Clean(), checker.SoldOut(400)), func(x *Try) {
 			x.stock(400)
 			both(x, 400, 0)
 			x.audit()
-		},
-		Check: checker.All(checker.Clean(), checker.SoldOut(400)),
-	}, {
-		Name: "decided-anew", Remedy: true, Stage: stage,
-		Do: func(x *Try) { // it must not sell out, or use a lock in SQL
-			x.stock(1_000_000)
+		})),
+		asRemedy(newPart("decided-anew", stage, checker.All(checker.Clean(), checker.AtLeast("decided_anew_per_100_sales", 1)), func(x *Try) {
+			x.stock(1_000_000) // it must not sell out, or use a lock in SQL
 			done := x.counted(func() { both(x, 0, 2*time.Second) })
 			x.Figure("decided_anew_per_100_sales", 100*(done.updates-done.sold)/max(1, done.sold))
 			x.audit()
-		},
-		Check: checker.All(checker.Clean(), checker.AtLeast("decided_anew_per_100_sales", 1)),
-	}}
+		})),
+	}
 }
 
 func severalNodes() []Part {
@@ -273,12 +245,10 @@ func severalNodes() []Part {
 
 // onNodes sells one item through three replicas that write to so many nodes of a cluster.
 func onNodes(name, strategy string, nodes int, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_WITHOUT=one-server"}}, Check: seen, Tries: 3, Pictures: []Picture{Stock},
-		Do: func(x *Try) {
-			x.stock(300)
-			x.watching(func() { x.sell(Sale{Strategy: strategy, Clients: 12, Requests: 900}) })
-			x.audit()
-		},
-	}
+	stage := Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_WITHOUT=one-server"}}
+	return upTo(3, newPart(name, stage, seen, func(x *Try) {
+		x.stock(300)
+		x.watching(func() { x.sell(Sale{Strategy: strategy, Clients: 12, Requests: 900}) })
+		x.audit()
+	}, Stock))
 }

@@ -209,6 +209,17 @@ func sellOut(strategy string, units int64, purchases int) func(x *Try) {
 // on is a stage without replicas.
 func on(needs ...Need) Stage { return Stage{Needs: needs} }
 
+// newPart is a part that is made once.
+func newPart(name string, stage Stage, seen checker.Check, do func(x *Try), pictures ...Picture) Part {
+	return Part{Name: name, Stage: stage, Check: seen, Do: do, Pictures: pictures}
+}
+
+// upTo has a part made so many times at most.
+func upTo(tries int, p Part) Part {
+	p.Tries = tries
+	return p
+}
+
 // asRemedy is a part that shows what helps.
 func asRemedy(p Part) Part {
 	p.Remedy = true

@@ -28,13 +28,10 @@ func holderCrashes() []Part {
 
 // deadHolder has replica 1 die between its read and its write, and others try for longer than any expiry.
 func deadHolder(strategy string, seen checker.Check) Part {
-	return Part{
-		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=1s"), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.holderDies(strategy)
-			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Duration: 5 * time.Second})
-		},
-	}
+	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=1s"), seen, func(x *Try) {
+		x.holderDies(strategy)
+		x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Duration: 5 * time.Second})
+	}, Timeline)
 }
 
 // holderDies has replica 1 kill itself in a purchase, while it holds the lock of the item.
@@ -51,29 +48,23 @@ const setNX = "\r\nset\r\n"
 
 // diesBetween has the first contender die when Redis has carried out the first request by which it takes the lock.
 func diesBetween(name, kind, request string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond(kind, Redis, ttl)
-			first.askHeldUp(servers.Rule{Sent: request, Do: servers.HoldReply})
-			first.die()
-			second.ask(3 * ttl)
-			second.giveBack()
-		},
-	}
+	return newPart(name, on(Redis), seen, func(x *Try) {
+		first, second := x.firstAndSecond(kind, Redis, ttl)
+		first.askHeldUp(servers.Rule{Sent: request, Do: servers.HoldReply})
+		first.die()
+		second.ask(3 * ttl)
+		second.giveBack()
+	}, Timeline)
 }
 
 // deadSession has a holder die whose lock ends with a session or a lease that it keeps alive. The end of its
 // connection does not end it.
 func deadSession(strategy string, need Need) Part {
-	return Part{
-		Name: strategy, Remedy: true, Stage: onSessions(need, "STOCKD_LOCK_WAIT=8s"),
-		Do: func(x *Try) {
-			x.holderDies(strategy)
-			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 4})
-		},
-		Check: checker.FreedBetween(sessionLease/3, sessionLease+slack), Pictures: []Picture{Timeline},
-	}
+	seen := checker.FreedBetween(sessionLease/3, sessionLease+slack)
+	return asRemedy(newPart(strategy, onSessions(need, "STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
+		x.holderDies(strategy)
+		x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 4})
+	}, Timeline))
 }
 
 func workOutlastsTTL() []Part {
@@ -87,32 +78,25 @@ func workOutlastsTTL() []Part {
 // slowHolders has the first replica work for longer than the TTL, the second for less, so that the first is done in
 // the middle of it, and the third wait.
 func slowHolders(strategy string, seen checker.Check) Part {
-	return Part{
-		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			sale := Sale{Strategy: strategy}
-			x.stock(100)
-			x.willStall(1, ttl*16/10)
-			x.willStall(2, ttl*8/10)
-			x.willStall(3, 200*time.Millisecond)
-			x.start(func() { x.buy(1, sale) })
-			x.awaitFault(1)
-			x.start(func() { x.buy(2, sale) })
-			x.awaitFault(2)
-			x.buy(3, sale)
-			x.wait()
-			x.audit()
-		},
-	}
+	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
+		sale := Sale{Strategy: strategy}
+		x.stock(100)
+		x.willStall(1, ttl*16/10)
+		x.willStall(2, ttl*8/10)
+		x.willStall(3, 200*time.Millisecond)
+		x.start(func() { x.buy(1, sale) })
+		x.awaitFault(1)
+		x.start(func() { x.buy(2, sale) })
+		x.awaitFault(2)
+		x.buy(3, sale)
+		x.wait()
+		x.audit()
+	}, Timeline)
 }
 
 func reentrancy() []Part {
 	takenTwice := func(lock string, seen checker.Check) Part {
-		return Part{
-			Name: lock, Stage: on(Redis),
-			Do:    func(x *Try) { x.takeTwice(lock, Redis) },
-			Check: seen, Pictures: []Picture{Timeline},
-		}
+		return newPart(lock, on(Redis), seen, func(x *Try) { x.takeTwice(lock, Redis) }, Timeline)
 	}
 	return []Part{
 		takenTwice("redis-setnx", checker.LockedItselfOut()),
@@ -149,31 +133,25 @@ func watchdog() []Part {
 
 // longWork has the first replica work for longer than the TTL while the second wants the lock.
 func longWork(strategy string, seen checker.Check) Part {
-	return Part{
-		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.stock(100)
-			x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, nil)
-			x.audit()
-		},
-	}
+	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
+		x.stock(100)
+		x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, nil)
+		x.audit()
+	}, Timeline)
 }
 
 func tryLock() []Part {
 	// limited has one replica work for three seconds, and ten clients wait at another.
 	limited := func(name, limit string, seen checker.Check) Part {
-		return Part{
-			Name: name, Stage: onRedis(limit, "STOCKD_DEDUCT_TIMEOUT=30s"), Check: seen, Pictures: []Picture{Waits},
-			Do: func(x *Try) {
-				x.stock(100)
-				x.willWork(1, 3*time.Second)
-				x.start(func() { x.buy(1, Sale{Strategy: "redis-reentrant"}) })
-				x.awaitFault(1)
-				x.sell(Sale{Strategy: "redis-reentrant", Replica: 2, FirstClient: 1, Clients: 10, Requests: 10})
-				x.wait()
-				x.audit()
-			},
-		}
+		return newPart(name, onRedis(limit, "STOCKD_DEDUCT_TIMEOUT=30s"), seen, func(x *Try) {
+			x.stock(100)
+			x.willWork(1, 3*time.Second)
+			x.start(func() { x.buy(1, Sale{Strategy: "redis-reentrant"}) })
+			x.awaitFault(1)
+			x.sell(Sale{Strategy: "redis-reentrant", Replica: 2, FirstClient: 1, Clients: 10, Requests: 10})
+			x.wait()
+			x.audit()
+		}, Waits)
 	}
 	waiting := checker.OfClients(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 	return []Part{
@@ -211,18 +189,15 @@ func onSessions(need Need, env ...string) Stage {
 
 // pausedIn has the first replica stop in its critical section for two and a half times as long as its lease lasts.
 func pausedIn(name string, sale Sale, need Need, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"), Check: seen, Tries: 3, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.stock(100)
-			x.willPause(1)
-			x.start(func() { x.buy(1, sale) })
-			x.awaitStopped(1)
-			x.start(func() { x.buy(2, sale) })
-			x.sleep(sessionLease * 5 / 2)
-			x.wake(1)
-			x.wait()
-			x.audit()
-		},
-	}
+	return upTo(3, newPart(name, onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"), seen, func(x *Try) {
+		x.stock(100)
+		x.willPause(1)
+		x.start(func() { x.buy(1, sale) })
+		x.awaitStopped(1)
+		x.start(func() { x.buy(2, sale) })
+		x.sleep(sessionLease * 5 / 2)
+		x.wake(1)
+		x.wait()
+		x.audit()
+	}, Timeline))
 }

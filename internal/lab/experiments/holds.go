@@ -138,97 +138,83 @@ func (n naiveHolds) figure(name, query string) {
 }
 
 func naivePayment() Part {
-	return Part{
-		Name: "late-payment", Stage: on(MySQL),
-		Do: func(x *Try) {
-			n := x.naive(1)
-			first := n.hold()
-			held := n.isHeld(first)
-			n.Mark("payment of the first", fmt.Sprintf("reads that the hold is held: %v", held))
-			x.sleep(holdLasts + holdLasts/4)
-			n.end(n.over())
-			n.Mark("sweeper", "gives the unit back")
-			n.set(n.hold(), "paid")
-			n.Mark("second buyer", "holds the unit and pays")
-			if held {
-				n.set(first, "paid")
-				n.Mark("payment of the first", "writes that the hold is paid")
-			}
-			n.figure(unitsPaid, `SELECT COUNT(*) FROM lab_hold WHERE item = ? AND state = 'paid'`)
-		},
-		Check: checker.AtLeast(unitsPaid, 2),
-	}
+	return newPart("late-payment", on(MySQL), checker.AtLeast(unitsPaid, 2), func(x *Try) {
+		n := x.naive(1)
+		first := n.hold()
+		held := n.isHeld(first)
+		n.Mark("payment of the first", fmt.Sprintf("reads that the hold is held: %v", held))
+		x.sleep(holdLasts + holdLasts/4)
+		n.end(n.over())
+		n.Mark("sweeper", "gives the unit back")
+		n.set(n.hold(), "paid")
+		n.Mark("second buyer", "holds the unit and pays")
+		if held {
+			n.set(first, "paid")
+			n.Mark("payment of the first", "writes that the hold is paid")
+		}
+		n.figure(unitsPaid, `SELECT COUNT(*) FROM lab_hold WHERE item = ? AND state = 'paid'`)
+	})
 }
 
 func latePayment(strategy string, needs ...Need) Part {
-	return Part{
-		Name: "database-decides-" + strategy, Remedy: true, Stage: reserving(needs...),
-		Do: func(x *Try) {
-			x.stock(1)
-			first := x.mustReserve(strategy, holdLasts)
-			second, ok := x.reserve(strategy, "", holdLasts)
-			for began := time.Now(); !ok && time.Since(began) < patience; second, ok = x.reserve(strategy, "", holdLasts) {
-				x.sleep(25 * time.Millisecond)
-			}
-			x.mustConfirm(0, second)
-			x.Mark("second buyer", "holds the unit and pays")
-			inTime := x.confirm(0, first)
-			if !inTime {
-				x.Mark("payment of the first", "is rejected: the reservation has expired")
-			}
-			x.Figure("payments_too_late", oneIf(!inTime))
-			x.Figure(unitsPaid, float64(x.audited().Sold))
-		},
-		Check: checker.All(checker.AtMost(unitsPaid, 1), checker.AtLeast("payments_too_late", 1), checker.AtMost(unitsWrong, 0)),
-	}
+	seen := checker.All(checker.AtMost(unitsPaid, 1), checker.AtLeast("payments_too_late", 1), checker.AtMost(unitsWrong, 0))
+	return asRemedy(newPart("database-decides-"+strategy, reserving(needs...), seen, func(x *Try) {
+		x.stock(1)
+		first := x.mustReserve(strategy, holdLasts)
+		second, ok := x.reserve(strategy, "", holdLasts)
+		for began := time.Now(); !ok && time.Since(began) < patience; second, ok = x.reserve(strategy, "", holdLasts) {
+			x.sleep(25 * time.Millisecond)
+		}
+		x.mustConfirm(0, second)
+		x.Mark("second buyer", "holds the unit and pays")
+		inTime := x.confirm(0, first)
+		if !inTime {
+			x.Mark("payment of the first", "is rejected: the reservation has expired")
+		}
+		x.Figure("payments_too_late", oneIf(!inTime))
+		x.Figure(unitsPaid, float64(x.audited().Sold))
+	}))
 }
 
 func naiveMoment() Part {
-	return Part{
-		Name: "same-millisecond", Stage: on(MySQL),
-		Do: func(x *Try) {
-			n := x.naive(1)
-			id := n.hold()
-			x.sleep(holdLasts)
-			held, over := n.isHeld(id), n.over()
-			n.Mark("payment and sweeper", "read the hold in the same millisecond")
-			n.set(id, "paid")
-			n.Mark("payment", "writes that it is paid")
-			n.end(over)
-			n.Mark("sweeper", "gives the unit back")
-			n.Figure(paidAndBack, oneIf(held && len(over) == 1))
-		},
-		Check: checker.AtLeast(paidAndBack, 1),
-	}
+	return newPart("same-millisecond", on(MySQL), checker.AtLeast(paidAndBack, 1), func(x *Try) {
+		n := x.naive(1)
+		id := n.hold()
+		x.sleep(holdLasts)
+		held, over := n.isHeld(id), n.over()
+		n.Mark("payment and sweeper", "read the hold in the same millisecond")
+		n.set(id, "paid")
+		n.Mark("payment", "writes that it is paid")
+		n.end(over)
+		n.Mark("sweeper", "gives the unit back")
+		n.Figure(paidAndBack, oneIf(held && len(over) == 1))
+	})
 }
 
 // oneDecides is done again where none was paid in time, five times at most, and all of them count: on a busy machine
 // all payments of one may come too late.
 func oneDecides() Part {
-	return Part{
-		Name: "one-decides", Remedy: true, Stage: reserving(),
-		Do: func(x *Try) {
-			x.stock(heldUnits)
-			var inTime, expired atomic.Int64
-			for made := 0; made < 5 && inTime.Load() == 0; made++ {
-				x.Each(heldUnits, func(i int) {
-					held := x.mustReserve(reserved, holdLasts)
-					// Up to 4 ms before the expiry, or as late.
-					x.Must(pause.For(x, time.Until(held.ExpiresAt.Add(time.Duration(i%9-4)*time.Millisecond))))
-					if x.confirm(i%len(x.Cluster.Replicas), held) {
-						inTime.Add(1)
-					} else {
-						expired.Add(1)
-					}
-				})
-				x.awaitNoHold()
-			}
-			x.Figure(paidInTime, float64(inTime.Load()))
-			x.Figure(expiredFirst, float64(expired.Load()))
-			x.Figure(paidAndBack, paidWrongly(inTime.Load(), x.audited().Sold))
-		},
-		Check: checker.All(checker.AtMost(paidAndBack, 0), checker.AtMost(unitsWrong, 0), checker.AtLeast(paidInTime, 1), checker.AtLeast(expiredFirst, 1)),
-	}
+	seen := checker.All(checker.AtMost(paidAndBack, 0), checker.AtMost(unitsWrong, 0), checker.AtLeast(paidInTime, 1), checker.AtLeast(expiredFirst, 1))
+	return asRemedy(newPart("one-decides", reserving(), seen, func(x *Try) {
+		x.stock(heldUnits)
+		var inTime, expired atomic.Int64
+		for made := 0; made < 5 && inTime.Load() == 0; made++ {
+			x.Each(heldUnits, func(i int) {
+				held := x.mustReserve(reserved, holdLasts)
+				// Up to 4 ms before the expiry, or as late.
+				x.Must(pause.For(x, time.Until(held.ExpiresAt.Add(time.Duration(i%9-4)*time.Millisecond))))
+				if x.confirm(i%len(x.Cluster.Replicas), held) {
+					inTime.Add(1)
+				} else {
+					expired.Add(1)
+				}
+			})
+			x.awaitNoHold()
+		}
+		x.Figure(paidInTime, float64(inTime.Load()))
+		x.Figure(expiredFirst, float64(expired.Load()))
+		x.Figure(paidAndBack, paidWrongly(inTime.Load(), x.audited().Sold))
+	}))
 }
 
 // paidWrongly is by how much the payments that were answered as done and the sales differ, whichever
@@ -236,127 +222,110 @@ func oneDecides() Part {
 func paidWrongly(answered, sold int64) float64 { return math.Abs(float64(answered - sold)) }
 
 func naiveCallbacks() Part {
-	return Part{
-		Name: "callback-twice", Stage: on(MySQL),
-		Do: func(x *Try) {
-			n := x.naive(1)
-			first := n.hold()
-			found := []bool{n.isHeld(first), n.isHeld(first)} // both read before either writes
-			n.Mark("report of the payment", "comes twice, and both find the hold held")
-			for _, held := range found {
-				if held {
-					n.pay(first)
-				}
+	return newPart("callback-twice", on(MySQL), checker.All(checker.AtLeast(ordersMade, 2), checker.AtLeast(unitsPaid, 2)), func(x *Try) {
+		n := x.naive(1)
+		first := n.hold()
+		found := []bool{n.isHeld(first), n.isHeld(first)} // both read before either writes
+		n.Mark("report of the payment", "comes twice, and both find the hold held")
+		for _, held := range found {
+			if held {
+				n.pay(first)
 			}
-			n.set(first, "released")
-			n.add(1)
-			n.Mark("report of a failed try", "comes last, and gives the unit back")
-			n.pay(n.hold())
-			n.Mark("second buyer", "pays for the unit")
-			n.figure(ordersMade, `SELECT COUNT(*) - COUNT(DISTINCT hold) + 1 FROM lab_hold_order WHERE item = ?`)
-			n.figure(unitsPaid, `SELECT COUNT(DISTINCT hold) FROM lab_hold_order WHERE item = ?`)
-		},
-		Check: checker.All(checker.AtLeast(ordersMade, 2), checker.AtLeast(unitsPaid, 2)),
-	}
+		}
+		n.set(first, "released")
+		n.add(1)
+		n.Mark("report of a failed try", "comes last, and gives the unit back")
+		n.pay(n.hold())
+		n.Mark("second buyer", "pays for the unit")
+		n.figure(ordersMade, `SELECT COUNT(*) - COUNT(DISTINCT hold) + 1 FROM lab_hold_order WHERE item = ?`)
+		n.figure(unitsPaid, `SELECT COUNT(DISTINCT hold) FROM lab_hold_order WHERE item = ?`)
+	})
 }
 
 func keyedCallbacks() Part {
-	return Part{
-		Name: "callback-keyed", Remedy: true, Stage: reserving(),
-		Do: func(x *Try) {
-			x.stock(1)
-			held := x.mustReserve(reserved, time.Minute)
-			x.Each(2, func(i int) { x.mustConfirm(i, held) })
-			_, err := x.Client().Shop().Release(x, held.ReservationID)
-			if errors.Is(err, client.ErrReservationConfirmed) {
-				x.Mark("report of a failed try", "comes last, and is rejected")
-				err = nil
-			}
+	seen := checker.All(checker.AtLeast(ordersMade, 1), checker.AtMost(ordersMade, 1), checker.AtMost(unitsPaid, 1), checker.AtMost(unitsWrong, 0))
+	return asRemedy(newPart("callback-keyed", reserving(), seen, func(x *Try) {
+		x.stock(1)
+		held := x.mustReserve(reserved, time.Minute)
+		x.Each(2, func(i int) { x.mustConfirm(i, held) })
+		_, err := x.Client().Shop().Release(x, held.ReservationID)
+		if errors.Is(err, client.ErrReservationConfirmed) {
+			x.Mark("report of a failed try", "comes last, and is rejected")
+			err = nil
+		}
+		x.Must(err)
+		if second, ok := x.reserve(reserved, "", time.Minute); ok {
+			x.mustConfirm(0, second)
+		}
+		orders := 0.0
+		for _, err := range x.Client().Shop().Orders(x, client.Pages{GoodsID: x.Item}) {
 			x.Must(err)
-			if second, ok := x.reserve(reserved, "", time.Minute); ok {
-				x.mustConfirm(0, second)
-			}
-			orders := 0.0
-			for _, err := range x.Client().Shop().Orders(x, client.Pages{GoodsID: x.Item}) {
-				x.Must(err)
-				orders++
-			}
-			x.Figure(ordersMade, orders)
-			x.Figure(unitsPaid, float64(x.audited().Sold))
-		},
-		Check: checker.All(checker.AtLeast(ordersMade, 1), checker.AtMost(ordersMade, 1), checker.AtMost(unitsPaid, 1), checker.AtMost(unitsWrong, 0)),
-	}
+			orders++
+		}
+		x.Figure(ordersMade, orders)
+		x.Figure(unitsPaid, float64(x.audited().Sold))
+	}))
 }
 
 // naiveSweepers has two sweepers read the same holds that are over, and each give them back; the second dies instead
 // between the two statements of each, where it is killed.
 func naiveSweepers(name string, seen checker.Check, killed bool) Part {
-	return Part{
-		Name: name, Stage: on(MySQL),
-		Do: func(x *Try) {
-			n := x.naive(heldUnits)
-			for range heldUnits {
-				n.hold()
+	return newPart(name, on(MySQL), seen, func(x *Try) {
+		n := x.naive(heldUnits)
+		for range heldUnits {
+			n.hold()
+		}
+		x.sleep(holdLasts + holdLasts/4)
+		first := n.over()
+		if killed {
+			for _, id := range first {
+				n.set(id, "expired")
 			}
-			x.sleep(holdLasts + holdLasts/4)
-			first := n.over()
-			if killed {
-				for _, id := range first {
-					n.set(id, "expired")
-				}
-				n.Mark("sweeper", "killed between the state and the stock")
-			}
-			second := n.over()
-			if !killed {
-				n.end(first)
-				n.Mark("first sweeper", "gives the units back")
-			}
-			n.end(second)
-			n.Mark("second sweeper", "gives back what it has read")
-			n.figure(unitsBack, `SELECT units FROM lab_hold_stock WHERE item = ?`)
-		},
-		Check: seen,
-	}
+			n.Mark("sweeper", "killed between the state and the stock")
+		}
+		second := n.over()
+		if !killed {
+			n.end(first)
+			n.Mark("first sweeper", "gives the units back")
+		}
+		n.end(second)
+		n.Mark("second sweeper", "gives back what it has read")
+		n.figure(unitsBack, `SELECT units FROM lab_hold_stock WHERE item = ?`)
+	})
 }
 
 // expires has reservations expire at the same time, and waits until their units are back: every replica sweeps, but
 // the last one, where it is killed.
 func expires(name string, killed bool) Part {
-	return Part{
-		Name: name, Remedy: true, Stage: reserving(),
-		Do: func(x *Try) {
-			x.stock(heldUnits)
-			x.Each(heldUnits, func(int) { x.mustReserve(reserved, holdLasts) })
-			if killed {
-				x.Spoil()
-				last := len(x.Cluster.Replicas) - 1
-				x.sleep(holdLasts)
-				x.Must(x.Cluster.Replicas[last].Kill(x))
-				x.Mark(fmt.Sprintf("replica %d", last+1), "killed among the sweepers")
-			}
-			x.awaitNoHold()
-			x.Figure(unitsBack, float64(x.audited().Stock))
-		},
-		Check: checker.All(checker.AtLeast(unitsBack, heldUnits), checker.AtMost(unitsBack, heldUnits), checker.AtMost(unitsWrong, 0)),
-	}
+	seen := checker.All(checker.AtLeast(unitsBack, heldUnits), checker.AtMost(unitsBack, heldUnits), checker.AtMost(unitsWrong, 0))
+	return asRemedy(newPart(name, reserving(), seen, func(x *Try) {
+		x.stock(heldUnits)
+		x.Each(heldUnits, func(int) { x.mustReserve(reserved, holdLasts) })
+		if killed {
+			x.Spoil()
+			last := len(x.Cluster.Replicas) - 1
+			x.sleep(holdLasts)
+			x.Must(x.Cluster.Replicas[last].Kill(x))
+			x.Mark(fmt.Sprintf("replica %d", last+1), "killed among the sweepers")
+		}
+		x.awaitNoHold()
+		x.Figure(unitsBack, float64(x.audited().Stock))
+	}))
 }
 
 // holdsAll has one buyer reserve as many units as it gets, and another one ask for one.
 func holdsAll(name string, perUser int64, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: reserving(), Check: seen,
-		Do: func(x *Try) {
-			x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: &perUser}))
-			for range 10 {
-				if _, ok := x.reserve(reserved, "the first buyer", time.Minute); !ok {
-					break
-				}
+	return newPart(name, reserving(), seen, func(x *Try) {
+		x.Must(x.Client().Create(x, client.NewItem{GoodsID: x.Item, Stock: 10, PerUser: &perUser}))
+		for range 10 {
+			if _, ok := x.reserve(reserved, "the first buyer", time.Minute); !ok {
+				break
 			}
-			_, served := x.reserve(reserved, "another buyer", time.Minute)
-			x.Figure("other_buyers_served", oneIf(served))
-			x.Figure(unitsHeld, float64(x.audited().Held))
-		},
-	}
+		}
+		_, served := x.reserve(reserved, "another buyer", time.Minute)
+		x.Figure("other_buyers_served", oneIf(served))
+		x.Figure(unitsHeld, float64(x.audited().Held))
+	})
 }
 
 // confirm pays for a reservation at one replica, from 0, under a key of its own, and reports whether that was in time.

@@ -13,76 +13,52 @@ import (
 )
 
 func oversell() []Part {
-	return []Part{{
-		Name: "naive", Stage: Stage{Replicas: 1},
-		Do: func(x *Try) {
-			x.stock(5000)
-			x.watching(func() {
-				x.sell(Sale{Strategy: "naive", Clients: 50, Requests: 5000})
-				x.sell(Sale{Strategy: "naive", Clients: 50, Requests: 1000})
-			})
-			x.audit()
-		},
-		Check: checker.All(checker.LostUpdates(), checker.Oversold(), checker.NotLinearizable()), Tries: 3, Orders: true,
-		Pictures: []Picture{Stock},
-	}, {
-		Name: "conditional", Remedy: true, Stage: Stage{Replicas: 1},
-		Do: func(x *Try) {
-			x.stock(5000)
-			x.watching(func() { x.sell(Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000}) })
-			x.audit()
-		},
-		Check: checker.All(checker.Clean(), checker.SoldOut(5000), checker.Linearizable(), checker.Outcomes(history.Rejected, 1000)), Pictures: []Picture{Stock},
-	}}
+	naive := newPart("naive", Stage{Replicas: 1}, checker.All(checker.LostUpdates(), checker.Oversold(), checker.NotLinearizable()), func(x *Try) {
+		x.stock(5000)
+		x.watching(func() {
+			x.sell(Sale{Strategy: "naive", Clients: 50, Requests: 5000})
+			x.sell(Sale{Strategy: "naive", Clients: 50, Requests: 1000})
+		})
+		x.audit()
+	}, Stock)
+	naive.Orders = true
+	sold := checker.All(checker.Clean(), checker.SoldOut(5000), checker.Linearizable(), checker.Outcomes(history.Rejected, 1000))
+	conditional := newPart("conditional", Stage{Replicas: 1}, sold, func(x *Try) {
+		x.stock(5000)
+		x.watching(func() { x.sell(Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000}) })
+		x.audit()
+	}, Stock)
+	return []Part{upTo(3, naive), asRemedy(conditional)}
 }
 
 func processMutex() []Part {
-	one := Stage{Replicas: 1}
-	return []Part{{
-		Name: "mutex", Remedy: true, Stage: one,
-		Do:    sellOut("mutex", 2500, 3000),
-		Check: checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500)),
-	}, {
-		Name: "cost", Stage: one,
-		Do: func(x *Try) {
+	one, sold := Stage{Replicas: 1}, checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500))
+	return []Part{
+		asRemedy(newPart("mutex", one, sold, sellOut("mutex", 2500, 3000))),
+		upTo(3, newPart("cost", one, checker.Faster("naive", "mutex", 1), func(x *Try) {
 			x.stock(1_000_000)
 			x.sell(Sale{Strategy: "naive", Clients: 50, Duration: 2 * time.Second})
 			x.sell(Sale{Strategy: "mutex", Clients: 50, Duration: 2 * time.Second})
-		},
-		Check: checker.Faster("naive", "mutex", 1), Tries: 3,
-	}}
+		})),
+	}
 }
 
 func mutexPerRequest() []Part {
 	one := Stage{Replicas: 1}
-	return []Part{{
-		Name: "per-request", Stage: one,
-		Do:    sellOut("mutex-per-request", 2500, 2500),
-		Check: checker.LostUpdates(), Tries: 3, Pictures: []Picture{Timeline},
-	}, {
-		Name: "one-mutex", Remedy: true, Stage: one,
-		Do:    sellOut("mutex", 2500, 2500),
-		Check: checker.All(checker.Clean(), checker.SoldOut(2500)),
-	}}
+	return []Part{
+		upTo(3, newPart("per-request", one, checker.LostUpdates(), sellOut("mutex-per-request", 2500, 2500), Timeline)),
+		asRemedy(newPart("one-mutex", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500))),
+	}
 }
 
 func mutexInTransaction() []Part {
 	one := Stage{Replicas: 1, Lab: true, Needs: []Need{MySQL}} // SQLite has no gap between unlock and commit
-	return []Part{{
-		Name: "inside", Stage: one,
-		Do:    sellOut("mutex-in-tx", 2500, 2500),
-		Check: checker.LostUpdates(), Tries: 3, Pictures: []Picture{Steps},
-	}, {
-		Name: "outside", Remedy: true, Stage: one,
-		Do:    sellOut("mutex", 2500, 2500),
-		Check: checker.All(checker.Clean(), checker.SoldOut(2500)), Pictures: []Picture{Steps},
-	}, {
-		Name: "isolation", Stage: on(MySQL),
-		Do: sellTwice(false), Check: leftAtBoth(9),
-	}, {
-		Name: "committed", Remedy: true, Stage: on(MySQL),
-		Do: sellTwice(true), Check: leftAtBoth(8),
-	}}
+	return []Part{
+		upTo(3, newPart("inside", one, checker.LostUpdates(), sellOut("mutex-in-tx", 2500, 2500), Steps)),
+		asRemedy(newPart("outside", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500), Steps)),
+		newPart("isolation", on(MySQL), leftAtBoth(9), sellTwice(false)),
+		asRemedy(newPart("committed", on(MySQL), leftAtBoth(8), sellTwice(true))),
+	}
 }
 
 // sellTwice has two transactions read and write the stock one after the other, at both levels of isolation.
@@ -108,11 +84,9 @@ func leftAtBoth(units float64) checker.Check {
 }
 
 func threeReplicas() []Part {
-	parts := []Part{{
-		Name: "mutex", Stage: shared(),
-		Do:    sellOut("mutex", 2000, 2000),
-		Check: checker.LostUpdates(), Tries: 3, Pictures: []Picture{Timeline},
-	}}
+	parts := []Part{
+		upTo(3, newPart("mutex", shared(), checker.LostUpdates(), sellOut("mutex", 2000, 2000), Timeline)),
+	}
 	for _, l := range registry.Locks() {
 		if l.Guarantees.ExclusiveAcrossReplicas {
 			parts = append(parts, sharedBy(l))
@@ -122,19 +96,15 @@ func threeReplicas() []Part {
 }
 
 func sharedBy(l lock.Entry) Part {
-	p := Part{
-		Name: l.Name, Remedy: true, Stage: shared(needsOf(l)...),
-		Do: func(x *Try) {
-			x.stock(100)
-			x.sell(Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: 4 * time.Second})
-			x.audit()
-		},
-		Check: checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders()), Pictures: []Picture{Timeline},
-	}
+	seen := checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders())
 	if !l.Guarantees.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
-		p.Check = checker.All(checker.Clean(), checker.ExclusiveHolders())
+		seen = checker.All(checker.Clean(), checker.ExclusiveHolders())
 	}
-	return p
+	return asRemedy(newPart(l.Name, shared(needsOf(l)...), seen, func(x *Try) {
+		x.stock(100)
+		x.sell(Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: 4 * time.Second})
+		x.audit()
+	}, Timeline))
 }
 
 func shared(needs ...Need) Stage {

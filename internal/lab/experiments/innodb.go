@@ -29,15 +29,10 @@ func byIndexAndIsolation() []Part {
 			x.Figures(innodb.Figures(matrix))
 		}
 	}
-	return []Part{{
-		Name: "delete", Stage: on(MySQL),
-		Do: probe(innodb.Found), Check: innodb.AsClaimed(innodb.Found), Pictures: []Picture{Rows},
-	}, {
-		Name: "missing", Stage: on(MySQL),
-		Do: probe(innodb.Missing), Check: innodb.AsClaimed(innodb.Missing), Pictures: []Picture{Rows},
-	}, {
-		Name: "in-passing", Stage: on(MySQL),
-		Do: func(x *Try) {
+	return []Part{
+		newPart("delete", on(MySQL), innodb.AsClaimed(innodb.Found), probe(innodb.Found), Rows),
+		newPart("missing", on(MySQL), innodb.AsClaimed(innodb.Missing), probe(innodb.Missing), Rows),
+		newPart("in-passing", on(MySQL), innodb.LocksInPassing(), func(x *Try) {
 			db := x.probing()
 			for name, scan := range map[string]innodb.Scan{innodb.DeleteWaits: innodb.ScanDelete, innodb.UpdateWaits: innodb.ScanUpdate} {
 				does, err := innodb.WaitsInPassing(x, db, scan)
@@ -45,9 +40,8 @@ func byIndexAndIsolation() []Part {
 					x.Figure(name, 1)
 				}
 			}
-		},
-		Check: innodb.LocksInPassing(),
-	}}
+		}),
+	}
 }
 
 // deadlocks have two insert one row.
@@ -59,22 +53,13 @@ func deadlocks() []Part {
 	handOver := func(l innodb.Lock) func(x *Try) {
 		return func(x *Try) { x.inserted(innodb.HandOver(x, x.probing(), l, rounds/2)) }
 	}
-	return []Part{{
-		Name: "shared-gap", Stage: on(MySQL),
-		Do: insert(innodb.Way{Level: sql.LevelRepeatableRead, Look: true}), Check: innodb.OneDeadlockEach(rounds),
-	}, {
-		Name: "read-committed", Remedy: true, Stage: on(MySQL),
-		Do: insert(innodb.Way{Level: sql.LevelReadCommitted, Look: true}), Check: innodb.NoDeadlock(rounds),
-	}, {
-		Name: "insert-only", Remedy: true, Stage: on(MySQL),
-		Do: insert(innodb.Way{Level: sql.LevelRepeatableRead}), Check: innodb.NoDeadlock(rounds),
-	}, {
-		Name: "insert-and-delete", Stage: on(MySQL),
-		Do: handOver(innodb.InsertAndDelete()), Check: innodb.OneDeadlockEach(rounds / 2),
-	}, {
-		Name: "row-stays", Remedy: true, Stage: on(MySQL),
-		Do: handOver(innodb.UpdateAndUpdate()), Check: innodb.NoDeadlock(rounds / 2),
-	}}
+	return []Part{
+		newPart("shared-gap", on(MySQL), innodb.OneDeadlockEach(rounds), insert(innodb.Way{Level: sql.LevelRepeatableRead, Look: true})),
+		asRemedy(newPart("read-committed", on(MySQL), innodb.NoDeadlock(rounds), insert(innodb.Way{Level: sql.LevelReadCommitted, Look: true}))),
+		asRemedy(newPart("insert-only", on(MySQL), innodb.NoDeadlock(rounds), insert(innodb.Way{Level: sql.LevelRepeatableRead}))),
+		newPart("insert-and-delete", on(MySQL), innodb.OneDeadlockEach(rounds/2), handOver(innodb.InsertAndDelete())),
+		asRemedy(newPart("row-stays", on(MySQL), innodb.NoDeadlock(rounds/2), handOver(innodb.UpdateAndUpdate()))),
+	}
 }
 
 // inserted writes down what became of two writers of one row.
@@ -103,17 +88,10 @@ func besideTheRow() []Part {
 			x.Figure(innodb.GapLocked, oneIf(locked))
 		}
 	}
-	return []Part{{
-		Name: "small-table", Stage: on(MySQL),
-		Do: others(false), Check: checker.AtLeast(innodb.OthersLocked, 2),
-	}, {
-		Name: "large-table", Remedy: true, Stage: on(MySQL),
-		Do: others(true), Check: checker.AtMost(innodb.OthersLocked, 0),
-	}, {
-		Name: "deleted-row", Stage: on(MySQL),
-		Do: gap(innodb.Unique), Check: checker.AtLeast(innodb.GapLocked, 1),
-	}, {
-		Name: "by-primary-key", Remedy: true, Stage: on(MySQL),
-		Do: gap(innodb.Primary), Check: checker.AtMost(innodb.GapLocked, 0),
-	}}
+	return []Part{
+		newPart("small-table", on(MySQL), checker.AtLeast(innodb.OthersLocked, 2), others(false)),
+		asRemedy(newPart("large-table", on(MySQL), checker.AtMost(innodb.OthersLocked, 0), others(true))),
+		newPart("deleted-row", on(MySQL), checker.AtLeast(innodb.GapLocked, 1), gap(innodb.Unique)),
+		asRemedy(newPart("by-primary-key", on(MySQL), checker.AtMost(innodb.GapLocked, 0), gap(innodb.Primary))),
+	}
 }

@@ -16,35 +16,29 @@ import (
 func failover() []Part {
 	pair := onRedis("STOCKD_LOCK_TTL=10s", "STOCKD_LOCK_WAIT=8s")
 	pair.Servers = redisPair
-	return []Part{{
-		Name: "failover", Stage: pair,
-		Do: func(x *Try) {
+	rejected := checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean())
+	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
+	return []Part{
+		newPart("failover", pair, checker.All(checker.OverlappingHolders(), checker.LostUpdates()), func(x *Try) {
 			x.stock(100)
 			x.freezeReplication()
 			x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, x.promoteReplica)
 			x.audit()
-		},
-		Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []Picture{Timeline},
-	}, {
-		Name: "fenced", Remedy: true, Stage: pair,
-		Do: func(x *Try) {
+		}, Timeline),
+		asRemedy(newPart("fenced", pair, rejected, func(x *Try) {
 			x.stock(100)
 			x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
 			x.Must(x.Pair.AwaitSync(x))
 			x.freezeReplication()
 			x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, x.promoteReplica)
 			x.audit()
-		},
-		Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []Picture{Timeline},
-	}, {
-		Name: "five-masters", Remedy: true, Stage: onMasters(servers.RedlockOptions{}),
-		Do: func(x *Try) {
+		}, Timeline)),
+		asRemedy(newPart("five-masters", onMasters(servers.RedlockOptions{}), exclusive, func(x *Try) {
 			x.stock(100)
 			x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, func() { x.killMaster(1) })
 			x.audit()
-		},
-		Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []Picture{Timeline},
-	}}
+		}, Timeline)),
+	}
 }
 
 // whileOneWorks has replica 1 buy, and work for a time between its read and its write, under the lock. Something may
@@ -87,26 +81,23 @@ func onMasters(o servers.RedlockOptions) Stage {
 // threeOfFive has the first replica hold the lock by the votes of masters 1 to 3 alone, and work for two thirds of its
 // time, ignoring cancellation. Something happens to master 3, and the second replica wants the lock.
 func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func(x *Try), seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: onMasters(o), Check: seen, Pictures: []Picture{Votes, Timeline},
-		Do: func(x *Try) {
-			sale := Sale{Strategy: "redlock", Fence: fence}
-			x.stock(100)
-			for _, master := range []int{4, 5} {
-				x.Links[master-1].Cut()
-			}
-			x.Mark("", "masters [4 5] are out of reach for replica 1")
-			x.willStall(1, masterTTL*2/3)
-			x.willStall(2, 300*time.Millisecond)
-			x.start(func() { x.buy(1, sale) })
-			x.awaitFault(1)
-			x.start(func() { happens(x) })
-			x.sleep(200 * time.Millisecond)
-			x.buy(2, sale)
-			x.wait()
-			x.audit()
-		},
-	}
+	return newPart(name, onMasters(o), seen, func(x *Try) {
+		sale := Sale{Strategy: "redlock", Fence: fence}
+		x.stock(100)
+		for _, master := range []int{4, 5} {
+			x.Links[master-1].Cut()
+		}
+		x.Mark("", "masters [4 5] are out of reach for replica 1")
+		x.willStall(1, masterTTL*2/3)
+		x.willStall(2, 300*time.Millisecond)
+		x.start(func() { x.buy(1, sale) })
+		x.awaitFault(1)
+		x.start(func() { happens(x) })
+		x.sleep(200 * time.Millisecond)
+		x.buy(2, sale)
+		x.wait()
+		x.audit()
+	}, Votes, Timeline)
 }
 
 func masterRestarts() []Part {
@@ -139,30 +130,24 @@ func cutPower(x *Try) {
 }
 
 // afterCut has the first contender hold the lock by the votes of masters 1 to 3, and master 3 be started again after
-// its end. The lock is not renewed before that is over.
+// its end. The lock is not renewed before that is over. The second of the grant may be over, too, and it is made again.
 func afterCut(name string, o servers.RedlockOptions, end func(x *Try), seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: Stage{Servers: fiveMasters(o)}, Check: seen, Tries: 5, Pictures: []Picture{Votes, Timeline}, // the second of the grant may be over
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
-			first.cutOff(4, 5)
-			x.Must(x.Masters.Nodes[2].AwaitOnDisk(x))
-			x.markMaster(3, "has all on its disk")
-			first.acquire()
-			end(x)
-			x.startMaster(3)
-			second.askAndGoOn(time.Second)
-			x.givenBack(first, second)
-		},
-	}
+	return upTo(5, newPart(name, Stage{Servers: fiveMasters(o)}, seen, func(x *Try) {
+		first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
+		first.cutOff(4, 5)
+		x.Must(x.Masters.Nodes[2].AwaitOnDisk(x))
+		x.markMaster(3, "has all on its disk")
+		first.acquire()
+		end(x)
+		x.startMaster(3)
+		second.askAndGoOn(time.Second)
+		x.givenBack(first, second)
+	}, Votes, Timeline))
 }
 
 func splitVote() []Part {
 	voted := func(kind string, seen checker.Check) Part {
-		return Part{
-			Name: kind, Stage: on(Redlock), Do: func(x *Try) { x.splitVote(kind) },
-			Check: seen, Tries: 5, Pictures: []Picture{Votes},
-		}
+		return upTo(5, newPart(kind, on(Redlock), seen, func(x *Try) { x.splitVote(kind) }, Votes))
 	}
 	return []Part{
 		voted(sourcelock.InStep, checker.All(checker.NeverGranted(), checker.WaitedAtLeast(3*time.Second, checker.OfHolders()))),
@@ -227,57 +212,47 @@ func redlockQuorum() []Part {
 // lateVote has the answer of the third master come when the first two votes, and its own, have expired, and the
 // second contender has the lock.
 func lateVote(kind, name string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(Redlock), Check: seen, Pictures: []Picture{Votes, Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond(kind, Redlock, sessionLease)
-			first.proxy = first.links[2]
-			first.askHeldUp(servers.Rule{Sent: setNX, Do: servers.HoldReply})
-			second.acquire()
-			first.goOn()
-			first.awaitAnswer(asks)
-			x.givenBack(second, first)
-		},
-	}
+	return newPart(name, on(Redlock), seen, func(x *Try) {
+		first, second := x.firstAndSecond(kind, Redlock, sessionLease)
+		first.proxy = first.links[2]
+		first.askHeldUp(servers.Rule{Sent: setNX, Do: servers.HoldReply})
+		second.acquire()
+		first.goOn()
+		first.awaitAnswer(asks)
+		x.givenBack(second, first)
+	}, Votes, Timeline)
 }
 
 // lateVotes is the same for a lock that asks all masters at once: three of them answer late.
 func lateVotes() Part {
-	return Part{
-		Name: "at-once", Remedy: true, Stage: on(Redlock),
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond("redlock", Redlock, sessionLease)
-			first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
-			first.acquire()
-			second.acquire()
-			first.askAndGoOn(asks)
-			x.givenBack(second, first)
-		},
-		Check: checker.Apart("first", "second"), Pictures: []Picture{Votes, Timeline},
-	}
+	return asRemedy(newPart("at-once", on(Redlock), checker.Apart("first", "second"), func(x *Try) {
+		first, second := x.firstAndSecond("redlock", Redlock, sessionLease)
+		first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
+		first.acquire()
+		second.acquire()
+		first.askAndGoOn(asks)
+		x.givenBack(second, first)
+	}, Votes, Timeline))
 }
 
 // lostVote has two masters be out of reach, and the answer of the last one be lost. The second asks for less than the
 // TTL of the key that is left.
 func lostVote(kind, name string, seen checker.Check) Part {
-	return Part{
-		Name: "lost-reply-" + name, Stage: on(Redlock), Check: seen, Pictures: []Picture{Votes, Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond(kind, Redlock, 10*time.Second)
-			first.cutOff(1, 2)
-			second.cutOff(1, 2)
-			first.armAt(servers.Rule{Sent: setNX, Do: servers.LoseReply}, 5)
-			first.ask(asks)
-			first.giveBack()
-			left := 0
-			for _, master := range x.masters().Nodes {
-				client := master.Open()
-				x.Later(client.Close)
-				left += len(x.keysOf(client, kind))
-			}
-			x.Figure("keys_left", float64(left))
-			second.ask(time.Second)
-			second.giveBack()
-		},
-	}
+	return newPart("lost-reply-"+name, on(Redlock), seen, func(x *Try) {
+		first, second := x.firstAndSecond(kind, Redlock, 10*time.Second)
+		first.cutOff(1, 2)
+		second.cutOff(1, 2)
+		first.armAt(servers.Rule{Sent: setNX, Do: servers.LoseReply}, 5)
+		first.ask(asks)
+		first.giveBack()
+		left := 0
+		for _, master := range x.Masters.Nodes {
+			client := master.Open()
+			x.Later(client.Close)
+			left += len(x.keysOf(client, kind))
+		}
+		x.Figure("keys_left", float64(left))
+		second.ask(time.Second)
+		second.giveBack()
+	}, Votes, Timeline)
 }

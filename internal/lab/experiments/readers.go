@@ -49,9 +49,7 @@ const pageUnits = 1_000_000
 
 // shown has visitors look at the page of an item while buyers buy it.
 func shown(name string, tries int, seen checker.Check, p page) Part {
-	return Part{
-		Name: name, Stage: on(Redis), Do: p.show, Check: seen, Tries: tries,
-	}
+	return upTo(tries, newPart(name, on(Redis), seen, p.show))
 }
 
 // show records what each visitor saw.
@@ -136,60 +134,54 @@ func (p page) buy(x *Try, client *redis.Client, left, sold string) {
 // compared has readers read for five rounds under the read lock and under the write lock, one lock after the other in
 // each.
 func compared(readers int, seen checker.Check) Part {
-	return Part{
-		Name: fmt.Sprintf("readers-%d", readers), Stage: on(Redis),
-		Do: func(x *Try) {
-			kinds := [2]string{sourcelock.ReadLock, sourcelock.WriteLock}
-			var crowds [2][]lock.Locker
-			for i := range readers {
-				c := x.contend(fmt.Sprintf("reader-%d", i+1), Redis)
-				for k, kind := range kinds {
-					crowds[k] = append(crowds[k], c.locker(kind))
-					c.warm(kind)
-				}
+	seen = checker.All(seen, checker.Reported("reads_per_s_shared", "reads_per_s_exclusive", "reads_ratio_min", "reads_ratio_max"), checker.ExclusiveHolders())
+	return newPart(fmt.Sprintf("readers-%d", readers), on(Redis), seen, func(x *Try) {
+		kinds := [2]string{sourcelock.ReadLock, sourcelock.WriteLock}
+		var crowds [2][]lock.Locker
+		for i := range readers {
+			c := x.contend(fmt.Sprintf("reader-%d", i+1), Redis)
+			for k, kind := range kinds {
+				crowds[k] = append(crowds[k], c.locker(kind))
+				c.warm(kind)
 			}
-			var reads [2][]float64
-			for range 5 {
-				for k, crowd := range crowds {
-					reads[k] = append(reads[k], x.perS(readers, 400*time.Millisecond, func(i int) {
-						x.under(crowd[i], func() { x.sleep(5 * time.Millisecond) })
-					}))
-				}
+		}
+		var reads [2][]float64
+		for range 5 {
+			for k, crowd := range crowds {
+				reads[k] = append(reads[k], x.perS(readers, 400*time.Millisecond, func(i int) {
+					x.under(crowd[i], func() { x.sleep(5 * time.Millisecond) })
+				}))
 			}
-			times := ratios(reads[0], reads[1])
-			x.Figures(map[string]float64{
-				"reads_per_s_shared": median(reads[0]), "reads_per_s_exclusive": median(reads[1]), "reads_ratio": median(times),
-				"reads_ratio_min": slices.Min(times), "reads_ratio_max": slices.Max(times),
-			})
-		},
-		Check: checker.All(seen, checker.Reported("reads_per_s_shared", "reads_per_s_exclusive", "reads_ratio_min", "reads_ratio_max"), checker.ExclusiveHolders()),
-	}
+		}
+		times := ratios(reads[0], reads[1])
+		x.Figures(map[string]float64{
+			"reads_per_s_shared": median(reads[0]), "reads_per_s_exclusive": median(reads[1]), "reads_ratio": median(times),
+			"reads_ratio_min": slices.Min(times), "reads_ratio_max": slices.Max(times),
+		})
+	})
 }
 
 // inTurns has two readers hold the lock in turns, so that one of them has it all the time, while a writer asks for it.
 // A reader that is kept out does not keep the other one in: that goes after half a second.
 func inTurns(name, write string, seen checker.Check) Part {
 	const turn = 20 * time.Millisecond
-	return Part{
-		Name: name, Stage: on(Redis),
-		Do: func(x *Try) {
-			readers := [2]lock.Locker{x.contend("reader-1", Redis).locker(sourcelock.ReadLock), x.contend("reader-2", Redis).locker(sourcelock.ReadLock)}
-			writer := x.contend("writer", Redis).locker(write)
-			lease, turns := x.take(readers[0], x.lockName()), 1
-			written, stop := context.WithCancel(x)
-			x.start(func() {
-				defer stop()
-				x.holdFor(turn, writer, x.lockName(), 3*time.Second)
-			})
-			for ; pause.For(written, turn) == nil; turns++ {
-				lease = x.handOver(lease, readers[turns%2])
-			}
-			x.release(lease)
-			x.wait()
-			x.Figure("reads_meanwhile", float64(turns))
-		},
-		Check: checker.All(seen, checker.Reported("reads_meanwhile"), checker.ExclusiveHolders()), Tries: 3, Pictures: []Picture{Timeline},
-	}
+	seen = checker.All(seen, checker.Reported("reads_meanwhile"), checker.ExclusiveHolders())
+	return upTo(3, newPart(name, on(Redis), seen, func(x *Try) {
+		readers := [2]lock.Locker{x.contend("reader-1", Redis).locker(sourcelock.ReadLock), x.contend("reader-2", Redis).locker(sourcelock.ReadLock)}
+		writer := x.contend("writer", Redis).locker(write)
+		lease, turns := x.take(readers[0], x.lockName()), 1
+		written, stop := context.WithCancel(x)
+		x.start(func() {
+			defer stop()
+			x.holdFor(turn, writer, x.lockName(), 3*time.Second)
+		})
+		for ; pause.For(written, turn) == nil; turns++ {
+			lease = x.handOver(lease, readers[turns%2])
+		}
+		x.release(lease)
+		x.wait()
+		x.Figure("reads_meanwhile", float64(turns))
+	}, Timeline))
 }
 
 // handOver has the next reader come, and the one before leave.
@@ -207,42 +199,35 @@ func (x *Try) handOver(before lock.Lease, next lock.Locker) (lease lock.Lease) {
 
 // longRead has the reader read for as long as the writer asks: three TTL.
 func longRead(name, read string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(Redis), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			reader, writer := x.enter("reader", read, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
-			reader.acquire()
-			writer.ask(3 * ttl)
-			reader.giveBack()
-			writer.giveBack()
-			writer.acquire()
-			writer.giveBack()
-		},
-	}
+	return newPart(name, on(Redis), seen, func(x *Try) {
+		reader, writer := x.enter("reader", read, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
+		reader.acquire()
+		writer.ask(3 * ttl)
+		reader.giveBack()
+		writer.giveBack()
+		writer.acquire()
+		writer.giveBack()
+	}, Timeline)
 }
 
 // lostRead has Redis forget the lock while it is held, as a failover to a replica that has not got it yet does.
 func lostRead() Part {
-	return Part{
-		Name: "lease-is-lost", Remedy: true, Stage: on(Redis),
-		Do: func(x *Try) {
-			reader, writer := x.enter("reader", sourcelock.ReadLock, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
-			reader.acquire()
-			client := x.redis()
-			keys := x.keysOf(client, "*")
-			if len(keys) == 0 {
-				x.Must(fmt.Errorf("delete the keys of %s: there is none", x.lockName()))
-			}
-			x.Must(client.Del(x, keys...).Err())
-			x.Mark("redis", forgotten+": the lock")
-			x.sleep(ttl)
-			writer.acquire()
-			writer.giveBack()
-			reader.giveBack()
-		},
-		Check:    checker.All(checker.LossNoticed("reader", forgotten, ttl), checker.GrantedTo("writer")),
-		Pictures: []Picture{Timeline},
-	}
+	seen := checker.All(checker.LossNoticed("reader", forgotten, ttl), checker.GrantedTo("writer"))
+	return asRemedy(newPart("lease-is-lost", on(Redis), seen, func(x *Try) {
+		reader, writer := x.enter("reader", sourcelock.ReadLock, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
+		reader.acquire()
+		client := x.redis()
+		keys := x.keysOf(client, "*")
+		if len(keys) == 0 {
+			x.Must(fmt.Errorf("delete the keys of %s: there is none", x.lockName()))
+		}
+		x.Must(client.Del(x, keys...).Err())
+		x.Mark("redis", forgotten+": the lock")
+		x.sleep(ttl)
+		writer.acquire()
+		writer.giveBack()
+		reader.giveBack()
+	}, Timeline))
 }
 
 // forgotten begins the mark of a Redis that has lost the keys of a lock.

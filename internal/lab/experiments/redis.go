@@ -21,24 +21,21 @@ func ownerCheck() []Part {
 func lateDelete(strategy, release string, seen checker.Check) Part {
 	stage := onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_TIMEOUT=5s")
 	stage.Servers = throughRedis
-	return Part{
-		Name: strategy, Stage: stage, Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			sale := Sale{Strategy: strategy}
-			x.stock(100)
-			x.willStall(1, 300*time.Millisecond)
-			x.willStall(2, ttl*9/10)
-			x.willStall(3, 100*time.Millisecond)
-			x.start(func() { x.buy(1, sale) })
-			x.awaitFault(1)
-			x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
-			x.start(func() { x.buy(2, sale) })
-			x.awaitFault(2)
-			x.buy(3, sale)
-			x.wait()
-			x.audit()
-		},
-	}
+	return newPart(strategy, stage, seen, func(x *Try) {
+		sale := Sale{Strategy: strategy}
+		x.stock(100)
+		x.willStall(1, 300*time.Millisecond)
+		x.willStall(2, ttl*9/10)
+		x.willStall(3, 100*time.Millisecond)
+		x.start(func() { x.buy(1, sale) })
+		x.awaitFault(1)
+		x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
+		x.start(func() { x.buy(2, sale) })
+		x.awaitFault(2)
+		x.buy(3, sale)
+		x.wait()
+		x.audit()
+	}, Timeline)
 }
 
 func getSet() []Part {
@@ -56,58 +53,49 @@ func getSet() []Part {
 func deletedMeanwhile(strategy, look string, seen checker.Check) Part {
 	stage := onRedis("STOCKD_LOCK_TTL=4s", "STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_TIMEOUT=5s")
 	stage.Servers = throughRedis
-	return Part{
-		Name: strategy + "-nil", Stage: stage, Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.stock(100)
-			x.willStall(1, time.Second)
-			givenBack := make(chan struct{})
-			x.start(func() {
-				defer close(givenBack)
-				x.buy(1, Sale{Strategy: strategy})
-			})
-			x.awaitFault(1)
-			looks := x.Proxy.Arm(servers.Rule{Sent: look, Do: servers.Hold})
-			x.start(func() { x.buy(2, Sale{Strategy: strategy}) })
-			<-givenBack
-			x.held(looks)
-			x.pass("proxy", looks)
-			x.wait()
-			x.audit()
-		},
-	}
+	return newPart(strategy+"-nil", stage, seen, func(x *Try) {
+		x.stock(100)
+		x.willStall(1, time.Second)
+		givenBack := make(chan struct{})
+		x.start(func() {
+			defer close(givenBack)
+			x.buy(1, Sale{Strategy: strategy})
+		})
+		x.awaitFault(1)
+		looks := x.Proxy.Arm(servers.Rule{Sent: look, Do: servers.Hold})
+		x.start(func() { x.buy(2, Sale{Strategy: strategy}) })
+		<-givenBack
+		x.held(looks)
+		x.pass("proxy", looks)
+		x.wait()
+		x.audit()
+	}, Timeline)
 }
 
 // clocks has the second replica's clock ten seconds ahead.
 func clocks(strategy string, seen checker.Check) Part {
 	stage := onRedis("STOCKD_LOCK_TTL=5s", "STOCKD_LOCK_WAIT=8s")
 	stage.Own = map[int][]string{2: {"STOCKD_LAB_CLOCK_OFFSET=10s"}}
-	return Part{
-		Name: strategy + "-clocks", Stage: stage, Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.stock(100)
-			x.whileOneWorks(Sale{Strategy: strategy}, time.Second, nil)
-			x.audit()
-		},
-	}
+	return newPart(strategy+"-clocks", stage, seen, func(x *Try) {
+		x.stock(100)
+		x.whileOneWorks(Sale{Strategy: strategy}, time.Second, nil)
+		x.audit()
+	}, Timeline)
 }
 
 func lostReply() []Part {
 	// sentAgain has a buyer who gets no answer send the purchase once more.
 	sentAgain := func(name, key string, seen checker.Check) Part {
-		return Part{
-			Name: name, Stage: Stage{Replicas: 1}, Check: seen,
-			Do: func(x *Try) {
-				x.stock(100)
-				proxy := x.proxied(strings.TrimPrefix(x.URL(1), "http://"))
-				sale := Sale{Strategy: "sql-conditional", Key: key, URL: "http://" + proxy.Address}
-				lost := proxy.Arm(servers.Rule{Sent: "POST /deduct", Do: servers.LoseReply})
-				x.buy(1, sale)
-				x.awaitMet(lost)
-				x.buy(1, sale)
-				x.audit()
-			},
-		}
+		return newPart(name, Stage{Replicas: 1}, seen, func(x *Try) {
+			x.stock(100)
+			proxy := x.proxied(strings.TrimPrefix(x.URL(1), "http://"))
+			sale := Sale{Strategy: "sql-conditional", Key: key, URL: "http://" + proxy.Address}
+			lost := proxy.Arm(servers.Rule{Sent: "POST /deduct", Do: servers.LoseReply})
+			x.buy(1, sale)
+			x.awaitMet(lost)
+			x.buy(1, sale)
+			x.audit()
+		})
 	}
 	return []Part{
 		sentAgain("blind", "", checker.DeductedTwice()),
@@ -119,9 +107,7 @@ func getCompareSet() []Part {
 	three := shared(Redis)
 	// crowd buys more than there is.
 	crowd := func(name, strategy string, stage Stage, seen checker.Check, tries int) Part {
-		return Part{
-			Name: name, Stage: stage, Do: sellOut(strategy, 300, 400), Check: seen, Tries: tries,
-		}
+		return upTo(tries, newPart(name, stage, seen, sellOut(strategy, 300, 400)))
 	}
 	return []Part{
 		crowd("one-replica", "redis-get-set", Stage{Needs: three.Needs, Replicas: 1}, checker.Oversold(), 3),
@@ -136,17 +122,14 @@ func getCompareSet() []Part {
 // redis-get-set-locked uses.
 func lateSet(lock string, seen checker.Check) Part {
 	const strategy = "redis-get-set-locked"
-	return Part{
-		Name: "under-" + lock, Stage: onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_GET_SET_LOCK="+lock), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			x.stock(100)
-			x.willStall(1, ttl*5/2)
-			x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
-			x.awaitFault(1)
-			x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 60})
-			x.wait()
-			x.sell(Sale{Strategy: strategy, Replica: 3, FirstClient: 5, Clients: 4, Requests: 80})
-			x.audit()
-		},
-	}
+	return newPart("under-"+lock, onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_GET_SET_LOCK="+lock), seen, func(x *Try) {
+		x.stock(100)
+		x.willStall(1, ttl*5/2)
+		x.start(func() { x.buy(1, Sale{Strategy: strategy}) })
+		x.awaitFault(1)
+		x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 60})
+		x.wait()
+		x.sell(Sale{Strategy: strategy, Replica: 3, FirstClient: 5, Clients: 4, Requests: 80})
+		x.audit()
+	}, Timeline)
 }

@@ -87,12 +87,12 @@ func On(ctx context.Context, s *shop.Shop, p Plan) (results []Result, err error)
 	if p.Folder == "" {
 		p.Folder = filepath.Join(s.Supervisor.Folder(), "lab")
 	}
-	run := &run{plan: p, provisioner: &provisioner{shop: s, plan: p}}
-	defer func() { err = errors.Join(err, run.provisioner.end(context.WithoutCancel(ctx))) }()
+	t := &provisioner{shop: s, plan: p}
+	defer func() { err = errors.Join(err, t.end(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
 	var failures []error
 	for _, e := range p.Experiments {
-		result, err := run.experiment(ctx, e)
+		result, err := t.experiment(ctx, e)
 		if ctx.Err() != nil {
 			return results, errors.Join(append(failures, context.Cause(ctx))...)
 		}
@@ -105,26 +105,21 @@ func On(ctx context.Context, s *shop.Shop, p Plan) (results []Result, err error)
 	return results, errors.Join(failures...)
 }
 
-type run struct {
-	plan        Plan
-	provisioner *provisioner
-}
-
 // experiment makes every part, also after one that did not hold: a failure that
 // did not show itself says nothing about its remedy.
-func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
+func (t *provisioner) experiment(ctx context.Context, e Experiment) (Result, error) {
 	start := time.Now()
 	result := Result{
 		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Why: e.Why, Advice: e.Advice, Fix: e.Fix,
 	}
 	var errs []error
 	for _, p := range e.Parts {
-		part, err := r.part(ctx, e, p)
+		part, err := t.part(ctx, e, p)
 		if err != nil {
 			part.NotRun = err.Error()
 			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
 		}
-		r.plan.Watch.part(r.plan.Folder, part)
+		t.plan.Watch.part(t.plan.Folder, part)
 		result.Parts = append(result.Parts, part)
 		if ctx.Err() != nil {
 			break
@@ -137,21 +132,21 @@ func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
 
 // part makes one part until it has come out as it is expected, or as often as it may be tried. A remedy
 // that fails once has failed.
-func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
+func (t *provisioner) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
 	result = PartResult{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures, Start: time.Now()}
 	defer func() { result.End = time.Now() }()
-	if result.NotRun = r.provisioner.lacks(p.Stage); result.NotRun != "" {
+	if result.NotRun = t.lacks(p.Stage); result.NotRun != "" {
 		return result, nil
 	}
 	folder := fmt.Sprintf("%02d-%s", e.Number, e.Name)
-	if err := os.MkdirAll(r.inFolder(folder), 0o755); err != nil {
+	if err := os.MkdirAll(t.inFolder(folder), 0o755); err != nil {
 		return result, err
 	}
 	for result.Tries == 0 || !result.Finding.Holds && !p.Remedy && result.Tries < p.Tries {
 		result.Tries++
-		r.plan.Progress.Try(e, p, result.Tries)
+		t.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)
-		err = r.try(ctx, p, &result)
+		err = t.try(ctx, p, &result)
 		if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 			result.NotRun = "needs " + missing.Error()
 			return result, nil
@@ -163,9 +158,9 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 	return result, nil
 }
 
-func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
-	file := r.inFolder(result.History)
-	if err := r.provisioner.execute(ctx, p, file); err != nil {
+func (t *provisioner) try(ctx context.Context, p Part, result *PartResult) error {
+	file := t.inFolder(result.History)
+	if err := t.execute(ctx, p, file); err != nil {
 		return err
 	}
 	h, err := history.Read(file)
@@ -177,14 +172,14 @@ func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
 		return nil
 	}
 	picture := strings.TrimSuffix(result.History, ".jsonl") + "-order.html"
-	drawn, err := checker.DrawIllegal(h, r.inFolder(picture))
+	drawn, err := checker.DrawIllegal(h, t.inFolder(picture))
 	if drawn {
 		result.Contradiction = picture
 	}
 	return err
 }
 
-func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder, name) }
+func (t *provisioner) inFolder(name string) string { return filepath.Join(t.plan.Folder, name) }
 
 // Watch follows a run as it happens. Each of its functions may be nil.
 type Watch struct {

@@ -25,7 +25,7 @@ func made(t *testing.T, parts ...Part) (Result, error) {
 	t.Helper()
 	backends := &servers.Backends{Database: &servers.Database{}, Missing: map[string]string{"zookeeper": "needs ZooKeeper: not found"}}
 	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: backends}}}
+	r := &provisioner{plan: plan, shop: &shop.Shop{Servers: backends}}
 	return r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: parts})
 }
 
@@ -243,7 +243,7 @@ func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
 func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	folder := t.TempDir()
 	plan := Plan{Folder: folder, Progress: silent{}}
-	r := &run{plan: plan, provisioner: &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}}
+	r := &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
 	result, err := r.experiment(t.Context(), e)
 	must.Do(t, err)

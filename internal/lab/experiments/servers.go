@@ -89,14 +89,6 @@ func (x *Try) closeLater(started closer) {
 	x.Later(func() error { return started.Close(context.WithoutCancel(x)) })
 }
 
-// masters are those of the stage, or else those of the run.
-func (x *Try) masters() *servers.Redlock {
-	if x.Masters != nil {
-		return x.Masters
-	}
-	return x.Backends.Redlock
-}
-
 func (x *Try) linksTo(masters *servers.Redlock) []*servers.Proxy {
 	list := make([]*servers.Proxy, len(masters.Nodes))
 	for i, node := range masters.Nodes {
@@ -158,14 +150,6 @@ func (x *Try) redis() *redis.Client {
 	return client
 }
 
-// zooKeeper is that of the stage, or else that of the run.
-func (x *Try) zooKeeper() *servers.ZooKeeper {
-	if x.ZooKeeper != nil {
-		return x.ZooKeeper
-	}
-	return x.Backends.ZooKeeper
-}
-
 // answerWithin bounds one question to a ZooKeeper.
 const answerWithin = 5 * time.Second
 
@@ -173,7 +157,7 @@ const answerWithin = 5 * time.Second
 func (x *Try) askZooKeeper(word string) string {
 	ctx, cancel := context.WithTimeout(x, answerWithin)
 	defer cancel()
-	said, err := x.zooKeeper().Ask(ctx, word)
+	said, err := x.ZooKeeper.Ask(ctx, word)
 	if err != nil {
 		x.Must(fmt.Errorf("ask ZooKeeper to %s: %w", word, err))
 	}

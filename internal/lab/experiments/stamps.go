@@ -30,13 +30,6 @@ func timestampLocks() []Part {
 	}
 }
 
-// stamped is a part whose contenders have a clock that it moves.
-func stamped(name string, seen checker.Check, do func(x *Try)) Part {
-	return Part{
-		Name: name, Stage: on(Redis), Do: do, Check: seen, Pictures: []Picture{Timeline},
-	}
-}
-
 // asks is how long a contender may wait for its answer before the next step.
 const asks = 500 * time.Millisecond
 
@@ -49,7 +42,7 @@ func (x *Try) expired(kind string) {
 }
 
 func takenOverTwice(kind, name, takeOver string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		x.expired(kind)
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		second.askHeldUp(servers.Rule{Sent: takeOver, Do: servers.Hold})
@@ -57,11 +50,11 @@ func takenOverTwice(kind, name, takeOver string, seen checker.Check) Part {
 		second.goOnUntil(setNX)
 		second.awaitAnswer(asks)
 		x.givenBack(first, second)
-	})
+	}, Timeline)
 }
 
 func nilAnswer(kind, name string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		x.expired(kind)
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		second.askHeldUp(servers.Rule{Sent: "\r\ngetset\r\n", Do: servers.Hold})
@@ -70,32 +63,32 @@ func nilAnswer(kind, name string, seen checker.Check) Part {
 		second.goOn()
 		second.awaitAnswer(time.Second)
 		second.giveBack()
-	})
+	}, Timeline)
 }
 
 func clocksApart(kind, name string, ahead time.Duration, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		second.ahead = ahead
 		first.acquire()
 		x.turn(ttl / 2)
 		second.askAndGoOn(asks)
 		x.givenBack(first, second)
-	})
+	}, Timeline)
 }
 
 func rounded(kind, name string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		first.acquire()
 		x.turn(50 * time.Millisecond)
 		second.askAndGoOn(asks)
 		x.givenBack(first, second)
-	})
+	}, Timeline)
 }
 
 func lateHolder(kind, name string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		third := x.enter("third", kind, Redis, ttl)
 		first.acquire()
@@ -104,11 +97,11 @@ func lateHolder(kind, name string, seen checker.Check) Part {
 		first.giveBack()
 		third.askAndGoOn(asks)
 		x.givenBack(second, third)
-	})
+	}, Timeline)
 }
 
 func lostRace(kind, name, takeOver string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		x.expired(kind)
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		first.askHeldUp(servers.Rule{Sent: takeOver, Do: servers.Hold})
@@ -122,7 +115,7 @@ func lostRace(kind, name, takeOver string, seen checker.Check) Part {
 		first.giveBack()
 		second.giveUp()
 		second.giveBack()
-	})
+	}, Timeline)
 }
 
 // expiry is the time that is the value of the lock, in ms.
@@ -140,10 +133,10 @@ func (x *Try) expiry(kind string) (ms float64) {
 }
 
 func constructed(kind, name string, seen checker.Check) Part {
-	return stamped(name, seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		first.acquire()
 		second.askAndGoOn(asks)
 		x.givenBack(first, second)
-	})
+	}, Timeline)
 }

@@ -34,13 +34,12 @@ type Try struct {
 	// Proxy is what the stage has put before a server, or nil.
 	Proxy *servers.Proxy
 
-	// Pair is a Redis with a replica, Masters are those of Redlock, and Links stand
-	// before them for the first replica of the service alone. They are nil until the
-	// stage made them.
-	Pair    *servers.RedisPair
-	Masters *servers.Redlock
-	Links   []*servers.Proxy
-	// ZooKeeper is one with a clock of its own; nil until the stage made it.
+	// Pair is a Redis with a replica, and Links stand before the masters for the first replica of the service alone.
+	// They are nil until the stage made them.
+	Pair  *servers.RedisPair
+	Links []*servers.Proxy
+	// Masters are those of Redlock, and ZooKeeper is one: of the run, until the stage made its own.
+	Masters   *servers.Redlock
 	ZooKeeper *servers.ZooKeeper
 	// Own are variables of single replicas, by their number from 1, beside those of
 	// the stage.
@@ -67,6 +66,17 @@ func (x *Try) do(ctx context.Context, what func(x *Try)) error {
 	<-ended
 	x.started.Wait()
 	return context.Cause(x)
+}
+
+// Alone does the steps of a try that has no stage, and writes down what happens there. What is for later may fail: servers
+// were broken.
+func Alone(ctx context.Context, to *history.Writer, what func(x *Try)) error {
+	x := &Try{History: to}
+	err := x.do(ctx, what)
+	for _, do := range slices.Backward(x.closers) {
+		_ = do()
+	}
+	return errors.Join(err, to.Close())
 }
 
 // Must ends the try where there is an error: what calls it does not go on, and what goes on beside it finds its
@@ -155,7 +165,7 @@ func (x *Try) Later(do func() error) {
 	x.closers = append(x.closers, do)
 }
 
-// provisioner sets up the environment of each try. Replicas serve every try in a row that
+// provisioner makes the experiments of a plan, and sets up the environment of each try. Replicas serve every try in a row that
 // has the same stage, unless one of them spoilt them.
 type provisioner struct {
 	shop     *shop.Shop
@@ -193,7 +203,10 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	s := &Try{Supervisor: t.shop.Supervisor, Backends: t.shop.Servers, Item: t.nextItem(), History: writer}
+	all := t.shop.Servers
+	s := &Try{
+		Supervisor: t.shop.Supervisor, Backends: all, Masters: all.Redlock, ZooKeeper: all.ZooKeeper, Item: t.nextItem(), History: writer,
+	}
 	s.clock.Store(int64(clockStart))
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {

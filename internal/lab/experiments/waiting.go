@@ -32,12 +32,9 @@ func fairness() []Part {
 const contenders = 24
 
 func contended(kind string, need Need, seen checker.Check) Part {
-	return Part{
-		Name: kind, Stage: on(need), Check: seen, Pictures: []Picture{Waits},
-		Do: func(x *Try) {
-			x.contendFor(3*time.Second, x.crowd(contenders, kind, need, false), 2*time.Millisecond, 10*time.Second)
-		},
-	}
+	return newPart(kind, on(need), seen, func(x *Try) {
+		x.contendFor(3*time.Second, x.crowd(contenders, kind, need, false), 2*time.Millisecond, 10*time.Second)
+	}, Waits)
 }
 
 // contendFor has contenders hold a lock again and again for so long. None waits for it longer than within.
@@ -79,21 +76,17 @@ func woken(kind string, need Need, shared bool, seen checker.Check) Part {
 	if need == Etcd {
 		fired = (*Try).sentByEtcd
 	}
-	return Part{
-		Name: kind, Stage: on(need),
-		Do: func(x *Try) {
-			crowd := x.crowd(contenders, kind, need, shared)
-			before := fired(x)
-			x.Each(contenders, func(i int) {
-				for range herdHolds {
-					x.holdFor(10*time.Millisecond, crowd[i], x.lockName(), patience)
-				}
-			})
-			woken := fired(x) - before
-			x.Figures(map[string]float64{"watches_fired": woken, wakeUps: woken / (contenders * herdHolds)})
-		},
-		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []Picture{Wakes, Timeline},
-	}
+	return newPart(kind, on(need), checker.All(seen, checker.ExclusiveHolders()), func(x *Try) {
+		crowd := x.crowd(contenders, kind, need, shared)
+		before := fired(x)
+		x.Each(contenders, func(i int) {
+			for range herdHolds {
+				x.holdFor(10*time.Millisecond, crowd[i], x.lockName(), patience)
+			}
+		})
+		woken := fired(x) - before
+		x.Figures(map[string]float64{"watches_fired": woken, wakeUps: woken / (contenders * herdHolds)})
+	}, Wakes, Timeline)
 }
 
 // firedByZooKeeper asks the server how many watches on nodes that went, and on the children of nodes, it has fired.
@@ -125,21 +118,18 @@ func (x *Try) sentByEtcd() (sent float64) {
 
 func lateWatch() []Part {
 	watched := func(kind string, seen checker.Check) Part {
-		return Part{
-			Name: kind, Stage: on(ZooKeeper), Check: seen, Pictures: []Picture{Timeline},
-			Do: func(x *Try) {
-				proxy := x.proxied(x.Backends.ZooKeeper.Address)
-				first := x.queuer("first", kind, x.Backends.ZooKeeper.Address, lateSession)
-				second := x.queuer("second", kind, proxy.Address, lateSession)
-				lease := x.take(first, x.lockName())
-				watch := proxy.Arm(servers.Rule{Sent: x.latestNode(), Do: servers.Hold})
-				x.start(func() { x.holdFor(0, second, x.lockName(), 4*time.Second) })
-				x.awaitMet(watch)
-				x.Must(lease.Release(x))
-				x.pass("proxy", watch)
-				x.wait()
-			},
-		}
+		return newPart(kind, on(ZooKeeper), seen, func(x *Try) {
+			proxy := x.proxied(x.Backends.ZooKeeper.Address)
+			first := x.queuer("first", kind, x.Backends.ZooKeeper.Address, lateSession)
+			second := x.queuer("second", kind, proxy.Address, lateSession)
+			lease := x.take(first, x.lockName())
+			watch := proxy.Arm(servers.Rule{Sent: x.latestNode(), Do: servers.Hold})
+			x.start(func() { x.holdFor(0, second, x.lockName(), 4*time.Second) })
+			x.awaitMet(watch)
+			x.Must(lease.Release(x))
+			x.pass("proxy", watch)
+			x.wait()
+		}, Timeline)
 	}
 	return []Part{
 		watched(sourcelock.NodeCache, checker.Deadlocked(3*time.Second)),
@@ -163,31 +153,25 @@ func waitersLeave() []Part {
 
 // middleLeaves has the second of three in a queue give up.
 func middleLeaves(name, kind string, need Need, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(need), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond(kind, need, 3*sessionLease)
-			third := x.enter("third", kind, need, 3*sessionLease)
-			first.acquire()
-			second.queue()
-			third.queue()
-			second.giveUp()
-			third.awaitAnswer(asks)
-			x.givenBack(first, third)
-		},
-	}
+	return newPart(name, on(need), seen, func(x *Try) {
+		first, second := x.firstAndSecond(kind, need, 3*sessionLease)
+		third := x.enter("third", kind, need, 3*sessionLease)
+		first.acquire()
+		second.queue()
+		third.queue()
+		second.giveUp()
+		third.awaitAnswer(asks)
+		x.givenBack(first, third)
+	}, Timeline)
 }
 
 func timeIsUp(name, kind string, seen checker.Check) Part {
-	return Part{
-		Name: name, Stage: on(ZooKeeper), Check: seen, Pictures: []Picture{Timeline},
-		Do: func(x *Try) {
-			first, second := x.firstAndSecond(kind, ZooKeeper, lateSession)
-			first.acquire()
-			second.ask(time.Second)
-			x.givenBack(first, second)
-		},
-	}
+	return newPart(name, on(ZooKeeper), seen, func(x *Try) {
+		first, second := x.firstAndSecond(kind, ZooKeeper, lateSession)
+		first.acquire()
+		second.ask(time.Second)
+		x.givenBack(first, second)
+	}, Timeline)
 }
 
 func spinning() []Part {
@@ -203,24 +187,21 @@ func spinning() []Part {
 // retried counts what Redis does while contenders take a lock by SET and give it back by DEL. Nothing else may do that
 // meanwhile.
 func retried(kind string, seen checker.Check) Part {
-	return Part{
-		Name: kind, Stage: on(Redis),
-		Do: func(x *Try) {
-			crowd, client := x.crowd(contenders, kind, Redis, false), x.redis()
-			before, begun := x.redisWork(client), time.Now()
-			x.contendFor(2*time.Second, crowd, 50*time.Millisecond, patience)
-			took, after := time.Since(begun), x.redisWork(client)
-			holds := after["del"] - before["del"]
-			if holds == 0 {
-				x.Must(errors.New("the lock was never held, so that there is nothing to count tries for"))
-			}
-			x.Figures(map[string]float64{
-				"tries_per_hold": (after["set"] - before["set"]) / holds, "holds_per_s": holds / took.Seconds(),
-				"redis_cpu_ms_per_hold": 1000 * (after["cpu"] - before["cpu"]) / holds,
-			})
-		},
-		Check: checker.All(seen, checker.Reported("holds_per_s", "redis_cpu_ms_per_hold"), checker.ExclusiveHolders()),
-	}
+	seen = checker.All(seen, checker.Reported("holds_per_s", "redis_cpu_ms_per_hold"), checker.ExclusiveHolders())
+	return newPart(kind, on(Redis), seen, func(x *Try) {
+		crowd, client := x.crowd(contenders, kind, Redis, false), x.redis()
+		before, begun := x.redisWork(client), time.Now()
+		x.contendFor(2*time.Second, crowd, 50*time.Millisecond, patience)
+		took, after := time.Since(begun), x.redisWork(client)
+		holds := after["del"] - before["del"]
+		if holds == 0 {
+			x.Must(errors.New("the lock was never held, so that there is nothing to count tries for"))
+		}
+		x.Figures(map[string]float64{
+			"tries_per_hold": (after["set"] - before["set"]) / holds, "holds_per_s": holds / took.Seconds(),
+			"redis_cpu_ms_per_hold": 1000 * (after["cpu"] - before["cpu"]) / holds,
+		})
+	})
 }
 
 // redisWork is how often Redis has carried out SET and DEL, and its processor time in seconds.

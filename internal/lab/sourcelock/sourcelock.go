@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -112,16 +113,12 @@ type nodeCache struct {
 // NewNodeCache connects one of the two to a ZooKeeper, with a session that expires after
 // that much silence. The lock is an io.Closer.
 func NewNodeCache(kind, address string, session time.Duration) (lock.Locker, error) {
-	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}
 	return &nodeCache{conn: conn, timed: kind == NodeCacheTimeout}, nil
 }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // Acquire queues, and waits for the node before its own to go.
 func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error) {

@@ -23,10 +23,11 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/pause"
 )
 
-func adapters() map[string]func(Conn) (lock.Locker, error) {
-	return map[string]func(Conn) (lock.Locker, error){
+func adapters() map[string]opener {
+	return map[string]opener{
 		"redsync":                   openRedsync(),
 		"redsync x5":                openRedsync(),
 		"redsync x5, SetNXOnExtend": openRedsync(redsync.WithSetNXOnExtend()),
@@ -56,14 +57,14 @@ func (c Conn) redis() (clients []*redis.Client, closeAll func() error) {
 }
 
 // openRedsync has mutexes wait without a limit of tries.
-func openRedsync(options ...redsync.Option) func(Conn) (lock.Locker, error) {
+func openRedsync(options ...redsync.Option) opener {
 	done := func(ok bool, err error) error {
 		if ok {
 			return nil
 		}
 		return errors.Join(errNotOurs, err)
 	}
-	return func(c Conn) (lock.Locker, error) {
+	return func(c Conn) (lock.Locker, func() error, error) {
 		clients, closeAll := c.redis()
 		pools := make([]redsyncredis.Pool, len(clients))
 		for i, client := range clients {
@@ -77,21 +78,21 @@ func openRedsync(options ...redsync.Option) func(Conn) (lock.Locker, error) {
 				extend:  func(ctx context.Context) error { return done(m.ExtendContext(ctx)) },
 				release: func(ctx context.Context) error { return done(m.UnlockContext(ctx)) },
 			}, m.LockContext(ctx)
-		}, closeAll}, nil
+		}}, closeAll, nil
 	}
 }
 
-func openRedislock(c Conn) (lock.Locker, error) {
+func openRedislock(c Conn) (lock.Locker, func() error, error) {
 	clients, closeAll := c.redis()
 	client := redislock.New(clients[0])
 	return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 		l, err := client.Obtain(ctx, name, c.Lease, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
 		return &held{release: l.Release, extend: func(ctx context.Context) error { return l.Refresh(ctx, c.Lease, nil) }}, err
-	}, closeAll}, nil
+	}}, closeAll, nil
 }
 
 // openByHand is the lock of most blogs: it is not renewed, and its DEL does not ask whose the key is.
-func openByHand(c Conn) (lock.Locker, error) {
+func openByHand(c Conn) (lock.Locker, func() error, error) {
 	clients, closeAll := c.redis()
 	return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 		for {
@@ -99,19 +100,17 @@ func openByHand(c Conn) (lock.Locker, error) {
 			if ok || err != nil {
 				return &held{release: func(ctx context.Context) error { return clients[0].Del(ctx, name).Err() }}, err
 			}
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(100 * time.Millisecond):
+			if err := pause.For(ctx, 100*time.Millisecond); err != nil {
+				return nil, err
 			}
 		}
-	}, closeAll}, nil
+	}}, closeAll, nil
 }
 
 // openZK watches the session beside the lock. Lock takes no context: where its caller leaves, it is given back when
 // it comes.
-func openZK(c Conn) (lock.Locker, error) {
-	conn, _, err := zk.Connect(c.Addresses, c.Lease, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+func openZK(c Conn) (lock.Locker, func() error, error) {
+	conn, _, err := zk.Connect(c.Addresses, c.Lease, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 		l, got := zk.NewLock(conn, "/trial-"+name, zk.WorldACL(zk.PermAll)), make(chan error, 1)
 		go func() { got <- l.Lock() }()
@@ -129,12 +128,8 @@ func openZK(c Conn) (lock.Locker, error) {
 			}()
 			return nil, ctx.Err()
 		}
-	}, func() error { conn.Close(); return nil }}, err
+	}}, func() error { conn.Close(); return nil }, err
 }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 func takeMutex(ctx context.Context, s *concurrency.Session, name string) (*held, error) {
 	m := concurrency.NewMutex(s, name)
@@ -152,8 +147,8 @@ func takeElection(ctx context.Context, s *concurrency.Session, name string) (*he
 
 // openEtcd gives each hold a session of its own, as two mutexes of one session do not exclude each other. A session stays
 // for the next hold, as in a program that makes it once.
-func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string) (*held, error)) func(Conn) (lock.Locker, error) {
-	return func(c Conn) (lock.Locker, error) {
+func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string) (*held, error)) opener {
+	return func(c Conn) (lock.Locker, func() error, error) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second, Logger: zap.NewNop()})
 		free := make(chan *concurrency.Session, poolSize)
 		return locker{c.Lease, func(ctx context.Context, name string) (h *held, err error) {
@@ -178,19 +173,18 @@ func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string
 			h.alive = func() bool { return s.Ctx().Err() == nil }
 			h.release = func(ctx context.Context) error { defer back(); return release(ctx) }
 			return h, nil
-		}, client.Close}, err
+		}}, client.Close, err
 	}
 }
 
 // openSQL takes the name on a connection of its own.
-func openSQL(take func(ctx context.Context, conn *sql.Conn, name string) (release func(context.Context) error, err error)) func(Conn) (lock.Locker, error) {
-	return func(c Conn) (lock.Locker, error) {
-		at, err := mysql.ParseDSN(c.Database.DSN)
+func openSQL(take func(ctx context.Context, conn *sql.Conn, name string) (release func(context.Context) error, err error)) opener {
+	return func(c Conn) (lock.Locker, func() error, error) {
+		at, err := c.Database.With(func(to *mysql.Config) { to.Addr = c.Addresses[0] })
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		at.Passwd, at.Addr, at.Logger = c.Database.Password, c.Addresses[0], new(mysql.NopLogger)
-		db, err := sql.Open("mysql", at.FormatDSN())
+		db, err := at.Raw()
 		return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 			conn, err := db.Conn(ctx)
 			if err != nil {
@@ -201,7 +195,7 @@ func openSQL(take func(ctx context.Context, conn *sql.Conn, name string) (releas
 				return nil, errors.Join(err, conn.Close())
 			}
 			return &held{release: func(ctx context.Context) error { return errors.Join(release(ctx), conn.Close()) }}, nil
-		}, db.Close}, err
+		}}, db.Close, err
 	}
 }
 
@@ -232,7 +226,7 @@ func forUpdate(ctx context.Context, conn *sql.Conn, name string) (func(context.C
 const poolSize = 128
 
 // own is a lock of stockd's, on the connections of a replica.
-func (c Conn) own(entry lock.Entry) (_ lock.Locker, err error) {
+func (c Conn) own(entry lock.Entry) (_ lock.Locker, closeAll func() error, err error) {
 	all := new(backend.Clients)
 	d := lock.Deps{Clients: all, TTL: c.Lease, Retry: 50 * time.Millisecond, Releases: lock.NewReleases(), Log: slog.New(slog.DiscardHandler)}
 	for _, address := range c.Addresses {
@@ -247,25 +241,16 @@ func (c Conn) own(entry lock.Entry) (_ lock.Locker, err error) {
 		case "etcd":
 			all.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second})
 		default:
-			at, err := mysql.ParseDSN(c.Database.DSN)
+			at, err := c.Database.With(func(to *mysql.Config) { to.Addr = address })
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			at.Addr = address
-			c.Database.DSN = at.FormatDSN()
+			c.Database = *at
 		}
 	}
 	if c.Server == "redlock" || c.Server == "database" {
 		all.DB, all.Dialect, err = c.Database.Pool(poolSize, time.Second)
 		d.Issue = sqllock.NewTokens(all.DB, all.Dialect).Issue
 	}
-	return closing{entry.New(d), d.Close}, err
+	return entry.New(d), d.Close, err
 }
-
-type closing struct {
-	lock.Locker
-	close func() error
-}
-
-// Close closes the connections.
-func (c closing) Close() error { return c.close() }

@@ -30,8 +30,11 @@ type Library struct {
 	// Release are bytes of a release that does not contain the name.
 	Release string `json:"release,omitempty"`
 
-	open func(Conn) (lock.Locker, error)
+	open opener
 }
+
+// opener connects a client of its own, which its holders share, and returns how it is closed.
+type opener func(Conn) (l lock.Locker, closeAll func() error, err error)
 
 // list has the libraries, those of one server together, stockd's own beside them.
 //
@@ -69,8 +72,10 @@ func Find(name string) (Library, error) {
 	return l, nil
 }
 
-// Open connects a client of its own, which its holders share. It is to be closed where it is an io.Closer.
-func (l *Library) Open(to Conn) (lock.Locker, error) { return l.open(to) }
+// Open connects a client of its own, which its holders share, and returns how it is closed.
+func (l *Library) Open(to Conn) (locker lock.Locker, closeAll func() error, err error) {
+	return l.open(to)
+}
 
 // own makes it a lock of stockd's, which promises what its entry guarantees.
 func (l *Library) own(name string) {
@@ -94,9 +99,9 @@ func (l *Library) own(name string) {
 			}
 		}
 	}
-	l.open = func(c Conn) (lock.Locker, error) {
+	l.open = func(c Conn) (lock.Locker, func() error, error) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		return c.own(entry)
 	}
@@ -161,7 +166,6 @@ func (h *held) watch(lease time.Duration) {
 type locker struct {
 	lease   time.Duration
 	acquire func(ctx context.Context, name string) (*held, error)
-	close   func() error
 }
 
 // Acquire asks the library.
@@ -174,6 +178,3 @@ func (l locker) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	go h.watch(l.lease)
 	return h, nil
 }
-
-// Close closes the connections.
-func (l locker) Close() error { return l.close() }

@@ -73,8 +73,8 @@ func crowd(t *try) {
 func dies(t *try) {
 	second := t.client("second")
 	p := t.ownProcess()
-	t.must(p.Kill(t))
-	t.mark("first", checker.Killed)
+	t.Must(p.Kill(t))
+	t.Mark("first", checker.Killed)
 	second.turn(leases(3))
 }
 
@@ -89,15 +89,15 @@ func outlasts(t *try) {
 func paused(t *try) {
 	second := t.client("second")
 	p := t.ownProcess()
-	t.must(p.Pause(t))
-	t.mark("first", "paused")
+	t.Must(p.Pause(t))
+	t.Mark("first", "paused")
 	got := second.ask(leases(1.8))
 	t.sleep(leases(0.5))
-	t.must(p.Resume(t))
-	t.mark("first", "resumed")
+	t.Must(p.Resume(t))
+	t.Mark("first", "resumed")
 	t.sleep(leases(0.5))
-	t.must(p.Kill(t))
-	t.mark("first", checker.Killed)
+	t.Must(p.Kill(t))
+	t.Mark("first", checker.Killed)
 	second.giveBack(got)
 }
 
@@ -114,7 +114,7 @@ func hangs(t *try) {
 	held := first.take()
 	t.sleep(leases(0.5)) // sessions have been renewed once
 	first.each((*servers.Proxy).Freeze)
-	t.mark("first", "its link hangs")
+	t.Mark("first", "its link hangs")
 	next := second.ask(leases(2.5))
 	t.sleep(leases(0.5))
 	first.each((*servers.Proxy).Thaw)
@@ -125,8 +125,8 @@ func hangs(t *try) {
 func takenAway(t *try) {
 	first := t.client("first")
 	held := first.take()
-	t.mark("", taken)
-	t.must(t.forget(t, t.library.Server))
+	t.Mark("", taken)
+	t.Must(t.forget(t, t.library.Server))
 	t.sleep(leases(1.5))
 	first.giveBack(held)
 }
@@ -189,15 +189,15 @@ func cancelled(t *try) {
 
 func failover(t *try) {
 	pair, err := servers.StartRedisPair(t, t.supervisor)
-	t.must(err)
-	t.later(func() error { return pair.Close(context.WithoutCancel(t.Context)) })
+	t.Must(err)
+	t.Later(func() error { return pair.Close(context.WithoutCancel(t)) })
 	t.conn.Addresses, t.conn.Password = []string{pair.Front.Address}, pair.Primary.Password
 	first, second := t.client("first"), t.client("second")
 	pair.Link.Freeze()
 	held := first.take()
-	t.must(pair.Primary.Kill(t))
-	t.must(pair.Promote(t))
-	t.mark("redis", "the primary is killed before its replica has the key")
+	t.Must(pair.Primary.Kill(t))
+	t.Must(pair.Promote(t))
+	t.Mark("redis", "the primary is killed before its replica has the key")
 	next := second.ask(leases(2))
 	t.sleep(leases(0.3))
 	first.giveBack(held)
@@ -209,8 +209,8 @@ func restarts(t *try) {
 	held := first.take()
 	t.working.Go(func() { second.turn(leases(5)) })
 	for i, master := range t.Redlock.Nodes {
-		t.must(master.Restart(t))
-		t.mark(fmt.Sprintf("master-%d", i+1), "restarted without its data")
+		t.Must(master.Restart(t))
+		t.Mark(fmt.Sprintf("master-%d", i+1), "restarted without its data")
 		t.sleep(leases(0.5))
 	}
 	first.giveBack(held)
@@ -230,7 +230,7 @@ func waiters(t *try) {
 		one.Disarm()
 		seen += one.Seen()
 	}
-	t.figure("requests_per_s", float64(seen))
+	t.Figure("requests_per_s", float64(seen))
 	t.sleep(leases(0.5))
 	first.giveBack(held)
 }
@@ -250,7 +250,7 @@ func handoffs(t *try) {
 		})
 	}
 	t.working.Wait()
-	t.figure("handoffs_per_s", float64(grants.Load()/2))
+	t.Figure("handoffs_per_s", float64(grants.Load()/2))
 }
 
 func allocations(t *try) {
@@ -263,5 +263,5 @@ func allocations(t *try) {
 		c.giveBack(c.take())
 	}
 	runtime.ReadMemStats(&after)
-	t.figure("allocations_per_hold", float64((after.Mallocs-before.Mallocs)/holds))
+	t.Figure("allocations_per_hold", float64((after.Mallocs-before.Mallocs)/holds))
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (s *site) forget(ctx context.Context, server string) (err error) {
 	case "redlock":
 		return flush(ctx, s.Redlock.Nodes...)
 	case "zookeeper":
-		conn, _, err := zk.Connect([]string{s.ZooKeeper.Address}, lease, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		conn, _, err := zk.Connect([]string{s.ZooKeeper.Address}, lease, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 		if err != nil {
 			return err
 		}

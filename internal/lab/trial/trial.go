@@ -189,7 +189,7 @@ const longest = 2 * time.Minute
 func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.History, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	t := &try{Context: ctx, site: r.site, library: l, binary: r.Binary, name: "trial" + rand.Text()[:12]}
+	t := &try{site: r.site, library: l, binary: r.Binary, name: "trial" + rand.Text()[:12]}
 	if t.conn, err = Connect(r.site.Backends, l.Server, lease); err != nil {
 		return nil, err
 	}
@@ -197,13 +197,14 @@ func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.Histor
 		return nil, err
 	}
 	files := []string{filepath.Join(t.folder, "history.jsonl")}
-	if t.history, err = history.Create(files[0]); err != nil {
+	to, err := history.Create(files[0])
+	if err != nil {
 		return nil, err
 	}
 	if _, err := r.site.admin.ExecContext(ctx, "INSERT INTO trial_lock VALUES (?)", t.name); err != nil {
 		return nil, err
 	}
-	if err := t.run(q.do); err != nil {
+	if err := t.run(ctx, to, q.do); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(t.ownHistory()); err == nil {

@@ -5,24 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
-// try is one question to one library, with what it writes down.
+// try is one question to one library. A step that fails and is none of the library's ends it.
 type try struct {
-	context.Context //nolint:containedctx // it is that of one function
+	*experiments.Try
 	*site
 
 	library Library
@@ -30,55 +29,23 @@ type try struct {
 	binary  string // this program, for holders of their own
 	name    string // what is locked
 	folder  string
-	history *history.Writer
 
-	closers []func() error
-	err     error
 	working sync.WaitGroup // what goes on beside the steps
 }
 
-// must ends the question where a step fails that is none of the library's.
-func (t *try) must(err error) {
-	if err != nil {
-		t.err = err
-		runtime.Goexit()
-	}
-}
-
 // run takes the steps, and waits for what goes on beside them.
-func (t *try) run(steps func(*try)) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+func (t *try) run(ctx context.Context, to *history.Writer, steps func(*try)) error {
+	return experiments.Alone(ctx, to, func(x *experiments.Try) {
+		t.Try = x
 		defer t.working.Wait()
 		steps(t)
-	}()
-	<-done
-	for _, do := range slices.Backward(t.closers) {
-		_ = do() // a client whose server was broken
-	}
-	return errors.Join(t.err, context.Cause(t), t.history.Close())
+	})
 }
 
-func (t *try) later(do func() error) { t.closers = append(t.closers, do) }
-
-func (t *try) sleep(d time.Duration) {
-	select {
-	case <-t.Done():
-	case <-time.After(d):
-	}
-}
+func (t *try) sleep(d time.Duration) { t.Must(pause.For(t, d)) }
 
 // leases is a time in leases.
 func leases(n float64) time.Duration { return time.Duration(n * float64(lease)) }
-
-func (t *try) mark(who, what string) {
-	t.must(t.history.Add(history.Line{Mark: &history.Mark{At: time.Now(), Who: who, What: what}}))
-}
-
-func (t *try) figure(name string, value float64) {
-	t.must(t.history.Add(history.Line{Figure: &history.Figure{Name: name, Value: value}}))
-}
 
 // client has connections of its own to the servers, over links that faults hit.
 type client struct {
@@ -94,8 +61,8 @@ func (t *try) client(name string) *client {
 	conn.Addresses = nil
 	for _, address := range t.conn.Addresses {
 		link, err := servers.NewProxy(address)
-		t.must(err)
-		t.later(func() error { link.Thaw(); link.Close(); return nil })
+		t.Must(err)
+		t.Later(func() error { link.Thaw(); link.Close(); return nil })
 		c.links = append(c.links, link)
 		conn.Addresses = append(conn.Addresses, link.Address)
 	}
@@ -106,13 +73,11 @@ func (t *try) client(name string) *client {
 func (t *try) direct(name string) *client { return (&client{try: t}).connect(name, t.conn) }
 
 func (c *client) connect(name string, to Conn) *client {
-	made, err := c.library.open(to)
-	c.must(err)
-	if closer, ok := made.(io.Closer); ok {
-		c.later(closer.Close)
-	}
-	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: c.history, Log: slog.New(slog.DiscardHandler)})
-	c.must(err)
+	made, closeAll, err := c.library.open(to)
+	c.Must(err)
+	c.Later(closeAll)
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: c.History, Log: slog.New(slog.DiscardHandler)})
+	c.Must(err)
 	c.locker = record.Record(c.library.Name, made)
 	return c
 }
@@ -129,7 +94,7 @@ func (c *client) ask(within time.Duration) lock.Lease {
 func (c *client) take() lock.Lease {
 	held := c.ask(leases(3))
 	if held == nil {
-		c.must(errors.New("the first holder was not granted the name"))
+		c.Must(errors.New("the first holder was not granted the name"))
 	}
 	return held
 }
@@ -145,7 +110,7 @@ func (c *client) turn(within time.Duration) {
 // giveBack releases a hold, if there is one. How it ends is in the history.
 func (c *client) giveBack(held lock.Lease) {
 	if held != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context), leases(1))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c), leases(1))
 		defer cancel()
 		_ = held.Release(ctx)
 	}
@@ -173,7 +138,7 @@ func (c *client) losing(sent string, do func()) {
 			met++
 		}
 	}
-	c.figure("replies_lost", float64(met))
+	c.Figure("replies_lost", float64(met))
 }
 
 func (c *client) arm(r servers.Rule) (all []*servers.Trigger) {
@@ -199,17 +164,17 @@ func (t *try) ownHistory() string { return filepath.Join(t.folder, "holder.jsonl
 func (t *try) ownProcess() *servers.Process {
 	args := holder{t.library.Name, t.name, t.ownHistory(), t.conn}
 	text, err := json.Marshal(args) //nolint:musttag // this program reads it
-	t.must(err)
+	t.Must(err)
 	p, err := t.supervisor.Run(t, servers.Command{Path: t.binary, Args: []string{"trial", "hold", string(text)}, Env: os.Environ(), Log: filepath.Join(t.folder, "holder.log")})
-	t.must(err)
-	t.later(func() error { return p.Kill(context.WithoutCancel(t.Context)) })
+	t.Must(err)
+	t.Later(func() error { return p.Kill(context.WithoutCancel(t)) })
 	for end := time.Now().Add(leases(4)); time.Now().Before(end); t.sleep(20 * time.Millisecond) {
 		if h, err := history.Read(args.History); err == nil && len(h.Leases) == 1 && !h.Leases[0].Granted.IsZero() {
 			return p
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(t.folder, "holder.log")) // it is there or not
-	t.must(fmt.Errorf("a process did not get the name: %s", log))
+	t.Must(fmt.Errorf("a process did not get the name: %s", log))
 	return nil
 }
 
@@ -224,16 +189,17 @@ func Hold(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	t := &try{Context: ctx, library: library, conn: h.Conn, name: h.Name}
-	if t.history, err = history.Append(h.History); err != nil {
+	to, err := history.Append(h.History)
+	if err != nil {
 		return err
 	}
-	return t.run(func(t *try) {
+	t := &try{library: library, conn: h.Conn, name: h.Name}
+	return t.run(ctx, to, func(t *try) {
 		held := t.direct("first").take()
 		for last := time.Now(); ; last = time.Now() {
 			t.sleep(5 * time.Millisecond)
 			if time.Since(last) > lease/2 && held.Context().Err() == nil {
-				t.mark("first", lateWrite)
+				t.Mark("first", lateWrite)
 			}
 		}
 	})
