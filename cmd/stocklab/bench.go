@@ -24,17 +24,12 @@ import (
 
 // suiteFlags are the flags of stocklab bench.
 type suiteFlags struct {
-	quick        bool
-	from, only   string
-	chart, hour  string
-	redo         string
-	write        string
-	ledger       int64
-	items        int
-	growth       bool
-	markdown     bool
-	rounds       int
-	each, within time.Duration
+	bench.Options
+
+	from, only  string
+	chart, hour string
+	redo, write string
+	markdown    bool
 }
 
 // How long a suite takes where nothing else is asked for.
@@ -68,29 +63,29 @@ func benchCommand() *cobra.Command {
 }
 
 func (s *suiteFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&s.quick, "quick", false, "64 clients only, and no locks by themselves")
+	flags.BoolVar(&s.Quick, "quick", false, "64 clients only, and no locks by themselves")
 	flags.StringVar(&s.only, "only", "", "measure only the strategies whose name this regular expression matches")
 	flags.StringVar(&s.from, "servers", "local", "auto, embedded or local, with exceptions as for stocklab demo")
-	flags.IntVar(&s.rounds, "rounds", 3, "how often to measure what has a target")
-	flags.DurationVar(&s.within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
-	flags.DurationVar(&s.each, "each", 0, "how long each measurement takes (default: as --within allows)")
+	flags.IntVar(&s.Rounds, "rounds", 3, "how often to measure what has a target")
+	flags.DurationVar(&s.Within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
+	flags.DurationVar(&s.Each, "each", 0, "how long each measurement takes (default: as --within allows)")
 	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")
 	flags.StringVar(&s.hour, "hour", "", "file to draw what 10,000 units for a million buyers cost into, as SVG")
 	flags.StringVar(&s.redo, "chart-from", "", "draw --chart or --hour, or print --markdown from the --json file of an earlier run instead")
-	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
-	flags.IntVar(&s.items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
-	flags.BoolVar(&s.growth, "growth", false, "measure how sales grow with clients, items and replicas instead")
+	flags.Int64Var(&s.Ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
+	flags.IntVar(&s.Items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
+	flags.BoolVar(&s.Growth, "growth", false, "measure how sales grow with clients, items and replicas instead")
 	flags.StringVar(&s.write, "json", "", "file to write the figures to, with those of every round")
 	flags.BoolVar(&s.markdown, "markdown", false, "print a page in Markdown instead of the tables")
 }
 
 func (s *suiteFlags) options() (o bench.Options, err error) {
-	o = bench.Options{Rounds: s.rounds, Each: s.each, Within: s.within, Quick: s.quick, Items: s.items, Ledger: s.ledger, Growth: s.growth}
+	o = s.Options
 	if o.Servers, err = servers.ParseChoice(s.from); err != nil {
 		return o, cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
 	}
-	if s.rounds < 1 || s.each != 0 && s.each < 100*time.Millisecond {
-		return o, cli.UsageError{Err: fmt.Errorf("--rounds must be at least 1 and --each at least 100ms, not %d and %s", s.rounds, s.each)}
+	if s.Rounds < 1 || s.Each != 0 && s.Each < 100*time.Millisecond {
+		return o, cli.UsageError{Err: fmt.Errorf("--rounds must be at least 1 and --each at least 100ms, not %d and %s", s.Rounds, s.Each)}
 	}
 	if s.only != "" {
 		if o.Only, err = regexp.Compile(s.only); err != nil {
@@ -101,14 +96,14 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 		return o, cli.UsageError{Err: err}
 	}
 	switch {
-	case s.within != 0:
-	case s.quick:
+	case s.Within != 0:
+	case s.Quick:
 		o.Within = quickWithin
 	default:
 		o.Within = suiteWithin
 	}
 	if o.Within < time.Minute {
-		return o, cli.UsageError{Err: fmt.Errorf("--within must be at least 1m, not %s", s.within)}
+		return o, cli.UsageError{Err: fmt.Errorf("--within must be at least 1m, not %s", s.Within)}
 	}
 	if s.alone() {
 		o.Each = cmp.Or(o.Each, aloneEach)
@@ -118,20 +113,20 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 }
 
 // alone says that it is none of the suite.
-func (s *suiteFlags) alone() bool { return s.growth || s.items != 0 || s.ledger != 0 }
+func (s *suiteFlags) alone() bool { return s.Growth || s.Items != 0 || s.Ledger != 0 }
 
 // checkAlone checks the flags of measurements that are none of the suite.
 func (s *suiteFlags) checkAlone() error {
 	switch {
-	case s.ledger != 0 && s.ledger < leastLedger:
-		return fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)
-	case s.items != 0 && (s.items < 2 || s.items > bench.MostItems):
-		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
-	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
+	case s.Ledger != 0 && s.Ledger < leastLedger:
+		return fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.Ledger)
+	case s.Items != 0 && (s.Items < 2 || s.Items > bench.MostItems):
+		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.Items)
+	case s.Items != 0 && s.Ledger != 0, s.Growth && (s.Items != 0 || s.Ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
 	case s.hour != "" && s.alone():
 		return errors.New("--hour draws what the suite has measured, not --growth, --items or --ledger")
-	case s.chart != "" && (s.items != 0 || s.ledger != 0):
+	case s.chart != "" && (s.Items != 0 || s.Ledger != 0):
 		return errors.New("--chart draws what the suite or --growth has measured, not --items or --ledger")
 	}
 	return s.checkMeaning()
@@ -140,11 +135,11 @@ func (s *suiteFlags) checkAlone() error {
 // checkMeaning rejects flags that would be ignored.
 func (s *suiteFlags) checkMeaning() error {
 	switch {
-	case s.quick && s.alone():
+	case s.Quick && s.alone():
 		return errors.New("--quick is for the suite, not for --items, --ledger or --growth")
-	case s.within != 0 && (s.alone() || s.each != 0):
+	case s.Within != 0 && (s.alone() || s.Each != 0):
 		return errors.New("--within is for the suite where --each is not given")
-	case s.only != "" && (s.ledger != 0 || s.growth && s.chart != ""):
+	case s.only != "" && (s.Ledger != 0 || s.Growth && s.chart != ""):
 		return errors.New("--only has no meaning with --ledger, nor with --growth and --chart, which draws all of it")
 	}
 	return nil
@@ -238,7 +233,7 @@ func (s *suiteFlags) keep(result *bench.Result) error {
 // draw draws the figures where --chart and --hour say so.
 func (s *suiteFlags) draw(result *bench.Result) error {
 	chart := result.Chart
-	if s.growth {
+	if s.Growth {
 		chart = result.Growth
 	}
 	return errors.Join(drawInto(s.chart, chart), drawInto(s.hour, result.Hour))

@@ -142,12 +142,7 @@ func (s *stage) startSigned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp("", "stocklab-keys-")
-	if err != nil {
-		return err
-	}
-	s.later(func(context.Context) error { return os.RemoveAll(folder) })
-	file := filepath.Join(folder, "keys.json")
+	file := filepath.Join(s.shop.Supervisor.Folder(), "keys.json")
 	if err := os.WriteFile(file, keys, 0o600); err != nil {
 		return err
 	}

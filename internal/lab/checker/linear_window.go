@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -169,15 +170,10 @@ func (w window) ends() (ends []int64) {
 // shortest halves the distance between a beginning that is legal and one that is
 // not, until nothing is between them.
 func (w window) shortest(ends []int64, legal, illegal int, deadline time.Time) prefix {
-	for illegal-legal > 1 {
-		middle := (legal + illegal) / 2
-		if w.until(ends, middle).check(deadline) == porcupine.Illegal {
-			illegal = middle
-		} else {
-			legal = middle
-		}
-	}
-	return w.until(ends, illegal)
+	between := sort.Search(illegal-legal-1, func(i int) bool {
+		return w.until(ends, legal+1+i).check(deadline) == porcupine.Illegal
+	})
+	return w.until(ends, legal+1+between)
 }
 
 // prefix is the beginning of a window, up to one of its answers: what was closed

@@ -219,25 +219,12 @@ func (c *crowd) wait(ctx context.Context, buyer client.Client, p client.Purchase
 			return true
 		}
 		sleepUntil(ctx, time.Now().Add(max(ticket.AskAfter, pauseAfter(err))))
-		if ticket.Ticket == "" || ticket.State == client.Ended {
-			ticket, err = buyer.Queue(ctx, p)
-		} else {
-			ticket, err = lookAgain(ctx, buyer, ticket)
-		}
+		ticket, err = buyer.Queue(ctx, p) // again it keeps the place
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	recordLatency(c.latency.wait, time.Since(since))
 	return false
-}
-
-// lookAgain keeps the ticket where there is no answer.
-func lookAgain(ctx context.Context, buyer client.Client, t client.Ticket) (client.Ticket, error) {
-	now, err := buyer.Ticket(ctx, t.Ticket)
-	if err != nil {
-		return t, err
-	}
-	return now, nil
 }
 
 func (c *crowd) purchase(item int64) (p client.Purchase, user string) {

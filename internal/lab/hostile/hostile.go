@@ -133,7 +133,8 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 	beside.Go(func() { watcher.run(limited) })
 	target := s.target(crowd)
 	for number := range s.plan.Connections {
-		beside.Go(func() { s.attack(limited, newAttackerOf(s.plan, target, number), newSchedule(attacks, number), tally) })
+		from := newAttacker(target, s.plan.Seed, uint64(number), loopback(2, number%s.plan.Addresses)) //nolint:gosec // it is no negative
+		beside.Go(func() { s.attack(limited, from, newSchedule(attacks, number), tally) })
 	}
 	r.Hostile = crowd.run(ctx, hotItem, s.plan.Duration)
 	end()
@@ -142,10 +143,6 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 	r.Attacks, r.Samples, r.Pages, r.Restocks = tally.figures, watcher.samples, watcher.pages, supply.restocks
 	r.RestockFailures, r.stolen = supply.failures, tally.orders
 	return ctx.Err()
-}
-
-func newAttackerOf(p Plan, t target, number int) *attacker {
-	return newAttacker(t, p.Seed, uint64(number), loopback(2, number%p.Addresses)) //nolint:gosec // it is no negative
 }
 
 func (s *stage) attack(ctx context.Context, a *attacker, plan *schedule, tally *tally) {

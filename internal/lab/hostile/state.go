@@ -6,14 +6,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
@@ -36,7 +32,7 @@ func readState(ctx context.Context, b *servers.Backends) (s State, err error) {
 	if s.Rows, err = s.countRows(ctx, b.Database); err != nil || b.Redis == nil {
 		return s, err
 	}
-	r := redis.NewClient(&redis.Options{Addr: b.Redis.Address, Password: b.Redis.Password})
+	r := b.Redis.Open()
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if s.Keys, err = r.DBSize(ctx).Result(); err != nil {
 		return s, fmt.Errorf("count keys of Redis: %w", err)
@@ -130,37 +126,32 @@ type watcher struct {
 	cluster *shop.Cluster
 	item    int64
 
-	mu      sync.Mutex
 	samples []Sample
 	pages   Pages
 }
 
-func watcherAddress() net.IP { return loopback(3, 0) }
-
 func (w *watcher) run(ctx context.Context) {
 	start, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
-	page := clientFrom(w.cluster.URL, watcherAddress())
+	page := clientFrom(w.cluster.URL, loopback(3, 0))
 	defer page.HTTP.CloseIdleConnections()
-	admin := w.cluster.Client()
+	admin := w.cluster.Client().Owner()
 	for {
 		w.sample(time.Since(start))
 		w.look(ctx, "stock page", func(ctx context.Context) error {
 			_, err := page.Goods(ctx, w.item)
 			return err
 		})
-		w.look(ctx, "audit", func(ctx context.Context) error { return auditOnce(ctx, admin, w.item) })
+		w.look(ctx, "audit", func(ctx context.Context) error {
+			_, err := admin.AuditNow(ctx, w.item)
+			return err
+		})
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func auditOnce(ctx context.Context, admin shop.Client, item int64) error {
-	_, err := admin.Owner().AuditNow(ctx, item)
-	return err
 }
 
 // pageTimeout is longer than the balancer waits for a replica.
@@ -174,8 +165,6 @@ func (w *watcher) look(ctx context.Context, what string, ask func(context.Contex
 	if ctx.Err() != nil {
 		return // the phase is over
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.pages.Asked++
 	w.pages.Slowest = max(w.pages.Slowest, float64(time.Since(start).Microseconds())/1000)
 	if err != nil {
@@ -192,8 +181,6 @@ func (w *watcher) sample(since time.Duration) {
 		resident, _ := servers.Resident(r.Pid(), servers.CurrentMemory) // 0 of a replica that has ended
 		s.Resident = append(s.Resident, resident)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.samples = append(w.samples, s)
 }
 
