@@ -262,7 +262,7 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 					continue
 				}
 				t.Logf("%d units are gone with the replica", gone)
-				must.Do(t, l.cluster.Client().Restock(t.Context(), goods, 1))
+				must.Get(l.cluster.Client().Shop().Restock(t.Context(), goods, 1, ""))(t)
 				if a, _ := sell(t, l, strategy, goods, nil); a.Sold != units+1 {
 					t.Errorf("%d were sold after a restock, want all of %d", a.Sold, units+1)
 				}

@@ -31,6 +31,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // walkSeed names the variable that holds the seed of the walks, or the first and the last
@@ -673,7 +674,9 @@ func (w walking) look(ctx context.Context, s walk.Step) walk.Record {
 	case walk.Recall:
 		_, err = w.client(s).Recall(ctx, w.Item)
 	default:
-		err = w.client(s).SetLimit(ctx, w.Item, s.Quantity)
+		admin := w.client(s).Shop()
+		admin.Tries = 1
+		_, err = admin.Change(ctx, w.Item, client.Change{PerUser: &s.Quantity})
 	}
 	r.End = time.Now()
 	if err != nil {

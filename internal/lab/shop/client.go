@@ -154,18 +154,6 @@ func (c Client) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, c.URL+"/readyz", nil, http.StatusOK, nil)
 }
 
-// SetLimit sets how many units one buyer may have; 0 is any number.
-func (c Client) SetLimit(ctx context.Context, goodsID, perUser int64) error {
-	url := fmt.Sprintf("%s/goods/%d", c.AdminURL, goodsID)
-	return c.call(ctx, http.MethodPatch, url, map[string]int64{"per_user": perUser}, http.StatusOK, nil)
-}
-
-// Restock adds units to an item.
-func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
-	url := fmt.Sprintf("%s/goods/%d/restock", c.AdminURL, goodsID)
-	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
-}
-
 // Recall moves the units of an item from the allocations of strategies back into its row.
 func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.RecalledItem, err error) {
 	url := fmt.Sprintf("%s/goods/%d/recall", c.AdminURL, goodsID)
