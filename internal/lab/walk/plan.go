@@ -155,15 +155,7 @@ func Random(seed uint64) Plan {
 	for buyer := range walkBuyers {
 		w.Actors = append(w.Actors, w.purchases(r, buyer, purchasesEach))
 	}
-	if with.restocks {
-		w.Actors = append(w.Actors, w.restocks(r, 25))
-	}
-	if with.limited {
-		w.Actors = append(w.Actors, w.limitChanges(r))
-	}
-	if with.looks {
-		w.Actors = append(w.Actors, looks(r, 20))
-	}
+	w.addAdmins(r, with, 25, 20)
 	if with.faults {
 		w.Actors = append(w.Actors, faults(r))
 	}
@@ -204,15 +196,7 @@ func Through(name string, seed uint64, reached ...backend.Name) Plan {
 		}
 		w.Actors = append(w.Actors, steps)
 	}
-	if with.restocks {
-		w.Actors = append(w.Actors, w.restocks(r, 8))
-	}
-	if with.limited {
-		w.Actors = append(w.Actors, w.limitChanges(r))
-	}
-	if with.looks {
-		w.Actors = append(w.Actors, looks(r, 8))
-	}
+	w.addAdmins(r, with, 8, 8)
 	if r.IntN(2) == 0 {
 		w.Actors = append(w.Actors, recalls(r, 4))
 	}
@@ -313,8 +297,7 @@ func upTo(r *rand.Rand, most time.Duration) time.Duration {
 }
 
 func (w *Plan) purchases(r *rand.Rand, buyer, count int) []Step {
-	steps := make([]Step, count)
-	for i := range steps {
+	return each(count, func(i int) Step {
 		s := Step{
 			Do: Buy, Pause: upTo(r, 4*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(mostQuantity), Copies: 1,
 			Strategy: w.Strategies[r.IntN(len(w.Strategies))], Group: r.IntN(3) == 0,
@@ -333,9 +316,8 @@ func (w *Plan) purchases(r *rand.Rand, buyer, count int) []Step {
 		if len(w.Limits) > 0 && r.IntN(10) > 0 || r.IntN(4) == 0 {
 			s.User = fmt.Sprintf("user-%d", r.IntN(walkUsers))
 		}
-		steps[i] = s
-	}
-	return steps
+		return s
+	})
 }
 
 // addReserver adds one who reserves, and pays, gives back, or does neither, and now and then buys a basket. Strategies that lose
@@ -369,9 +351,30 @@ func (w *Plan) fences(g strategy.Guarantees, picked bool) bool {
 	return g.Fenceable && (picked || w.fencing == allFenced || w.fencing == unsafeFenced && !g.SignalsLoss)
 }
 
-func (w *Plan) restocks(r *rand.Rand, count int) []Step {
+// addAdmins adds those who restock, change the limit and look, as far as the seed has them.
+func (w *Plan) addAdmins(r *rand.Rand, with features, restocks, looked int) {
+	if with.restocks {
+		w.Actors = append(w.Actors, w.restocks(r, restocks))
+	}
+	if with.limited {
+		w.Actors = append(w.Actors, w.limitChanges(r))
+	}
+	if with.looks {
+		w.Actors = append(w.Actors, looks(r, looked))
+	}
+}
+
+// each makes steps one after the other.
+func each(count int, step func(i int) Step) []Step {
 	steps := make([]Step, count)
 	for i := range steps {
+		steps[i] = step(i)
+	}
+	return steps
+}
+
+func (w *Plan) restocks(r *rand.Rand, count int) []Step {
+	return each(count, func(i int) Step {
 		s := Step{
 			Do: Restock, Pause: upTo(r, 40*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(50),
 			Key: fmt.Sprintf("restock-%d", i), Copies: 1 + r.IntN(2), Again: r.IntN(3) == 0,
@@ -385,41 +388,36 @@ func (w *Plan) restocks(r *rand.Rand, count int) []Step {
 		if s.Quantity == 0 {
 			s.Quantity = 1
 		}
-		steps[i] = s
-	}
-	return steps
+		return s
+	})
 }
 
 func (w *Plan) limitChanges(r *rand.Rand) []Step {
-	steps := make([]Step, 6)
-	for i := range steps {
+	const changes = 6
+	return each(changes, func(i int) Step {
 		s := Step{Do: ChangeLimit, Pause: upTo(r, 150*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(30)}
-		if i < len(steps)-1 && r.IntN(6) == 0 {
+		if i < changes-1 && r.IntN(6) == 0 {
 			s.Quantity = 0 // no limit for a while
 		}
 		w.Limits = append(w.Limits, s.Quantity)
-		steps[i] = s
-	}
-	return steps
+		return s
+	})
 }
 
 func looks(r *rand.Rand, count int) []Step {
-	steps := make([]Step, count)
-	for i := range steps {
-		steps[i] = Step{Do: ReadItem, Pause: upTo(r, 50*time.Millisecond), Replica: r.IntN(Replicas)}
+	return each(count, func(int) Step {
+		s := Step{Do: ReadItem, Pause: upTo(r, 50*time.Millisecond), Replica: r.IntN(Replicas)}
 		if r.IntN(2) == 0 {
-			steps[i].Do = ReadAudit
+			s.Do = ReadAudit
 		}
-	}
-	return steps
+		return s
+	})
 }
 
 func recalls(r *rand.Rand, count int) []Step {
-	steps := make([]Step, count)
-	for i := range steps {
-		steps[i] = Step{Do: Recall, Pause: upTo(r, 80*time.Millisecond), Replica: r.IntN(Replicas)}
-	}
-	return steps
+	return each(count, func(int) Step {
+		return Step{Do: Recall, Pause: upTo(r, 80*time.Millisecond), Replica: r.IntN(Replicas)}
+	})
 }
 
 // addSales adds to half of the walks one who closes the sale and opens it again, or delays its start.
@@ -427,20 +425,17 @@ func (w *Plan) addSales(r *rand.Rand, count int) {
 	if r.IntN(2) == 0 {
 		return
 	}
-	steps := make([]Step, count)
-	for i := range steps {
-		steps[i] = Step{
+	w.Actors = append(w.Actors, each(count, func(int) Step {
+		return Step{
 			Do: []Action{Close, Delay}[r.IntN(2)], Pause: upTo(r, 100*time.Millisecond), Replica: r.IntN(Replicas), Copies: 1 + r.IntN(2),
 			Lasts: 20*time.Millisecond + upTo(r, 80*time.Millisecond),
 		}
-	}
-	w.Actors = append(w.Actors, steps)
+	}))
 }
 
 // faults last for less than a lease, so that no lock is lost that is not given up.
 func faults(r *rand.Rand) []Step {
-	steps := make([]Step, 1+r.IntN(3))
-	for i := range steps {
+	return each(1+r.IntN(3), func(int) Step {
 		s := Step{Do: Pause, Pause: upTo(r, 400*time.Millisecond), Replica: r.IntN(Replicas), Lasts: 50*time.Millisecond + upTo(r, 400*time.Millisecond)}
 		switch r.IntN(5) {
 		case 0, 1:
@@ -448,17 +443,15 @@ func faults(r *rand.Rand) []Step {
 		case 2:
 			s.Do, s.Backend = Restart, backend.Redis
 		}
-		steps[i] = s
-	}
-	return steps
+		return s
+	})
 }
 
 // faultsOf are some faults of what the strategies need. A long one outlasts a lease.
 func (w *Plan) faultsOf(r *rand.Rand, long bool, reached []backend.Name) []Step {
 	needed := w.needs(reached)
 	fragile := slices.ContainsFunc(w.Strategies, func(name string) bool { return staysLocked(w.entries[name]) })
-	steps := make([]Step, 3+r.IntN(3))
-	for i := range steps {
+	return each(3+r.IntN(3), func(i int) Step {
 		s := Step{Pause: upTo(r, 80*time.Millisecond), Replica: r.IntN(Replicas), Lasts: 20*time.Millisecond + upTo(r, 180*time.Millisecond)}
 		if len(needed) > 0 {
 			s.Backend = needed[r.IntN(len(needed))]
@@ -473,9 +466,8 @@ func (w *Plan) faultsOf(r *rand.Rand, long bool, reached []backend.Name) []Step 
 		if s.Do == Kill || s.Do == Pause {
 			s.Backend, s.Middle = "", r.IntN(3) > 0
 		}
-		steps[i] = s
-	}
-	return steps
+		return s
+	})
 }
 
 // actionsOn are the faults of a replica, of a backend, and of what is between them. What is
