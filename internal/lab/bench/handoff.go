@@ -31,25 +31,22 @@ const (
 // hold takes the name once and lets go, and tells how long it waited.
 type hold func(ctx context.Context) (waited time.Duration, err error)
 
-// contest is made when it is first measured: until then, its sessions need not be kept alive.
 type contest struct {
-	prepare func() ([]hold, error)
-	holds   []hold
-	unfair  float64 // the longest wait of the last one over the median
+	holds  func() ([]hold, error) // made when they are first asked for: until then, no session need be kept alive
+	unfair float64                // the longest wait of the last one over the median
 }
 
-func (c *contest) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
-	if c.holds == nil {
-		if c.holds, err = c.prepare(); err != nil {
-			return Sample{}, fmt.Errorf("prepare: %w", err)
-		}
+func (c *contest) measure(ctx context.Context, each time.Duration) (Sample, error) {
+	holds, err := c.holds()
+	if err != nil {
+		return Sample{}, fmt.Errorf("prepare: %w", err)
 	}
 	start := time.Now()
 	counted, end := start.Add(each/warmUp), start.Add(each)
-	waits := make([][]time.Duration, len(c.holds))
-	errs := make([]error, len(c.holds))
+	waits := make([][]time.Duration, len(holds))
+	errs := make([]error, len(holds))
 	var crowd sync.WaitGroup
-	for i, hold := range c.holds {
+	for i, hold := range holds {
 		crowd.Go(func() {
 			for time.Now().Before(end) && ctx.Err() == nil && errs[i] == nil {
 				var waited time.Duration
@@ -81,7 +78,7 @@ func (s *stage) locks() Suite {
 	}}}
 	contests := make(map[string]*contest) // by the library
 	add := func(library, subject string) {
-		contests[library] = &contest{prepare: func() ([]hold, error) { return s.holds(library) }}
+		contests[library] = &contest{holds: sync.OnceValues(func() ([]hold, error) { return s.holds(library) })}
 		suite.Subjects = append(suite.Subjects, Subject{Name: holdsOf(subject), Unit: "/s", Measure: contests[library].measure})
 	}
 	for _, pair := range []struct {

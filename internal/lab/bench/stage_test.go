@@ -401,9 +401,9 @@ func TestTheRateOfAContestLeavesTheWarmUpOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		const each = 8 * time.Second
-		c := contest{holds: make([]hold, 2)}
-		for i := range c.holds {
-			c.holds[i] = func(context.Context) (time.Duration, error) {
+		holds := make([]hold, 2)
+		for i := range holds {
+			holds[i] = func(context.Context) (time.Duration, error) {
 				waited := 100 * time.Millisecond
 				if time.Since(start) < each/warmUp {
 					waited = time.Second // until it has a connection
@@ -412,6 +412,7 @@ func TestTheRateOfAContestLeavesTheWarmUpOut(t *testing.T) {
 				return waited, nil
 			}
 		}
+		c := contest{holds: func() ([]hold, error) { return holds, nil }}
 		rate, err := c.measure(t.Context(), each)
 		if err != nil || rate.Value < 19.5 || rate.Value > 20.5 || c.unfair != 1 {
 			t.Errorf("two contenders with 10 holds a second make %.1f a second, the longest wait %.1f times the median (%v)", rate.Value, c.unfair, err)

@@ -16,17 +16,17 @@ func timestampLocks() []Part {
 		asRemedy(takenOverTwice(sourcelock.StampGetSet, "getset", "\r\ngetset\r\n", checker.Apart("first", "second"))),
 		nilAnswer("redis-getset", "nil-is-no-grant", checker.Deadlocked(900*time.Millisecond)),
 		asRemedy(nilAnswer(sourcelock.StampGetSet, "nil-is-a-grant", checker.Apart("first", "second"))),
-		clocksApart(sourcelock.StampGetSet, "clock-ahead", 900*time.Millisecond, checker.Together("first", "second")),
-		asRemedy(clocksApart(sourcelock.StampImproved, "tolerance", 900*time.Millisecond, checker.Apart("first", "second"))),
-		clocksApart(sourcelock.StampImproved, "beyond-tolerance", 2*time.Second, checker.Together("first", "second")),
-		rounded(sourcelock.StampSeconds, "whole-seconds", checker.Together("first", "second")),
-		asRemedy(rounded(sourcelock.StampGetSet, "milliseconds", checker.Apart("first", "second"))),
+		whileHeld(sourcelock.StampGetSet, "clock-ahead", 900*time.Millisecond, ttl/2, checker.Together("first", "second")),
+		asRemedy(whileHeld(sourcelock.StampImproved, "tolerance", 900*time.Millisecond, ttl/2, checker.Apart("first", "second"))),
+		whileHeld(sourcelock.StampImproved, "beyond-tolerance", 2*time.Second, ttl/2, checker.Together("first", "second")),
+		whileHeld(sourcelock.StampSeconds, "whole-seconds", 0, 50*time.Millisecond, checker.Together("first", "second")),
+		asRemedy(whileHeld(sourcelock.StampGetSet, "milliseconds", 0, 50*time.Millisecond, checker.Apart("first", "second"))),
 		lateHolder(sourcelock.StampGetSet, "late-delete", checker.Together("second", "third")),
 		asRemedy(lateHolder(sourcelock.StampChecked, "checked-delete", checker.Apart("second", "third"))),
 		lostRace("redis-getset", "moved-expiry", "\r\ngetset\r\n", checker.AtLeast("expiry_moved_ms", ttl.Seconds()*500)),
 		asRemedy(lostRace(sourcelock.StampScript, "compare-and-set", "\r\neval\r\n", checker.AtMost("expiry_moved_ms", 0))),
-		constructed(sourcelock.StampInit, "init-deletes", checker.Together("first", "second")),
-		asRemedy(constructed(sourcelock.StampGetSet, "init-leaves", checker.Apart("first", "second"))),
+		whileHeld(sourcelock.StampInit, "init-deletes", 0, 0, checker.Together("first", "second")),
+		asRemedy(whileHeld(sourcelock.StampGetSet, "init-leaves", 0, 0, checker.Apart("first", "second"))),
 	}
 }
 
@@ -66,22 +66,15 @@ func nilAnswer(kind, name string, seen checker.Check) Part {
 	}, Timeline)
 }
 
-func clocksApart(kind, name string, ahead time.Duration, seen checker.Check) Part {
+// whileHeld has the second contender, whose clock is ahead, ask while the first one has the lock, a time after it took it.
+func whileHeld(kind, name string, ahead, after time.Duration, seen checker.Check) Part {
 	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		second.ahead = ahead
 		first.acquire()
-		x.turn(ttl / 2)
-		second.askAndGoOn(asks)
-		x.givenBack(first, second)
-	}, Timeline)
-}
-
-func rounded(kind, name string, seen checker.Check) Part {
-	return newPart(name, on(Redis), seen, func(x *Try) {
-		first, second := x.firstAndSecond(kind, Redis, ttl)
-		first.acquire()
-		x.turn(50 * time.Millisecond)
+		if after > 0 {
+			x.turn(after)
+		}
 		second.askAndGoOn(asks)
 		x.givenBack(first, second)
 	}, Timeline)
@@ -130,13 +123,4 @@ func (x *Try) expiry(kind string) (ms float64) {
 	ms, err = strconv.ParseFloat(value, 64)
 	x.Must(err)
 	return ms
-}
-
-func constructed(kind, name string, seen checker.Check) Part {
-	return newPart(name, on(Redis), seen, func(x *Try) {
-		first, second := x.firstAndSecond(kind, Redis, ttl)
-		first.acquire()
-		second.askAndGoOn(asks)
-		x.givenBack(first, second)
-	}, Timeline)
 }

@@ -127,20 +127,14 @@ const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zo
 // except takes one exception over, and reports whether it is one.
 func (c *Choice) except(given string) bool {
 	member, kind, _ := strings.Cut(given, "=")
-	switch member {
-	case "database":
+	if member == "database" {
 		c.Database = kind
 		return slices.Contains([]string{SQLite, MariaDB, MySQL}, kind)
-	case "redis":
-		c.Redis = Mode(kind)
-		return slices.Contains([]Mode{Embedded, Local, None}, c.Redis)
-	case "zookeeper":
-		c.ZooKeeper = Mode(kind)
-		return slices.Contains([]Mode{Local, None}, c.ZooKeeper)
-	case "etcd":
-		c.Etcd = Mode(kind)
-		return slices.Contains([]Mode{Local, None}, c.Etcd)
-	default:
+	}
+	from := map[string]*Mode{"redis": &c.Redis, "zookeeper": &c.ZooKeeper, "etcd": &c.Etcd}[member]
+	if from == nil {
 		return false
 	}
+	*from = Mode(kind)
+	return *from == Local || *from == None || *from == Embedded && member == "redis"
 }
