@@ -108,8 +108,7 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 	if s.alone() {
 		o.Each = cmp.Or(o.Each, aloneEach)
 	}
-	o.Binary, err = os.Executable()
-	return o, err
+	return o, nil
 }
 
 // alone says that it is none of the suite.

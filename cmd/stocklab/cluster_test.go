@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,7 +40,7 @@ func startLabOf(t testing.TB, choice servers.Choice, r shop.Replicas) testLab {
 func openShop(t testing.TB, choice servers.Choice) *shop.Shop {
 	t.Helper()
 	choice.Volatile = true
-	s := must.Get(shop.Open(t.Context(), shop.Options{Binary: os.Args[0], Servers: choice}))(t)
+	s := must.Get(shop.Open(t.Context(), shop.Options{Servers: choice}))(t)
 	t.Cleanup(func() { must.Do(t, s.Close(t.Context())) })
 	return s
 }

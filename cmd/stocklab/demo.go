@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -79,9 +78,6 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	}
 	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {
 		return cli.UsageError{Err: err}
-	}
-	if o.plan.Binary, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program: %w", err)
 	}
 	short := tellsStory(cmd)
 	if short && o.markdown {

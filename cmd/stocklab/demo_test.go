@@ -160,7 +160,7 @@ func TestTheShortDemoFailsWhereNothingIsShown(t *testing.T) {
 	cmd.SetContext(t.Context())
 	cmd.SetOut(out)
 	err := tell(cmd, demo.Plan{
-		Binary: os.Args[0], Servers: servers.Choice{Mode: servers.Embedded}, Stock: 20, Clients: 1, Loops: 3, LockShare: 1, Repeat: 1,
+		Servers: servers.Choice{Mode: servers.Embedded}, Stock: 20, Clients: 1, Loops: 3, LockShare: 1, Repeat: 1,
 		LockRun: demo.LockRun, Progress: cli.NewProgress(io.Discard, 0),
 	}, file)
 	if err == nil || !strings.Contains(out.String(), "not expected") { // one client oversells nothing

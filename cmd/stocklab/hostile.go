@@ -55,9 +55,6 @@ func labHostileCommand() *cobra.Command {
 		if err := plan.Check(); err != nil {
 			return cli.UsageError{Err: err}
 		}
-		if plan.Binary, err = os.Executable(); err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
 		if choose {
 			plan.Env = append(plan.Env, "STOCKD_DEDUCT_CHOOSE=true")
 		}

@@ -22,7 +22,7 @@ func attacked(t *testing.T, plan hostile.Plan) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedRedis(t)
 	config := must.Get(filepath.Abs("../../configs/production.yaml"))(t)
-	plan.Binary, plan.Config, plan.Tokens, plan.Connections, plan.Addresses = os.Args[0], config, true, 200, 20
+	plan.Config, plan.Tokens, plan.Connections, plan.Addresses = config, true, 200, 20
 	plan.Memory, plan.Progress = 128<<20*cmdtest.RaceShadow(), func(words string) { t.Log(words) }
 	r := must.Get(hostile.Run(t.Context(), plan))(t)
 	var text bytes.Buffer

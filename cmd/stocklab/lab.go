@@ -93,13 +93,8 @@ func labPlan(names []string, from string) (p experiments.Plan, err error) {
 	if p.Servers, err = servers.ParseChoice(from); err != nil {
 		return p, fmt.Errorf("--servers: %w", err)
 	}
-	if p.Experiments, err = experiments.Pick(names); err != nil {
-		return p, err
-	}
-	if p.Binary, err = os.Executable(); err != nil {
-		return p, fmt.Errorf("find this program: %w", err)
-	}
-	return p, nil
+	p.Experiments, err = experiments.Pick(names)
+	return p, err
 }
 
 // runLab makes the experiments, and keeps a report in the folder where there is

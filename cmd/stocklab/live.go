@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -73,10 +72,6 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
 	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", cmp.Or(o.listen, o.address))
 	if err != nil {
 		return fmt.Errorf("open the page: %w", err)
@@ -88,7 +83,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if o.reachedAt != "" {
 		hosts, outside = append([]string{o.reachedAt}, hosts...), o.reachedAt
 	}
-	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: experiments.All()}
+	options := live.Options{Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: experiments.All()}
 	if o.listen != "" {
 		options.Class = "http://" + outside + "/buy"
 	}

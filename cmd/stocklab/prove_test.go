@@ -64,7 +64,7 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 				cmdtest.NeedLockServers(t)
 			}
 			r := must.Get(demo.Run(t.Context(), demo.Plan{
-				Binary: os.Args[0], Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
+				Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
 				Stock: 1000, Clients: 50, Loops: 100, LockShare: 10, Progress: quiet{t},
 			}))(t)
 			if want := len(safe) * repetitions; len(r.Runs) != want {

@@ -66,8 +66,7 @@ func trialPlan(only, questions []string) (p trial.Plan, err error) {
 	if p.Questions, err = trial.Choose(trial.Questions(), func(q trial.Question) string { return q.Name }, questions); err != nil {
 		return p, fmt.Errorf("--question: %w", err)
 	}
-	p.Binary, err = os.Executable()
-	return p, err
+	return p, nil
 }
 
 // trialHoldCommand is a holder in a process of its own.

@@ -30,7 +30,7 @@ type bench struct {
 }
 
 // replica is the name of the program of the replicas.
-func (b *bench) replica() string { return filepath.Base(b.options.Binary) }
+func (b *bench) replica() string { return filepath.Base(b.shop.Binary) }
 
 // stage is a number of replicas, with what is measured on them. One is asked directly, several through
 // the balancer.

@@ -158,7 +158,7 @@ func TestTheSubjectsOfAStage(t *testing.T) {
 }
 
 func TestTheProgramsOfASaleAreNamedByTheirPart(t *testing.T) {
-	b := &bench{options: Options{Binary: "/somewhere/bin/stocklab"}}
+	b := &bench{shop: &shop.Shop{Binary: "/somewhere/bin/stocklab"}}
 	for program, want := range map[string]string{
 		"stocklab": "stockd", "java": "zookeeper", "redis-server": "redis", "mysqld": "database", "mariadbd": "database", "etcd": "etcd", "nginx": "nginx",
 	} {

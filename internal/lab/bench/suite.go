@@ -16,8 +16,6 @@ import (
 
 // Options say what to measure, how long, and on what.
 type Options struct {
-	// Binary is a stockd.
-	Binary  string
 	Servers servers.Choice
 	// Items, Ledger or Growth is measured in place of the suite: the sale of so many items at the same
 	// time against that of one, a ledger of so many rows against an empty one, or how sales grow with
@@ -92,7 +90,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if o.Ledger > 0 {
 		o.Servers.Redis, o.Servers.ZooKeeper, o.Servers.Etcd = servers.None, servers.None, servers.None
 	}
-	if b.shop, err = shop.Open(ctx, shop.Options{Binary: o.Binary, Servers: o.Servers, Progress: o.Progress.Say}); err != nil {
+	if b.shop, err = shop.Open(ctx, shop.Options{Servers: o.Servers, Progress: o.Progress.Say}); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.shop.Close(ctx)) }()

@@ -21,11 +21,9 @@ import (
 
 // Plan says what to show.
 type Plan struct {
-	// Binary is a stockd.
-	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
-	// External are replicas that run already; then nothing is started, and Binary,
+	// External are replicas that run already; then nothing is started, and
 	// Servers and Replicas are not looked at.
 	External shop.Client
 	// Strategies are shown in this order; all of them where it is empty.
@@ -106,7 +104,7 @@ type demo struct {
 }
 
 func (d *demo) show(ctx context.Context) (err error) {
-	s, err := shop.Open(ctx, shop.Options{Binary: d.plan.Binary, Servers: d.plan.Servers, Progress: d.plan.Progress.Say})
+	s, err := shop.Open(ctx, shop.Options{Servers: d.plan.Servers, Progress: d.plan.Progress.Say})
 	if err != nil {
 		return err
 	}

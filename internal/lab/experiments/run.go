@@ -17,8 +17,6 @@ import (
 
 // Plan says what to run.
 type Plan struct {
-	// Binary is a stockd.
-	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
 	// Experiments are made in this order.
@@ -57,7 +55,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	defer p.Progress.End()
 	p.Servers.Only = needs(p.Experiments)
-	s, err := shop.Open(ctx, shop.Options{Binary: p.Binary, Servers: p.Servers, Progress: p.Progress.Say})
+	s, err := shop.Open(ctx, shop.Options{Servers: p.Servers, Progress: p.Progress.Say})
 	if err != nil {
 		return r, err
 	}
@@ -82,7 +80,7 @@ func needs(list []Experiment) []string {
 }
 
 // On makes the experiments in a shop that is open, as Run does: the results are those that came to
-// an end. It does not look at the plan's Binary and Servers, and does not call its End.
+// an end. It does not look at the plan's Servers, and does not call its End.
 func On(ctx context.Context, s *shop.Shop, p Plan) (results []Result, err error) {
 	if p.Folder == "" {
 		p.Folder = filepath.Join(s.Supervisor.Folder(), "lab")

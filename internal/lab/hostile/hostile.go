@@ -16,8 +16,8 @@ import (
 
 // Plan says what to run.
 type Plan struct {
-	// Binary is a stockd, and Config the file that its replicas run under.
-	Binary, Config string
+	// Config is the file that the replicas run under.
+	Config string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
 	// Env holds further STOCKD_… variables of the replicas.

@@ -42,7 +42,7 @@ type stage struct {
 
 func start(ctx context.Context, p Plan) (*stage, error) {
 	p.Progress("starting servers and replicas")
-	opened, err := shop.Open(ctx, shop.Options{Binary: p.Binary, Servers: p.Servers})
+	opened, err := shop.Open(ctx, shop.Options{Servers: p.Servers})
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,6 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Binary is a stocklab.
-	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
 	// External is replicas that others run, with their admin API; without a URL, servers and
@@ -90,7 +88,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 
 // open starts servers and replicas.
 func (s *Session) open(ctx context.Context, o Options) (err error) {
-	stage := &stage{binary: o.Binary, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
+	stage := &stage{hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
 	s.ground, s.follow.trapped = stage, stage.trapped
 	return stage.open(ctx, o, s.sale.Settings.layout())
 }

@@ -100,7 +100,6 @@ const actWithin = 90 * time.Second
 
 // stage is the servers and the replicas behind the balancer.
 type stage struct {
-	binary string
 	shop   *shop.Shop // nil until it is open
 	store  *repo.Store
 	hub    *hub
@@ -127,7 +126,7 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	if o.RedisFaults {
 		choice.Redis = servers.None
 	}
-	if s.shop, err = shop.Open(ctx, shop.Options{Binary: s.binary, Servers: choice, Progress: o.Progress}); err != nil {
+	if s.shop, err = shop.Open(ctx, shop.Options{Servers: choice, Progress: o.Progress}); err != nil {
 		return err
 	}
 	if o.RedisFaults {

@@ -189,7 +189,7 @@ func (r *Replica) Start(ctx context.Context) (err error) {
 		return r.Restart(ctx)
 	}
 	r.Server, err = servers.Launch(ctx, r.cluster.shop.Supervisor, servers.Spec{
-		Name: r.Name, Program: r.cluster.shop.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
+		Name: r.Name, Program: r.cluster.shop.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
 		Ready: func(ctx context.Context, _ int) error { return Client{URL: r.URL}.Ready(ctx) },
 		Configure: func(_ string, port int) (args, env []string, err error) {
 			admin, err := servers.FreePort()

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"sync"
@@ -15,8 +17,6 @@ import (
 
 // Options say what to open.
 type Options struct {
-	// Binary is a stocklab, which the replicas run.
-	Binary string
 	// Servers is where the servers, and the balancers, are to come from.
 	Servers servers.Choice
 	// Progress is notified of what takes a moment; it may be nil.
@@ -27,6 +27,8 @@ type Options struct {
 type Shop struct {
 	Supervisor *servers.Supervisor
 	Servers    *servers.Backends
+	// Binary is this program, which the replicas run.
+	Binary string
 
 	options  Options
 	mu       sync.Mutex
@@ -40,6 +42,9 @@ func Open(ctx context.Context, o Options) (s *Shop, err error) {
 		o.Progress = func(string) {}
 	}
 	s = &Shop{options: o}
+	if s.Binary, err = os.Executable(); err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
 	if s.Supervisor, err = servers.StartSupervisor(); err != nil {
 		return nil, err
 	}

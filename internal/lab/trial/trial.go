@@ -49,8 +49,6 @@ type Cell struct {
 type Plan struct {
 	Libraries []Library
 	Questions []Question
-	// Binary is this program, which holders of their own run.
-	Binary string
 	// Progress gets each cell when it is there, in one call at a time.
 	Progress func(done, all int, c Cell)
 }
@@ -189,7 +187,7 @@ const longest = 2 * time.Minute
 func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.History, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	t := &try{site: r.site, library: l, binary: r.Binary, name: "trial" + rand.Text()[:12]}
+	t := &try{site: r.site, library: l, name: "trial" + rand.Text()[:12]}
 	if t.conn, err = Connect(r.site.Backends, l.Server, lease); err != nil {
 		return nil, err
 	}

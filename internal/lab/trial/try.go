@@ -26,7 +26,6 @@ type try struct {
 
 	library Library
 	conn    Conn   // without links between
-	binary  string // this program, for holders of their own
 	name    string // what is locked
 	folder  string
 
@@ -165,7 +164,9 @@ func (t *try) ownProcess() *servers.Process {
 	args := holder{t.library.Name, t.name, t.ownHistory(), t.conn}
 	text, err := json.Marshal(args) //nolint:musttag // this program reads it
 	t.Must(err)
-	p, err := t.supervisor.Run(t, servers.Command{Path: t.binary, Args: []string{"trial", "hold", string(text)}, Env: os.Environ(), Log: filepath.Join(t.folder, "holder.log")})
+	self, err := os.Executable()
+	t.Must(err)
+	p, err := t.supervisor.Run(t, servers.Command{Path: self, Args: []string{"trial", "hold", string(text)}, Env: os.Environ(), Log: filepath.Join(t.folder, "holder.log")})
 	t.Must(err)
 	t.Later(func() error { return p.Kill(context.WithoutCancel(t)) })
 	for end := time.Now().Add(leases(4)); time.Now().Before(end); t.sleep(20 * time.Millisecond) {
