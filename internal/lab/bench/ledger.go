@@ -61,8 +61,7 @@ func (s *stage) fillLedger(ctx context.Context) error {
 func (s *stage) updateTotals(ctx context.Context, store *repo.Store) error {
 	began := time.Now()
 	for {
-		more, err := store.Settle(ctx)
-		if err != nil {
+		if err := store.SettleAll(ctx); err != nil {
 			return err
 		}
 		behind, err := store.Unsettled(ctx)
@@ -72,9 +71,6 @@ func (s *stage) updateTotals(ctx context.Context, store *repo.Store) error {
 		if behind == 0 {
 			s.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
 			return nil
-		}
-		if more {
-			continue
 		}
 		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
 			return err

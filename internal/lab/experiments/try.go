@@ -245,7 +245,7 @@ func (t *provisioner) gather(s *Try) error {
 	return nil
 }
 
-// setUp starts everything that the stage needs.
+// set starts everything that the stage needs.
 func (t *provisioner) set(ctx context.Context, s *Try, stage Stage) error {
 	var env []string
 	s.Own = stage.Own
