@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 
@@ -170,4 +171,14 @@ func TestARateByUser(t *testing.T) {
 		a.buy(t, query).is(t, "")
 	}
 	should.Be(t, a.get(t, "/goods/1").body["stock"], 6.0, "are left")
+}
+
+// A client behind a trusted proxy is counted by its own address, and no other client by what it says of itself.
+func TestARateByAddressIsThatOfTheClient(t *testing.T) {
+	limited := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.Address = rate.Rate{PerSecond: onceOnly, Burst: 1} })
+	proxied := limited.with(t, func(o *handler.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	for want, a := range map[string]api{"rate-limited": limited, "": proxied} {
+		a.buyAs(t, "goods_id=1", "X-Forwarded-For", "192.0.2.1").is(t, "")
+		a.buyAs(t, "goods_id=1", "X-Forwarded-For", "192.0.2.2").is(t, want)
+	}
 }
