@@ -98,37 +98,54 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	}
 }
 
-// silent is a Redis that does not answer a ping.
-type silent struct{ pinged }
+// failing is a Redis that answers a ping with an error, or, without one, not at all.
+type failing struct {
+	pinged
 
-func (*silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	answer error
+}
+
+func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "set" {
 			return next(ctx, cmd)
+		}
+		if f.answer != nil {
+			return f.answer
 		}
 		<-ctx.Done()
 		return fmt.Errorf("dial tcp 192.0.2.7:6379: %w", context.Cause(ctx))
 	}
 }
 
-// A backend that hangs is down within a second, which delays nothing else. Who asks does not learn its
-// address.
-func TestABackendThatHangsIsDown(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	locks := lab.Locks(t, d, backend.Redis)
-	locks.Redis.AddHook(&silent{})
-	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
-	should.Close(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	const why = "redis does not answer"
-	list, err := c.Backends(ctx)
-	if err != nil || list[0].Status != service.Up || list[1] != (service.Backend{Name: "redis", Status: service.Down, Note: why}) {
-		t.Errorf("the backends are %+v, %v", list, err)
-	}
-	for _, d := range c.Describe(ctx) {
-		if onRedis := slices.Contains(d.Needs, "redis"); onRedis && (d.Available || !d.Enabled || d.Note != why) || d.Name == "sql-conditional" && !d.Available {
-			t.Errorf("%s is described as %+v", d.Name, d)
+// answered is an error that is Redis' own answer.
+type answered string
+
+func (a answered) Error() string { return string(a) }
+func (answered) RedisError()     {}
+
+// A backend that hangs is down within a second, and one that takes no writes says why; neither delays or concerns
+// anything else. Who asks does not learn its address.
+func TestABackendThatHangsOrRejectsWritesIsNamed(t *testing.T) {
+	for want, answer := range map[service.Backend]error{
+		{Name: "redis", Status: service.Down, Note: "redis does not answer"}:                         nil,
+		{Name: "redis", Status: service.Rejecting, Note: "redis rejects writes: its memory is full"}: answered("OOM command not allowed when used memory > 'maxmemory'."),
+	} {
+		d := lab.Database(t, servers.SQLite)
+		locks := lab.Locks(t, d, backend.Redis)
+		locks.Redis.AddHook(&failing{answer: answer})
+		c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+		should.Close(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		list, err := c.Backends(ctx)
+		if err != nil || list[0].Status != service.Up || list[1] != want {
+			t.Errorf("the backends are %+v, %v", list, err)
+		}
+		for _, d := range c.Describe(ctx) {
+			if onRedis := slices.Contains(d.Needs, "redis"); onRedis && (d.Available || !d.Enabled || d.Note != want.Note) || d.Name == "sql-conditional" && !d.Available {
+				t.Errorf("%s is described as %+v", d.Name, d)
+			}
 		}
 	}
 }
