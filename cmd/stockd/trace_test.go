@@ -161,7 +161,7 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 // what it says: a database quotes values.
 func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
 	spans := startReceiver(t)
-	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1")
+	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=0", "--trace-trust-parent=true") // the caller samples
 	for range 2 {
 		r.buyTraced(t, "goods_id=1&strategy=sql-conditional&group=true")
 	}
