@@ -28,7 +28,7 @@ func labCommand() *cobra.Command {
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labOverviewCommand(), labHostileCommand())
+	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labHostileCommand())
 	return cmd
 }
 
@@ -176,23 +176,12 @@ func labReportCommand() *cobra.Command {
 func labDocsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "docs DIR",
-		Short:  "Write docs/lab from the catalogue and from the folder of a run",
+		Short:  "Write docs/lab, with the README's picture, from the catalogue and from the folder of a run",
 		Hidden: true,
 		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report.Docs(filepath.Join("docs", "lab"), args[0], experiments.All())
 		},
-	}
-}
-
-// labOverviewCommand draws the picture of the README; it is for contributors.
-func labOverviewCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "overview DIR",
-		Short:  "Write docs/oversell.json and docs/oversell.svg from the folder of a run",
-		Hidden: true,
-		Args:   oneArg("a folder that stocklab lab run oversell --dir has filled"),
-		RunE:   func(_ *cobra.Command, args []string) error { return report.Overview("docs", args[0]) },
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -187,12 +188,8 @@ func (o *liveOptions) checkReachedAt() error {
 
 // checkLoopback rejects an address that others can reach: the page controls processes.
 func checkLoopback(address string) error {
-	host, err := hostOf(address)
-	if err != nil {
-		return err
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return fmt.Errorf("%q is not a loopback address such as 127.0.0.1: the page controls processes of this machine", host)
+	if at, err := netip.ParseAddrPort(address); err != nil || !at.Addr().IsLoopback() {
+		return fmt.Errorf("%q is not a loopback address such as 127.0.0.1:8090: the page controls processes of this machine", address)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
 )
 
@@ -103,7 +104,7 @@ func TestAClockThatCouldNotBeMovedIsNotSetRight(t *testing.T) {
 	t.Chdir(t.TempDir()) // a clock without a file fails there
 	s := &stage{
 		hub: newHub(), machines: []Machine{{Name: "redlock-1", Can: []string{Ahead}}},
-		spare: &spare{masters: &servers.Redlock{Nodes: []*servers.Redis{{Clock: new(servers.Clock)}}}},
+		shop: &shop.Shop{Servers: &servers.Backends{Redlock: &servers.Redlock{Nodes: []*servers.Redis{{Clock: new(servers.Clock)}}}}},
 	}
 	if err := s.use(t.Context(), "redlock-1", Right); !errors.Is(err, errConflict) {
 		t.Errorf("a clock that was not moved is set right: %v", err)

@@ -95,14 +95,14 @@ func (h *Handler) routes() http.Handler {
 	}
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /events", h.events)
-	mux.HandleFunc("GET /sees/{backend}", answers(h.sees))
+	mux.HandleFunc("GET /sees/{backend}", answers(func(r *http.Request) (View, error) { return h.session.See(r.Context(), r.PathValue("backend")) }))
 	mux.HandleFunc("GET /code/{strategy}", answers(func(r *http.Request) ([]Listing, error) { return listings(r.PathValue("strategy")) }))
 	mux.HandleFunc("GET /recording", answers(func(*http.Request) ([]Recording, error) { return h.session.Recordings() }))
 	mux.HandleFunc("GET /experiments", answers(func(*http.Request) (Programme, error) { return h.session.Programme(), nil }))
 	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })
-	mux.HandleFunc("GET /buy/code.svg", h.classCode)
+	mux.HandleFunc("GET /buy/code.png", h.classCode)
 	mux.HandleFunc("POST /buy/join", answers(h.join))
 	mux.HandleFunc("POST /buy", answers(func(r *http.Request) (Bought, error) { return h.session.Buy(r.Context(), bearer(r)) }))
 	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
@@ -220,16 +220,6 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // it is plain data, and the reader may have gone
-}
-
-// sees asks a server for its state.
-func (h *Handler) sees(r *http.Request) (View, error) {
-	name := r.PathValue("backend")
-	view, ok := h.session.See(r.Context(), name)
-	if !ok {
-		return view, fmt.Errorf("a server %q: %w", name, fs.ErrNotExist)
-	}
-	return view, nil
 }
 
 // saved is what the page shows, as far as it has come, as a file that needs no server.

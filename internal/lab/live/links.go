@@ -105,15 +105,3 @@ func about(server string, item int64) string {
 		return url.PathEscape(lockName(item))
 	}
 }
-
-// mend ends what was done to the way to a server.
-func (s *stage) mend(ctx context.Context, m Machine) error {
-	switch m.Link {
-	case cut:
-		return s.relink(ctx, m.Name, Mend)
-	case slow:
-		return s.relink(ctx, m.Name, Fast)
-	default:
-		return nil
-	}
-}

@@ -43,7 +43,7 @@ type Session struct {
 	hub    *hub
 	ground ground
 	follow *follower
-	views  *views
+	lenses map[string]*lens // the ways to look at the servers, by their names
 	class  class
 	at     string // Options.Class
 
@@ -57,6 +57,7 @@ type Session struct {
 	mu     sync.Mutex
 	sale   Sale
 	run    *run         // nil while nothing is sold
+	meter  *meter       // of the run, or of a try of the experiment; nil: there is none
 	played *performance // the experiment on the page; nil: a sale is
 	item   int64
 	acting []string // what is being done to machines, in words
@@ -82,7 +83,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, err
 	}
 	s.sampler = &sampler{audit: s.ground.audit, count: s.queue}
-	s.views = &views{lenses: s.ground.lenses()}
+	s.lenses = s.ground.lenses()
 	return s, s.begin(ctx)
 }
 
@@ -146,8 +147,8 @@ func (s *Session) Close() error {
 		r.legs.Wait()
 	}
 	s.jobs.Wait()
-	if s.views != nil {
-		errs = append(errs, s.views.close())
+	for _, l := range s.lenses {
+		errs = append(errs, l.close())
 	}
 	if s.ground != nil {
 		errs = append(errs, s.ground.close(ctx))
@@ -219,10 +220,8 @@ func (s *Session) admit(r *run) error {
 		return r.ctx.Err()
 	}
 	r.url, r.until, r.meter = c.URL, time.Now().Add(longest), newMeter()
-	s.sampler.look(r.item)
-	if r.settings.Room > 0 {
-		s.sampler.lookAtLine()
-	}
+	s.meter = r.meter
+	s.sampler.look(r.item, r.settings.Room > 0)
 	s.lead(r, r.settings.Mode)
 	return nil
 }
@@ -354,10 +353,10 @@ func (s *Session) finish(r *run) {
 // end shows what the sale came to.
 func (s *Session) end(r *run, v *Verdict, err error) {
 	r.cancel()
-	s.sampler.look(0)
+	s.sampler.look(0, false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run = nil
+	s.run, s.meter = nil, nil
 	s.sale.Phase, s.sale.Verdict = Ended, v
 	if err != nil && !errors.Is(err, context.Canceled) {
 		s.sale.Error = err.Error()
@@ -493,18 +492,19 @@ func (s *Session) measureAll(now time.Time) {
 	}
 }
 
-// measure publishes a point while there is a sale.
+// measure publishes a point while there is a sale, or an experiment.
 func (s *Session) measure(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sale.Phase == Playing {
-		s.measurePlay(now)
-	}
-	if s.run == nil || s.run.meter == nil {
+	if s.meter == nil {
 		return
 	}
-	p := s.run.meter.read(now)
-	s.sampler.fill(&p, s.run.item)
+	p := s.meter.read(now)
+	s.sampler.fill(&p, s.sale.Item)
+	if p.Seen > 0 && s.sale.Settings.Stock == 0 { // the item of an experiment is there
+		s.sale.Settings.Stock = p.Stock + p.Sold - p.Lost
+		s.hub.publish(s.sale)
+	}
 	s.hub.publish(p)
 }
 

@@ -29,6 +29,8 @@ type Play struct {
 	Chinese experiments.Words `json:"zh"`
 	// Error is why it could not be made to its end.
 	Error string `json:"error,omitempty"`
+	// Recordings are of the parts that were made.
+	Recordings []Recording `json:"-"`
 }
 
 // PlayPart is a part of it. Its tries count from 1; 0: it was not begun.
@@ -39,7 +41,10 @@ type PlayPart struct {
 	Over bool `json:"over"`
 	// Chinese is what it does, expects and says, as far as there are words for it.
 	Chinese experiments.PartWords `json:"zh"`
-	Evidence
+	// Figures and Tables are of a report: the tables have what a replay does not show. Trouble is why there is no recording.
+	Figures []Fact  `json:"figures,omitempty"`
+	Tables  []Table `json:"tables,omitempty"`
+	Trouble string  `json:"trouble,omitempty"`
 }
 
 func (*Play) kind() string { return "play" }
@@ -61,14 +66,12 @@ type performance struct {
 	session *Session
 	cancel  context.CancelFunc
 
-	mu         sync.Mutex
-	play       Play
-	part       int // of play.Parts
-	meter      *meter
-	item       int64
-	settings   Settings // of the sale before, for the form
-	machines   []Machine
-	recordings []Recording
+	mu       sync.Mutex
+	play     Play
+	part     int // of play.Parts
+	meter    *meter
+	settings Settings // of the sale before, for the form
+	machines []Machine
 }
 
 // Programme is what can be played, and what is said of it.
@@ -132,7 +135,7 @@ func (s *Session) perform(ctx context.Context, p *performance, e experiments.Exp
 	p.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sale.Phase, s.sale.Settings = Ended, p.settings
+	s.meter, s.sale.Phase, s.sale.Settings = nil, Ended, p.settings
 	s.hub.publish(s.sale)
 }
 
@@ -207,19 +210,20 @@ func (p *performance) Done(r experiments.Result) {
 func (p *performance) watch(a experiments.Attempt) (over func()) {
 	s := p.session
 	p.mu.Lock()
-	p.item, p.meter, p.machines = a.Item, newMeter(), nil
+	of := newMeter()
+	p.meter, p.machines = of, nil
 	p.mu.Unlock()
 	s.mu.Lock()
-	s.sale.Item, s.sale.Settings.Stock = a.Item, 0
+	s.meter, s.sale.Item, s.sale.Settings.Stock = of, a.Item, 0
 	s.hub.publish(began{s.sale})
 	s.hub.publish(machines{})
 	s.mu.Unlock()
 	s.follow.attempt(a.Files, func(l history.Line) bool { return p.take(l, a.Start) })
-	s.sampler.look(a.Item)
+	s.sampler.look(a.Item, false)
 	return func() {
 		s.follow.rest()
 		s.measure(time.Now())
-		s.sampler.look(0)
+		s.sampler.look(0, false)
 	}
 }
 
@@ -255,18 +259,6 @@ func (p *performance) appear(holder string) {
 	p.session.hub.publish(machines(slices.Clone(p.machines)))
 }
 
-// measure is a point of the try; ok is false before the first one.
-func (p *performance) measure(now time.Time) (point Point, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.meter == nil {
-		return Point{}, false
-	}
-	point = p.meter.read(now)
-	p.session.sampler.fill(&point, p.item)
-	return point, true
-}
-
 // finished shows what came of a part, and keeps its recording.
 func (p *performance) finished(folder string, r experiments.PartResult) {
 	p.mu.Lock()
@@ -274,11 +266,11 @@ func (p *performance) finished(folder string, r experiments.PartResult) {
 	h, err := history.Read(filepath.Join(folder, r.History))
 	r.History, r.Contradiction = "", "" // they are removed with the folder
 	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
-	p.play.Parts[i] = partOf(p.play.Name, r)
+	p.play.Parts[i] = PartOf(p.play.Name, r)
 	if err == nil && r.NotRun == "" {
 		recording := OfPart(h, p.play.Number, p.play.Name, r)
 		p.session.hub.look(recording.addSeen)
-		p.recordings = append(p.recordings, recording)
+		p.play.Recordings = append(p.play.Recordings, recording)
 	}
 	p.session.hub.publish(&p.play)
 }
@@ -287,13 +279,13 @@ func (p *performance) finished(folder string, r experiments.PartResult) {
 func OfPart(h *history.History, number int, name string, p experiments.PartResult) Recording {
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
 	r.Narration = experiments.Narration()
-	part := partOf(name, p)
+	part := PartOf(name, p)
 	r.Part = &part
 	return r
 }
 
-// partOf is a part that was made, or could not be.
-func partOf(experiment string, p experiments.PartResult) PlayPart {
+// PartOf is a part that was made, or could not be.
+func PartOf(experiment string, p experiments.PartResult) PlayPart {
 	part := PlayPart{PartResult: p, Over: true, Chinese: experiments.ChinesePart(experiment, p.Name)}
 	part.Chinese.Says = p.Finding.Chinese()
 	return part
@@ -316,18 +308,5 @@ func (s *Session) Recordings() ([]Recording, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.recordings), nil
-}
-
-// measurePlay publishes a point of an experiment; the caller holds mu.
-func (s *Session) measurePlay(now time.Time) {
-	p, ok := s.played.measure(now)
-	if !ok {
-		return
-	}
-	if p.Seen > 0 && s.sale.Settings.Stock == 0 { // the item is there
-		s.sale.Settings.Stock = p.Stock + p.Sold - p.Lost
-		s.hub.publish(s.sale)
-	}
-	s.hub.publish(p)
+	return slices.Clone(p.play.Recordings), nil
 }

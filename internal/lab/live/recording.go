@@ -133,10 +133,11 @@ func OfHistory(title string, h *history.History) Recording {
 	for _, name := range slices.SortedFunc(maps.Keys(holders), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		r.Machines = append(r.Machines, laneOf(name))
 	}
-	r.Points, r.Apart = append(append(r.Points, seen(h)...), answered(h, from, to)...), true
+	units, stock := seen(h)
+	r.Points, r.Apart = append(append(r.Points, stock...), answered(h, from, to)...), true
 	slices.SortStableFunc(r.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
 	r.Lanes.Until = millis(to)
-	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}
+	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: units}}
 	return r
 }
 
@@ -188,24 +189,34 @@ func (r *Recording) addSeen(s *State) {
 	r.Sale.Settings.Stock = cmp.Or(r.Sale.Settings.Stock, s.Sale.Settings.Stock)
 }
 
-// initial is what there was of the item of the first sample.
-func initial(h *history.History) int64 {
+// seen is what there was of the item that was sampled first, and its samples and the audit after them as points.
+func seen(h *history.History) (units int64, list []Point) {
 	if len(h.Samples) == 0 {
-		return 0
+		return 0, nil
 	}
-	return h.Samples[0].Stock + h.Samples[0].Sold
-}
-
-// seen are the samples of one item as points.
-func seen(h *history.History) (list []Point) {
-	for _, s := range h.Samples {
-		if s.GoodsID == h.Samples[0].GoodsID {
-			list = append(list, Point{
-				At: millis(s.At), Seen: millis(s.At), Stock: s.Stock, Sold: s.Sold, Oversold: max(0, s.Sold-initial(h)), Lost: s.Stock + s.Sold - initial(h),
-			})
+	first := h.Samples[0]
+	units = first.Stock + first.Sold
+	for _, a := range h.Audits {
+		if a.GoodsID == first.GoodsID {
+			units = a.Initial // a sample may have lost updates already
 		}
 	}
-	return list
+	until := first.At
+	add := func(at time.Time, stock, sold, oversold, lost int64) {
+		list = append(list, Point{At: millis(at), Seen: millis(at), Stock: stock, Sold: sold, Oversold: oversold, Lost: lost})
+	}
+	for _, s := range h.Samples {
+		if s.GoodsID == first.GoodsID {
+			add(s.At, s.Stock, s.Sold, max(0, s.Sold-units), s.Stock+s.Sold-units)
+			until = s.At
+		}
+	}
+	for _, a := range h.Audits {
+		if a.GoodsID == first.GoodsID && a.At.After(until) {
+			add(a.At, a.Stock, a.Sold, a.Oversold, a.Lost)
+		}
+	}
+	return units, list
 }
 
 // answered are the answers to requests as points, at equal distances.

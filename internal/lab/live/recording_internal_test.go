@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // A file that is passed on has not the names of those who bought with a phone: nothing of it shows them.
@@ -80,23 +81,26 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 		},
 		Leases:  []history.Lease{{ID: "a", Holder: "replica-2", Lock: "redis-lua", Token: 7, Asked: start, Granted: at(1), Lost: at(5)}},
 		Marks:   []history.Mark{{At: at(3), Who: "replica-2", What: "is woken"}},
-		Samples: []history.Sample{{At: at(1), GoodsID: 1, Stock: 3, Sold: 0}, {At: at(2), GoodsID: 2, Stock: 9}, {At: at(9), GoodsID: 1, Stock: 1, Sold: 5}},
+		Samples: []history.Sample{{At: at(1), GoodsID: 1, Stock: 3, Sold: 1}, {At: at(2), GoodsID: 2, Stock: 9}, {At: at(9), GoodsID: 1, Stock: 1, Sold: 5}},
+		Audits: []history.Audit{
+			{At: at(8), Audit: stock.NewAudit(1, 1, 3, 4, 4)}, {At: at(20), Audit: stock.NewAudit(2, 9, 9, 0, 0)}, {At: at(20), Audit: stock.NewAudit(1, 0, 3, 6, 6)},
+		},
 	}
 	r := OfHistory("it", h)
 	var sum Answers
-	var stock []string
+	var seen []string
 	for _, p := range r.Points {
 		sum.Sold, sum.Rejected, sum.Unknown = sum.Sold+p.Answers.Sold, sum.Rejected+p.Answers.Rejected, sum.Unknown+p.Answers.Unknown
 		sum.Busy, sum.Failed = sum.Busy+p.Answers.Busy, sum.Failed+p.Answers.Failed
 		if p.Seen > 0 {
-			stock = append(stock, fmt.Sprint(p.Stock, p.Sold, p.Oversold, p.Lost))
+			seen = append(seen, fmt.Sprint(p.Stock, p.Sold, p.Oversold, p.Lost))
 		}
 	}
 	if want := (Answers{Sold: 1, Rejected: 1, Busy: 1, Failed: 1, Unknown: 1}); sum != want {
 		t.Errorf("the answers are %+v, want %+v", sum, want)
 	}
-	if got := strings.Join(stock, "; "); got != "3 0 0 0; 1 5 2 3" || r.Sale.Settings.Stock != 3 {
-		t.Errorf("of %d units the samples of the first item are %s", r.Sale.Settings.Stock, got)
+	if got := strings.Join(seen, "; "); got != "3 1 0 1; 1 5 2 3; 0 6 3 3" || r.Sale.Settings.Stock != 3 {
+		t.Errorf("of %d units the samples of the first item and its last audit are %s", r.Sale.Settings.Stock, got)
 	}
 	want := Lease{ID: "a", Holder: "replica-2", Lock: "redis-lua", Token: 7, Asked: millis(start), Granted: millis(at(1)), Lost: millis(at(5))}
 	if len(r.Leases) != 1 || !reflect.DeepEqual(r.Leases[0], want) || len(r.Machines) != 1 || r.Machines[0].Name != "replica-2" || len(r.Marks) != 1 {

@@ -23,25 +23,19 @@ const (
 // clockJump is how far a clock is moved: beyond every TTL.
 const clockJump = time.Hour
 
-// spare is a Redis with a replica, and five masters with clocks of their own.
-type spare struct {
-	pair    *servers.RedisPair
-	masters *servers.Redlock
-}
-
-// startSpare starts them beside the other servers, whose Redis they are.
+// startSpare starts a Redis with a replica, and five masters with clocks of their own, beside the other servers, whose
+// Redis they are.
 func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
 	o.Progress("starting a Redis with a replica, and masters of redlock with clocks of their own")
-	s.spare = &spare{}
-	if s.spare.pair, err = servers.StartRedisPair(ctx, s.shop.Supervisor); err != nil {
+	if s.pair, err = servers.StartRedisPair(ctx, s.shop.Supervisor); err != nil {
 		return err
 	}
-	if s.spare.masters, err = servers.StartRedlockWith(ctx, s.shop.Supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
+	if s.shop.Servers.Redlock, err = servers.StartRedlockWith(ctx, s.shop.Supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
 		return err
 	}
-	front := *s.spare.pair.Primary // reached through the pair's front, as its replica will be
-	front.Address, front.Info = s.spare.pair.Front.Address, s.spare.pair.Info
-	s.shop.Servers.Redis, s.shop.Servers.Redlock = &front, s.spare.masters
+	front := *s.pair.Primary // reached through the pair's front, as its replica will be
+	front.Address, front.Info = s.pair.Front.Address, s.pair.Info
+	s.shop.Servers.Redis = &front
 	delete(s.shop.Servers.Missing, "redis")
 	delete(s.shop.Servers.Missing, "redlock")
 	return nil
@@ -49,11 +43,11 @@ func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
 
 // offerSpare lists what can be done; the servers are listed already.
 func (s *stage) offerSpare() {
-	if s.spare == nil {
+	if s.pair == nil {
 		return
 	}
-	s.machines = append(s.machines, Machine{Name: "redis-replica", Kind: "server", Title: s.spare.pair.Replica.String(), Status: running})
-	s.runners["redis-replica"] = s.spare.pair.Replica
+	s.machines = append(s.machines, Machine{Name: "redis-replica", Kind: "server", Title: s.pair.Replica.String(), Status: running})
+	s.runners["redis-replica"] = s.pair.Replica
 	for i := range s.machines {
 		switch m := &s.machines[i]; {
 		case m.Name == "redis-replica":
@@ -66,7 +60,7 @@ func (s *stage) offerSpare() {
 
 // clock is that of a master; nil where there is none.
 func (s *stage) clock(name string) *servers.Clock {
-	for i, node := range s.spare.masters.Nodes {
+	for i, node := range s.shop.Servers.Redlock.Nodes {
 		if name == fmt.Sprintf("redlock-%d", i+1) {
 			return node.Clock
 		}
@@ -79,7 +73,7 @@ func (s *stage) use(ctx context.Context, name, what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == name && slices.Contains(m.Can, what) })
-	if s.spare == nil || i < 0 {
+	if i < 0 {
 		return fmt.Errorf("%w: %s %s: start with --redis-faults", errConflict, what, name)
 	}
 	m := &s.machines[i]
@@ -87,10 +81,10 @@ func (s *stage) use(ctx context.Context, name, what string) error {
 	var can []string // afterwards
 	switch what {
 	case Lag:
-		s.spare.pair.Link.Freeze()
+		s.pair.Link.Freeze()
 		can = []string{Promote}
 	case Promote:
-		err = s.spare.pair.Promote(ctx)
+		err = s.pair.Promote(ctx)
 	case Ahead:
 		err, can = s.clock(name).Set(clockJump), []string{Right}
 	default:
@@ -118,15 +112,4 @@ func (s *stage) replace(name string, by *Machine) {
 		s.links[by.Name] = proxy
 		delete(s.links, name)
 	}
-}
-
-// closeSpare ends them.
-func (s *stage) closeSpare(ctx context.Context) (err error) {
-	if s.spare == nil {
-		return nil
-	}
-	if s.spare.pair != nil {
-		err = s.spare.pair.Close(ctx)
-	}
-	return err
 }

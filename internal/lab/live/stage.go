@@ -105,7 +105,7 @@ type stage struct {
 	hub    *hub
 	follow *follower
 
-	spare *spare                    // nil: Redis is as elsewhere
+	pair  *servers.RedisPair        // nil: Redis is as elsewhere
 	links map[string]*servers.Proxy // before the servers, by their names
 	env   []string                  // of the replicas, through the links where there are any
 
@@ -205,8 +205,11 @@ func (s *stage) close(ctx context.Context) error {
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
+	if s.pair != nil {
+		errs = append(errs, s.pair.Close(ctx))
+	}
 	if s.shop != nil {
-		errs = append(errs, s.closeSpare(ctx), s.shop.Close(ctx))
+		errs = append(errs, s.shop.Close(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -229,7 +232,7 @@ func (s *stage) arrange(ctx context.Context, l layout) error {
 		if m.Kind == "replica" && !same {
 			continue
 		}
-		if err := errors.Join(s.heal(ctx, m), s.mend(ctx, m)); err != nil {
+		if err := s.heal(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -239,18 +242,15 @@ func (s *stage) arrange(ctx context.Context, l layout) error {
 	return s.restart(ctx, l)
 }
 
-// heal has a machine run again. One that was replaced stays as it is.
-func (s *stage) heal(ctx context.Context, m Machine) error {
-	switch {
-	case m.Why != "":
-		return nil
-	case m.Status == paused:
-		return s.act(ctx, m.Name, Resume)
-	case m.Status == down:
-		return s.act(ctx, m.Name, Start)
-	default:
-		return nil
+// heal has a machine run again, and the way to it whole. The process of one that was replaced stays as it is.
+func (s *stage) heal(ctx context.Context, m Machine) (err error) {
+	if what := map[string]string{paused: Resume, down: Start}[m.Status]; what != "" && m.Why == "" {
+		err = s.act(ctx, m.Name, what)
 	}
+	if what := map[string]string{cut: Mend, slow: Fast}[m.Link]; what != "" {
+		err = errors.Join(err, s.act(ctx, m.Name, what))
+	}
+	return err
 }
 
 // restart ends the replicas and starts others.
@@ -447,7 +447,10 @@ func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what a
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if !s.has(c) {
+	s.mu.Lock()
+	ended := s.cluster != c
+	s.mu.Unlock()
+	if ended {
 		return false, fmt.Errorf("%w: %s %s", errConflict, Start, replica.Name)
 	}
 	if err := what.do(run, limited); err != nil {
@@ -457,13 +460,6 @@ func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what a
 	s.watch(replica)
 	s.mu.Unlock()
 	return true, s.arm(ctx, c, replica)
-}
-
-// has reports that the replicas are those of a cluster.
-func (s *stage) has(c *shop.Cluster) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cluster == c
 }
 
 // arm arms the failpoint that every replica has.

@@ -251,18 +251,11 @@ type sampler struct {
 	line *client.LineCount
 }
 
-// look has an item looked at from now on.
-func (s *sampler) look(item int64) {
+// look has an item looked at from now on, and its line counted where it has a waiting room.
+func (s *sampler) look(item int64, room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.item, s.seen, s.room, s.line = item, time.Time{}, false, nil
-}
-
-// lookAtLine has the line of the item counted, too.
-func (s *sampler) lookAtLine() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.room = true
+	s.item, s.seen, s.room, s.line = item, time.Time{}, room, nil
 }
 
 // fill adds what was seen last to a point. What was seen once is shown once: where the

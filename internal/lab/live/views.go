@@ -2,7 +2,8 @@ package live
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,10 +39,7 @@ const (
 	mostRows = 20
 )
 
-// views ask the servers, on connections of their own.
-type views struct{ lenses map[string]*lens }
-
-// lens is the way to look at one server.
+// lens is the way to look at one server, on a connection of its own.
 type lens struct {
 	look  func(ctx context.Context, item int64) (View, error)
 	close func() error
@@ -75,24 +73,16 @@ func lensesOf(b *servers.Backends) map[string]*lens {
 	return list
 }
 
-func (v *views) close() error {
-	errs := make([]error, 0, len(v.lenses))
-	for _, l := range v.lenses {
-		errs = append(errs, l.close())
-	}
-	return errors.Join(errs...)
-}
-
-// See asks a server what it has of the item on sale; ok tells whether there is such a server.
-func (s *Session) See(ctx context.Context, backend string) (view View, ok bool) {
-	l := s.views.lenses[backend]
+// See asks a server what it has of the item on sale.
+func (s *Session) See(ctx context.Context, backend string) (View, error) {
+	l := s.lenses[backend]
 	if l == nil {
-		return View{}, false
+		return View{}, fmt.Errorf("a server %q: %w", backend, fs.ErrNotExist)
 	}
 	s.mu.Lock()
 	item := s.item
 	s.mu.Unlock()
-	return l.see(ctx, item), true
+	return l.see(ctx, item), nil
 }
 
 // see asks one question at a time.

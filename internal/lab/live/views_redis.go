@@ -122,17 +122,12 @@ func keys(ctx context.Context, c *redis.Client, item int64) (Table, error) {
 
 // scan lists keys; a Redis of a lab has few.
 func scan(ctx context.Context, c *redis.Client, pattern string) (found []string, err error) {
-	for cursor := uint64(0); ; {
-		var some []string
-		if some, cursor, err = c.Scan(ctx, cursor, pattern, 500).Result(); err != nil {
-			return nil, err
-		}
-		found = append(found, some...)
-		if cursor == 0 || len(found) > mostRows {
-			slices.Sort(found)
-			return found[:min(len(found), mostRows)], nil
-		}
+	keys := c.Scan(ctx, 0, pattern, 500).Iterator()
+	for len(found) < mostRows && keys.Next(ctx) {
+		found = append(found, keys.Val())
 	}
+	slices.Sort(found)
+	return found, keys.Err()
 }
 
 func valueOf(ctx context.Context, c *redis.Client, key, kind string) (string, error) {

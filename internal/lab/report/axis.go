@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-type axis struct{ from, to float64 }
+// axis has from at first, and to so many pixels further: across, or down where there are more.
+type axis struct{ from, to, first, length float64 }
 
 // share is the position of a value, from 0 to 1; values beyond the ends are put on
 // them.
@@ -16,10 +17,8 @@ func (a axis) share(v float64) float64 {
 	return min(max((v-a.from)/(a.to-a.from), 0), 1)
 }
 
-// percent is the position of a value across a picture, unit that in a path.
-func (a axis) percent(v float64) float64 { return 100 * a.share(v) }
-
-func (a axis) unit(v float64) int { return int(math.Round(Units * a.share(v))) }
+// at is the position of a value in pixels.
+func (a axis) at(v float64) float64 { return a.first + a.length*a.share(v) }
 
 // ticks are round values within the axis, about as many as asked for.
 func (a axis) ticks(about int) []float64 {
@@ -70,30 +69,28 @@ const footHeight = 20
 func (p *Picture) timeAxis(a axis, top, bottom float64) {
 	step := a.step(4)
 	for _, v := range a.ticks(4) {
-		x := a.percent(v)
-		p.line("grid", x, top, 0, bottom-top)
-		p.text("soft", x, bottom+15, anchorAt(x), a.label(v, step))
+		p.line("grid", a.at(v), top, 0, bottom-top)
+		p.text("soft", a.at(v), bottom+15, a.anchor(v), a.label(v, step))
 	}
-	p.line("base", 0, bottom, 100, 0)
+	p.line("base", a.first, bottom, a.length, 0)
 }
 
-// anchorAt keeps a text at an edge within the picture.
-func anchorAt(x float64) string {
-	switch {
-	case x < 8:
+// anchor keeps a text at an edge within the picture.
+func (a axis) anchor(v float64) string {
+	switch share := a.share(v); {
+	case share < 0.08:
 		return "start"
-	case x > 92:
+	case share > 0.92:
 		return "end"
 	default:
 		return "middle"
 	}
 }
 
-// valueAxis draws the axis of values from bottom to top, with words for a value.
-func (p *Picture) valueAxis(a axis, top, bottom float64, words func(float64) string) {
+// valueAxis draws lines from x on for an axis of values, with words for each.
+func (p *Picture) valueAxis(a axis, x, width float64, words func(float64) string) {
 	for _, v := range a.ticks(4) {
-		y := bottom - (bottom-top)*a.share(v)
-		p.line("grid", 0, y, 100, 0)
-		p.text("soft", 0, y-3, "", words(v))
+		p.line("grid", x, a.at(v), width, 0)
+		p.text("soft", x, a.at(v)-3, "", words(v))
 	}
 }

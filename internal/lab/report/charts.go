@@ -41,15 +41,14 @@ type Median struct {
 	Words           string
 }
 
-// The measures of ranges: pixels, but for those across, which are in percent.
+// The measures of ranges, in pixels.
 const (
 	rangesWidth = 986
 	rangeRow    = 24
-	rangeLabel  = 15.0
-	rangeGap    = 4.5
+	rangeLabel  = 148.0
+	rangeGap    = 44.0
 	limitStep   = 15
 	rangesHead  = 58
-	leftEdge    = 0.5
 )
 
 // Draw draws the ranges.
@@ -64,44 +63,50 @@ func (r Ranges) Draw() *Picture {
 	}
 	top := float64(rangesHead + limitStep*names)
 	bottom := top + float64(rangeRow*len(r.Rows))
-	p.text("lane", leftEdge, 20, "", r.Title)
+	p.text("lane", 5, 20, "", r.Title)
 	for i, name := range r.Rows {
 		y := top + float64(rangeRow*i)
 		if i%2 == 0 {
-			p.rect("track", 0, y, 100, rangeRow, "")
+			p.rect("track", 0, y, rangesWidth, rangeRow)
 		}
-		p.text("", rangeLabel-1, y+rangeRow/2+4, "end", name)
+		p.text("", rangeLabel-10, y+rangeRow/2+4, "end", name)
 	}
-	width := (100-rangeLabel)/float64(len(r.Panels)) - rangeGap
+	width := (rangesWidth-rangeLabel)/float64(len(r.Panels)) - rangeGap
 	for i, panel := range r.Panels {
-		x, scale := rangeLabel+float64(i)*(width+rangeGap), r.scale(panel.Unit)
-		p.panel(panel, func(v float64) float64 { return x + width*scale.share(math.Log10(v)) }, scale, x, top, bottom)
+		scale := r.scale(panel.Unit)
+		scale.first, scale.length = rangeLabel+float64(i)*(width+rangeGap), width
+		p.panel(panel, scale, top, bottom)
 	}
 	p.height = bottom + footHeight + 10
 	return p
 }
 
-// panel draws one panel; at is the position of a value across.
-func (p *Picture) panel(panel Panel, at func(float64) float64, scale axis, x, top, bottom float64) {
-	p.text("lane", x, 42, "", panel.Title+", "+panel.Unit)
-	written := math.Inf(-1) // pixels
+// panel draws one panel; the scale is of logarithms.
+func (p *Picture) panel(panel Panel, scale axis, top, bottom float64) {
+	at := func(v float64) float64 { return scale.at(math.Log10(v)) }
+	p.text("lane", scale.first, 42, "", panel.Title+", "+panel.Unit)
+	written := math.Inf(-1)
 	for decade := scale.from; decade <= scale.to; decade++ {
 		v := math.Pow(10, decade)
 		p.line("grid", at(v), top, 0, bottom-top)
 		label := humanize.Commaf(v)
-		middle, half := at(v)/100*rangesWidth, letterWidth*float64(len(label))/2
-		if middle-half < written { // it has no room beside the last
+		half := letterWidth * float64(len(label)) / 2
+		if at(v)-half < written { // it has no room beside the last
 			continue
 		}
 		p.text("soft", at(v), bottom+15, "middle", label)
-		written = middle + half
+		written = at(v) + half
 	}
 	// Names are to the left of their lines, the fastest at the top: so no line
 	// crosses another name.
 	for i, limit := range panel.Limits {
-		y := top - float64(limitStep*i) - 5
-		p.line("limit", at(limit.Value), y-10, 0, bottom-y+10)
-		p.beside("soft", at(limit.Value), y, (at(limit.Value)-x)/100*rangesWidth, limit.Name)
+		x, y := at(limit.Value), top-float64(limitStep*i)-5
+		p.line("limit", x, y-10, 0, bottom-y+10)
+		if x-scale.first < letterWidth*float64(len(limit.Name)) { // there is no room
+			p.text("soft", x+4, y, "start", limit.Name)
+		} else {
+			p.text("soft", x-4, y, "end", limit.Name)
+		}
 	}
 	for _, m := range panel.Medians {
 		class, y := "alone", top+float64(rangeRow*m.Row)+8
@@ -111,17 +116,6 @@ func (p *Picture) panel(panel Panel, at func(float64) float64, scale axis, x, to
 		p.line(class, at(m.Min), y, at(m.Max)-at(m.Min), 0)
 		p.dot(class, at(m.Value), y, m.Words)
 	}
-}
-
-// beside writes a name to the left of x, or to the right where it needs more than the room of so
-// many pixels.
-func (p *Picture) beside(class string, x, y, room float64, name string) {
-	anchor, dx := "end", -4.0
-	if room < letterWidth*float64(len(name)) {
-		anchor, dx = "start", 4
-	}
-	p.text(class, x, y, anchor, name)
-	p.shapes[len(p.shapes)-1].DX = dx
 }
 
 // scale has whole powers of ten around all values of a unit.
@@ -139,7 +133,7 @@ func (r Ranges) scale(unit string) axis {
 		}
 	}
 	all = slices.DeleteFunc(all, func(v float64) bool { return v <= 0 })
-	return axis{math.Floor(math.Log10(slices.Min(all))), math.Ceil(math.Log10(slices.Max(all)))}
+	return axis{from: math.Floor(math.Log10(slices.Min(all))), to: math.Ceil(math.Log10(slices.Max(all)))}
 }
 
 // letterWidth is that of a letter of a label, in pixels.
@@ -168,19 +162,20 @@ type LinesPanel struct {
 // Range is a value with its spread. Nothing is drawn where it is 0.
 type Range struct{ Value, Min, Max float64 }
 
-// The place left and right of the lines, and the distance between the whiskers of two of them,
-// in percent of a panel; and the gap between two panels, in percent of the picture.
+// The measures of lines in pixels: their top, the place left and right of them in a panel, and the distance between the
+// whiskers of two of them.
 const (
-	linesEdge = 10
-	linesStep = 0.8
-	linesGap  = 5
+	linesTop    = panelTop + 16
+	linesBottom = linesTop + plotHeight
+	linesEdge   = 36
+	linesStep   = 3
 )
 
 // Draw draws the lines.
 func (l Lines) Draw() *Picture {
-	p := &Picture{Title: l.Title, Legend: l.Keys, Notes: l.Notes}
+	p := &Picture{Title: l.Title, Legend: l.Keys, Notes: l.Notes, width: fileWidth, height: linesBottom + footHeight}
 	p.text("lane", 0, 14, "", l.Title)
-	scale := axis{0, 1}
+	scale := axis{to: 1, first: linesBottom, length: -plotHeight}
 	for _, panel := range l.Panels {
 		for _, line := range panel.Lines {
 			for _, r := range line {
@@ -188,33 +183,28 @@ func (l Lines) Draw() *Picture {
 			}
 		}
 	}
-	width := min(47.5, (100+linesGap)/float64(len(l.Panels))-linesGap)
+	width := min((fileWidth-panelGap)/2, (fileWidth+panelGap)/float64(len(l.Panels))-panelGap)
 	for i, panel := range l.Panels {
-		drawn := l.panel(panel, scale)
-		p.place(drawn, float64(i)*(width+linesGap), width)
-		p.height = drawn.height
-		p.Desc += drawn.Desc
+		l.panel(p, panel, float64(i)*(width+panelGap), width, scale)
 	}
 	return p
 }
 
-// panel draws one panel over the whole width.
-func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
-	const top = panelTop + 16
-	p := &Picture{height: top + plotHeight + footHeight}
-	p.text("", 0, panelTop, "", panel.Title)
-	p.valueAxis(scale, top, top+plotHeight, Value)
+// panel draws one panel from x on.
+func (l Lines) panel(p *Picture, panel LinesPanel, x, width float64, scale axis) {
+	across := axis{math.Log(float64(panel.At[0])), math.Log(float64(panel.At[len(panel.At)-1])), x + linesEdge, width - 2*linesEdge}
+	p.text("", x, panelTop, "", panel.Title)
+	p.valueAxis(scale, x, width, Value)
 	for i, n := range panel.At {
 		words := fmt.Sprint(n)
 		if i == 0 {
 			words = panel.counted(n)
 		}
-		p.text("soft", panel.x(i), top+plotHeight+15, "middle", words)
+		p.text("soft", across.at(math.Log(float64(n))), linesBottom+15, "middle", words)
 	}
-	p.line("base", 0, top+plotHeight, 100, 0)
-	y := func(v float64) float64 { return top + plotHeight*(1-scale.share(v)) }
+	p.line("base", x, linesBottom, width, 0)
 	for i, line := range panel.Lines {
-		panel.line(p, i, l.Keys[i].Class, line, y)
+		panel.line(p, i, l.Keys[i].Class, line, across, scale)
 		var said []string
 		for j, r := range line {
 			if r.Value > 0 {
@@ -223,32 +213,25 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 		}
 		p.Desc += fmt.Sprintf("%s, %s: %s. ", panel.Title, l.Keys[i].Words, strings.Join(said, ", "))
 	}
-	return p
 }
 
 // line draws the values of one key, with whiskers where there is a spread.
-func (l LinesPanel) line(p *Picture, key int, class string, line []Range, y func(float64) float64) {
-	last := -1
+func (l LinesPanel) line(p *Picture, key int, class string, line []Range, across, scale axis) {
+	var before struct{ x, y float64 }
 	for i, r := range line {
 		if r.Value <= 0 {
 			continue
 		}
-		if last >= 0 {
-			from := y(line[last].Value)
-			p.line(class, l.x(last), from, l.x(i)-l.x(last), y(r.Value)-from)
+		x, y := across.at(math.Log(float64(l.At[i]))), scale.at(r.Value)
+		if before.x > 0 {
+			p.line(class, before.x, before.y, x-before.x, y-before.y)
 		}
 		if r.Max > r.Min {
-			p.line("spread "+class, l.x(i)+linesStep*float64(key), y(r.Max), 0, y(r.Min)-y(r.Max))
+			p.line("spread "+class, x+float64(linesStep*key), scale.at(r.Max), 0, scale.at(r.Min)-scale.at(r.Max))
 		}
-		p.dot(class, l.x(i), y(r.Value), l.counted(l.At[i])+": "+Value(math.Floor(r.Value)))
-		last = i
+		p.dot(class, x, y, l.counted(l.At[i])+": "+Value(math.Floor(r.Value)))
+		before.x, before.y = x, y
 	}
 }
 
 func (l LinesPanel) counted(n int) string { return counted(l.Of, l.Of+"s")(float64(n)) }
-
-// x is the position of the number of an index, in percent.
-func (l LinesPanel) x(i int) float64 {
-	scale := axis{math.Log(float64(l.At[0])), math.Log(float64(l.At[len(l.At)-1]))}
-	return linesEdge + (100-2*linesEdge)*scale.share(math.Log(float64(l.At[i])))
-}

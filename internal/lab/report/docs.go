@@ -17,7 +17,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/live"
-	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 //go:embed docs.md.tmpl docs.zh.md.tmpl
@@ -25,7 +24,7 @@ var templates embed.FS
 
 // document is a page of docs/lab: the index, or that of an experiment.
 type document struct {
-	// Of is what the run was made on, or empty where there is none.
+	// Of is what the run was made on.
 	Of          []fact
 	Summary     string
 	Experiments []experiments.Result
@@ -59,21 +58,15 @@ type illustration struct {
 type source struct{ Strategy, Path string }
 
 // Docs writes the index of docs/lab and a page an experiment, with what all says of them and the figures of the run in
-// runFolder, or without figures where that is empty. In Chinese there is a page for ten experiments, with the pictures of
-// the English ones and without the tables; what has no Chinese words stays English. Pages of experiments that are no more
-// are removed.
+// runFolder. Beside them is the README's picture. In Chinese there is a page for ten experiments, with the pictures of the
+// English ones and without the tables; what has no Chinese words stays English. Pages of experiments that are no more are
+// removed.
 func Docs(folder, runFolder string, all []experiments.Experiment) error {
-	r := &experiments.Report{}
-	if runFolder != "" {
-		var err error
-		if r, err = Read(runFolder); err != nil {
-			return err
-		}
+	r, err := Read(runFolder)
+	if err != nil {
+		return err
 	}
-	d := document{Experiments: described(all, r)}
-	if runFolder != "" {
-		d.Of, d.Summary = facts(r), summary(r)
-	}
+	d := document{Of: facts(r), Summary: summary(r), Experiments: described(all, r)}
 	below := filepath.Join(folder, "zh")
 	for _, one := range []string{folder, below} {
 		if err := os.MkdirAll(one, 0o755); err != nil {
@@ -98,13 +91,21 @@ func (d *document) inEnglish(folder, runFolder string) error {
 		if err := d.arrange(e, runFolder); err != nil {
 			return err
 		}
-		if shown := d.Picture(); shown != nil {
-			if err := write(filepath.Join(folder, shown.File), shown.drawn.File); err != nil {
+		for _, p := range []*shownPart{d.Failure, d.Remedy} { // one of them at most has a picture
+			if p == nil || p.Picture == nil {
+				continue
+			}
+			if err := write(filepath.Join(folder, p.Picture.File), p.Picture.drawn.File); err != nil {
 				return err
 			}
 		}
 		if err := d.write(filepath.Join(folder, file(e)+".md"), "docs.md.tmpl", "page"); err != nil {
 			return err
+		}
+		if e.Name == overview {
+			if err := drawOverview(folder, runFolder, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -245,18 +246,8 @@ func (d *document) arrange(e experiments.Result, runFolder string) error {
 			d.Failure = shown
 		}
 	}
-	if d.Failure != nil && d.Failure.Picture != nil && d.Remedy != nil {
+	if d.Remedy != nil && d.Failure != nil && d.Failure.Picture != nil {
 		d.Remedy.Picture = nil
-	}
-	return nil
-}
-
-// Picture is the one of the page, of its failure or else of its remedy.
-func (d *document) Picture() *illustration {
-	for _, p := range []*shownPart{d.Failure, d.Remedy} {
-		if p != nil && p.Picture != nil {
-			return p.Picture
-		}
 	}
 	return nil
 }
@@ -311,34 +302,21 @@ func cell(s string) string {
 // overview is the experiment of which the README has a picture.
 const overview = "oversell"
 
-// Overview writes oversell.json, the stock and the sales of experiment 1 over time,
-// and oversell.svg, which is drawn from it, into a folder.
-func Overview(folder, runFolder string) error {
-	r, err := Read(runFolder)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(r.Experiments, func(e experiments.Result) bool { return e.Name == overview })
-	if at < 0 {
-		return fmt.Errorf("%s has no experiment %s", runFolder, overview)
-	}
-	var sales []Sale
-	for _, part := range r.Experiments[at].Parts {
+// drawOverview draws the stock in all parts of an experiment.
+func drawOverview(folder, runFolder string, e experiments.Result) error {
+	var list []live.Recording
+	for _, part := range e.Parts {
+		if part.History == "" {
+			return nil
+		}
 		h, err := history.Read(filepath.Join(runFolder, part.History))
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", part.Name, err)
 		}
-		sale := SaleOf(h)
-		if len(sale.Points) == 0 {
+		if len(h.Samples) == 0 {
 			return fmt.Errorf("draw %s: its history has no samples", part.Name)
 		}
-		sales = append(sales, sale)
+		list = append(list, sampled(h))
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("write pictures: %w", err)
-	}
-	if err := verdict.WriteJSON(filepath.Join(folder, overview+".json"), sales); err != nil {
-		return err
-	}
-	return write(filepath.Join(folder, overview+".svg"), Sales(sales).File)
+	return write(filepath.Join(folder, e.Name+".svg"), sales(list...).File)
 }

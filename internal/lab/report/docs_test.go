@@ -66,6 +66,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	}
 	wants(t, "the picture", text(t, filepath.Join(folder, "07-work-outlasts-ttl.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
 		"held by two or more at once", "2. 100 ms: replica-1 paused (SIGSTOP)")
+	wants(t, "the README's picture", text(t, filepath.Join(folder, "oversell.svg")), "5,000 sold, the row says 0 left", "1,000 sold, the row says 0 left")
 	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
 	if _, err := os.Stat(old); err == nil {
 		t.Error("the page of an experiment that is no more is still there")
@@ -73,13 +74,6 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	if _, err := os.Stat(kept); err != nil {
 		t.Error("a page that is not ours was removed")
 	}
-}
-
-func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "docs", "lab")
-	must.Do(t, report.Docs(folder, "", registered(fakeReport())))
-	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
-	wants(t, "a page", text(t, filepath.Join(folder, "01-oversell.md")), "Expected: More is sold than there was")
 }
 
 // What the catalogue has in Chinese is Chinese, and the rest stays English.

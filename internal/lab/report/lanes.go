@@ -18,10 +18,10 @@ const (
 	rowHeight  = 12
 	waitHeight = 4
 	signHeight = 13
+	signGap    = 6
 	laneGap    = 6
 	markHeight = 11
 	mostLanes  = 16
-	mostSigns  = 24
 	mostListed = 30
 	mostSteps  = 40 // of the request that others are drawn beside
 	// leastStep is the part of the time at which the shortest step is drawn: some matter for when they were, however short.
@@ -63,7 +63,7 @@ func signKeys() []Key {
 	return []Key{{"renewed", "renewed"}, {"not-renewed", "not renewed"}, {"expired", "its TTL was over"}, {"woken", "a waiter was woken"}}
 }
 
-type span struct{ from, to float64 } // in seconds
+type span struct{ from, to float64 } // in seconds, or in pixels
 
 func (s span) meets(a axis) bool { return s.to >= a.from && s.from <= a.to }
 
@@ -85,7 +85,7 @@ type still struct {
 }
 
 func draws(r live.Recording, title string) still {
-	d := still{&Picture{Title: title}, r, r.Lanes.Until, 0, make(map[string]*lane)}
+	d := still{&Picture{Title: title, width: fileWidth}, r, r.Lanes.Until, 0, make(map[string]*lane)}
 	for _, l := range r.Leases {
 		d.zero = min(d.zero, l.Asked)
 	}
@@ -101,6 +101,9 @@ func draws(r live.Recording, title string) still {
 
 // at is a time in seconds.
 func (d still) at(t live.Millis) float64 { return float64(t-d.zero) / 1000 }
+
+// whole is the time of all that is drawn.
+func (d still) whole() axis { return axis{to: max(d.until, 0.001), length: d.width} }
 
 // holders draws who held the lock when, as the page shows it at the end of its replay.
 func holders(r live.Recording) *Picture {
@@ -120,7 +123,7 @@ func holders(r live.Recording) *Picture {
 	}
 	d.Desc = fmt.Sprintf("%s, %s granted in %s; %d of them while another holder had the same lock.",
 		Plural(len(d.lanes), "holder", "holders"), Plural(granted, "lease", "leases"), Seconds(d.until), beside)
-	d.draw(axis{0, max(d.until, 0.001)}, lockKeys())
+	d.draw(d.whole(), lockKeys())
 	return d.Picture
 }
 
@@ -157,7 +160,7 @@ func (d still) lease(on *lane, l live.Lease) {
 // known but their answers, all of them.
 func requests(r live.Recording) *Picture {
 	d := draws(r, "What each request did")
-	window, of := axis{0, max(d.until, 0.001)}, typical(r.Leases)
+	window, of := d.whole(), typical(r.Leases)
 	if len(of.Steps) > 0 {
 		window = d.beside(of)
 	}
@@ -197,7 +200,7 @@ func (d still) beside(of live.Lease) axis {
 			from = max(from, end-(of.Released-end)/4)
 		}
 	}
-	return axis{d.at(from), max(d.at(of.Released), d.at(from)+0.001)}
+	return axis{d.at(from), max(d.at(of.Released), d.at(from)+0.001), 0, d.width}
 }
 
 // draw draws the lanes and marks of a window, and lists the keys that occur.
@@ -216,11 +219,6 @@ func (d still) draw(window axis, keys []Key) {
 	y := top
 	for _, l := range all {
 		y = d.lane(window, l, keys, y)
-	}
-	if slices.ContainsFunc(all, func(l *lane) bool {
-		return slices.ContainsFunc(signKeys(), func(k Key) bool { return len(l.signs[k.Class]) > mostSigns })
-	}) {
-		d.notef("Of each kind of sign the first %d of a lane are drawn.", mostSigns)
 	}
 	d.behind(func() {
 		d.timeAxis(window, top, y)
@@ -246,32 +244,35 @@ func (l *lane) shows(window axis) bool {
 }
 
 func (p *Picture) lane(window axis, l *lane, keys []Key, y float64) float64 {
-	p.text("lane", 0, y+12, "", l.name)
+	held := ""
 	if l.held+l.refused > 0 {
-		p.shapes[len(p.shapes)-1].After = fmt.Sprintf("%s held", Count(l.held))
+		held = fmt.Sprintf("%s held", Count(l.held))
 	}
 	if l.refused > 0 {
-		p.shapes[len(p.shapes)-1].After += fmt.Sprintf(", %s not granted", Count(l.refused))
+		held += fmt.Sprintf(", %s not granted", Count(l.refused))
 	}
+	p.addf(`<text class="lane" x="0" y="%v">%v <tspan class="soft">%v</tspan></text>`, y+12, l.name, held)
 	y += laneHead
 	for _, key := range keys {
-		top, height := y, rowHeight
 		switch list := l.bars[key.Class]; key.Class {
 		case "lost":
 			for _, s := range list {
-				p.line("lost", window.percent(s.from), y-3, 0, rowHeight+3)
+				p.line("lost", window.at(s.from), y-3, 0, rowHeight+3)
 			}
-			continue
 		case "wait":
-			top, height = y+rowHeight+2, waitHeight
+			p.path("wait", boxes(window, list, y+rowHeight+2, waitHeight))
+		default:
+			p.path(key.Class, boxes(window, list, y, rowHeight))
 		}
-		p.path(key.Class, top, float64(height), boxes(bars(window, l.bars[key.Class]), height))
 	}
 	y += rowHeight + waitHeight + 2
 	for _, key := range signKeys() {
-		list := l.signs[key.Class]
-		for _, at := range list[:min(len(list), mostSigns)] {
-			p.text(key.Class, window.percent(at), y+signHeight-3, "middle", key.glyph())
+		next := window.first
+		for _, at := range slices.Sorted(slices.Values(l.signs[key.Class])) {
+			if x := window.at(at); x >= next { // those that are closer could not be told apart
+				p.text(key.Class, x, y+signHeight-3, "middle", key.glyph())
+				next = x + signGap
+			}
 		}
 	}
 	if len(l.signs) > 0 {
@@ -282,7 +283,7 @@ func (p *Picture) lane(window axis, l *lane, keys []Key, y float64) float64 {
 
 // marks lists what was done to replicas and servers, and numbers it above the lanes.
 func (d still) marks(window axis) (top float64, marked []float64) {
-	row, before := 0, -100.0
+	row, before := 0, -d.width
 	for i, m := range d.of.Marks {
 		at := d.at(m.At)
 		if i < mostListed {
@@ -291,12 +292,12 @@ func (d still) marks(window axis) (top float64, marked []float64) {
 		if at < window.from || at > window.to {
 			continue
 		}
-		x := window.percent(at)
-		row = map[bool]int{true: (row + 1) % 3}[x-before < 3] // numbers that are close stand below each other
+		x := window.at(at)
+		row = map[bool]int{true: (row + 1) % 3}[x-before < 23] // numbers that are close stand below each other
 		before, top = x, max(top, float64(markHeight*(row+1)+2))
-		beside, anchor := x+0.3, "start"
-		if x > 97 {
-			beside, anchor = x-0.3, "end"
+		beside, anchor := x+2, "start"
+		if x > d.width-23 {
+			beside, anchor = x-2, "end"
 		}
 		d.text("soft", beside, float64(markHeight*(row+1)), anchor, strconv.Itoa(i+1))
 		marked = append(marked, x)
@@ -310,36 +311,33 @@ func (d still) marks(window axis) (top float64, marked []float64) {
 // natural sorts replica-2 before replica-10.
 func natural(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// leastBar is the least width of a bar, in units: narrower ones would be invisible. Those that are closer
+// leastBar is the least width of a bar, in pixels: narrower ones would be invisible. Those that are closer
 // together than leastGap could not be told apart.
 const (
-	leastBar = 12
-	leastGap = 30
+	leastBar = 1.0
+	leastGap = 2.5
 )
 
-// bars are spans in units of a path; those that are too close are merged.
-func bars(window axis, list []span) (result [][2]int) {
+// boxes are spans as a path; those that are too close are merged.
+func boxes(window axis, list []span, top, height float64) string {
+	var merged []span // in pixels
 	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for _, s := range list {
 		if !s.meets(window) {
 			continue
 		}
-		from := window.unit(s.from)
-		to := max(window.unit(s.to), from+leastBar)
-		if n := len(result); n > 0 && from-result[n-1][1] < leastGap {
-			result[n-1][1] = max(result[n-1][1], to)
+		from := window.at(s.from)
+		to := max(window.at(s.to), from+leastBar)
+		if n := len(merged); n > 0 && from-merged[n-1].to < leastGap {
+			merged[n-1].to = max(merged[n-1].to, to)
 			continue
 		}
-		result = append(result, [2]int{from, to})
+		merged = append(merged, span{from, to})
 	}
-	return result
-}
-
-func boxes(list [][2]int, height int) string {
 	var b strings.Builder
-	for _, bar := range list {
-		w := bar[1] - bar[0]
-		fmt.Fprintf(&b, "M%d 0h%dv%dh-%dz", bar[0], w, height, w)
+	for _, bar := range merged {
+		w := number(bar.to - bar.from)
+		fmt.Fprintf(&b, "M%s %sh%sv%sh-%sz", number(bar.from), number(top), w, number(height), w)
 	}
 	return b.String()
 }

@@ -29,19 +29,38 @@ func Write(folder string, r *experiments.Report) error {
 	if err := verdict.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
 		return err
 	}
-	whole := live.Report{Facts: facts(r), Interrupted: r.Interrupted, Experiments: []*live.Chapter{}}
+	whole := live.Report{Facts: facts(r), Interrupted: r.Interrupted, Experiments: []*live.Play{}}
 	for i := range r.Experiments {
-		c, err := live.ChapterOf(folder, &r.Experiments[i], show)
-		if err != nil {
-			return err
-		}
-		whole.Experiments = append(whole.Experiments, c)
-		one := live.Report{Facts: whole.Facts, Experiments: []*live.Chapter{c}}
-		if err := write(filepath.Join(folder, fmt.Sprintf("replay-%02d-%s.html", c.Number, c.Name)), one.Save); err != nil {
+		e := played(folder, &r.Experiments[i])
+		whole.Experiments = append(whole.Experiments, e)
+		one := live.Report{Facts: whole.Facts, Experiments: []*live.Play{e}}
+		if err := write(filepath.Join(folder, fmt.Sprintf("replay-%02d-%s.html", e.Number, e.Name)), one.Save); err != nil {
 			return err
 		}
 	}
 	return write(filepath.Join(folder, File), whole.Save)
+}
+
+// played is an experiment whose parts have left their histories in the folder of the run. A history that is missing or
+// broken is said on the page and is no error.
+func played(folder string, e *experiments.Result) *live.Play {
+	made := &live.Play{Result: *e, Chinese: experiments.Chinese(e.Name), Recordings: []live.Recording{}}
+	made.Evidence = nil // the parts have it
+	for _, p := range e.Parts {
+		part := live.PartOf(e.Name, p)
+		part.Figures = figures(p.Finding.Numbers)
+		if p.NotRun == "" && p.History != "" {
+			h, err := history.Read(filepath.Join(folder, p.History))
+			if err != nil {
+				part.Trouble = err.Error()
+			} else {
+				part.Tables = tables(h, p.Pictures)
+				made.Recordings = append(made.Recordings, live.OfPart(h, e.Number, e.Name, p))
+			}
+		}
+		made.Parts = append(made.Parts, part)
+	}
+	return made
 }
 
 // write writes a file of a report, or of docs/lab.
@@ -54,14 +73,6 @@ func write(path string, save func(io.Writer) error) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-// show adds the figures of a part, and what its replay does not show.
-func show(part *live.Evidence, p experiments.PartResult, h *history.History) {
-	part.Figures = figures(p.Finding.Numbers)
-	if h != nil {
-		part.Tables = tables(h, p.Pictures)
-	}
 }
 
 // Read reads the report in the folder of a run again.
@@ -80,9 +91,9 @@ func Read(folder string) (*experiments.Report, error) {
 // draw is a still of the replay of a history, of the kind that is asked for first; nil where there is nothing to see.
 func draw(h *history.History, asked []experiments.Picture) *Picture {
 	for _, one := range asked {
-		switch sale := SaleOf(h); {
-		case one == experiments.Stock && len(sale.Points) > 0:
-			return Sales([]Sale{sale})
+		switch {
+		case one == experiments.Stock && len(h.Samples) > 0:
+			return sales(sampled(h))
 		case one == experiments.Timeline && len(h.Leases) > 0:
 			return holders(live.OfHistory("", h))
 		case one == experiments.Timeline, one == experiments.Steps:

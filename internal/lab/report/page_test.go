@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/must"
@@ -96,31 +95,4 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	interrupted.Interrupted = true
 	must.Do(t, report.Table(&b, interrupted, true))
 	wants(t, "the table for a terminal", b.String(), "\x1b[32m✓ reproduced", "\x1b[31m✗ not reproduced", "\x1b[33m– not run", "ended before the last experiment")
-}
-
-// The picture in the README shows the data that is kept beside it.
-func TestTheOverviewIsDrawnFromItsData(t *testing.T) {
-	const docs = "../../../docs"
-	var sales []report.Sale
-	must.Do(t, json.Unmarshal([]byte(text(t, filepath.Join(docs, "oversell.json"))), &sales))
-	var drawn bytes.Buffer
-	must.Do(t, report.Sales(sales).File(&drawn))
-	if text(t, filepath.Join(docs, "oversell.svg")) != drawn.String() {
-		t.Error("docs/oversell.svg is not drawn from docs/oversell.json: run stocklab lab overview DIR")
-	}
-}
-
-func TestAnOverviewNeedsItsExperiment(t *testing.T) {
-	run := t.TempDir()
-	if err := report.Overview(t.TempDir(), run); err == nil {
-		t.Error("a folder without a run is accepted")
-	}
-	must.Do(t, report.Write(run, &experiments.Report{}))
-	folder := t.TempDir()
-	if err := report.Overview(folder, run); err == nil {
-		t.Error("a run without the experiment is accepted")
-	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
-		t.Errorf("%d files are written: %v", len(left), err)
-	}
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,12 +55,22 @@ func texts(t *testing.T, p *Picture) string {
 	}
 }
 
+// shapes are those of a class in a picture.
+func shapes(p *Picture, class string) []string {
+	return slices.DeleteFunc(strings.Split(p.shapes, "\n"), func(s string) bool { return !strings.Contains(s, fmt.Sprintf("class=%q", class)) })
+}
+
+// attribute is a number or a path of a shape.
+func attribute(shape, name string) string {
+	_, after, _ := strings.Cut(shape, " "+name+`="`)
+	value, _, _ := strings.Cut(after, `"`)
+	return value
+}
+
 // drawn counts the bars of a class in a picture.
 func drawn(p *Picture, class string) (n int) {
-	for _, s := range p.shapes {
-		if s.Class == class {
-			n += max(1, strings.Count(s.Text, "M"))
-		}
+	for _, s := range shapes(p, class) {
+		n += max(1, strings.Count(attribute(s, "d"), "M"))
 	}
 	return n
 }
@@ -96,8 +108,8 @@ func TestAKilledHolderHoldsUntilItsDeath(t *testing.T) {
 	}
 	p := draw(h, []experiments.Picture{experiments.Timeline})
 	lacks(t, texts(t, p), "no end is known")
-	if i := slices.IndexFunc(p.shapes, func(s shape) bool { return s.Class == "open" }); i < 0 || !strings.HasPrefix(p.shapes[i].Text, "M0 0h2500v") {
-		t.Errorf("it does not hold a quarter of the time, until its death: %+v", p.shapes)
+	if open := shapes(p, "open"); len(open) == 0 || !strings.Contains(attribute(open[0], "d"), "h190v") {
+		t.Errorf("it does not hold a quarter of the time, until its death: %q", open)
 	}
 }
 
@@ -107,8 +119,8 @@ func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 		list = append(list, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
 	}
 	p := heldBy(append(list, lease("replica-9", 2500.5, 2501.5))...)
-	if n, most := drawn(p, "hold"), 4*Units/(leastBar+leastGap); n > most {
-		t.Errorf("%d bars are drawn, want %d at most", n, most)
+	if n, most := drawn(p, "hold"), 4*fileWidth/(leastBar+leastGap); float64(n) > most {
+		t.Errorf("%d bars are drawn, want %.0f at most", n, most)
 	}
 	if drawn(p, "over") < 2 {
 		t.Error("thinning hides the overlap")
@@ -128,7 +140,7 @@ func TestWithoutLeasesThereAreTheRequests(t *testing.T) {
 		{Start: ms(0), End: ms(50), Outcome: history.Unknown, Client: 3}, {Start: ms(60), End: ms(80), Outcome: history.Sold, Client: 3},
 	}}, []experiments.Picture{experiments.Timeline})
 	if drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
-		t.Errorf("it is %+v", p)
+		t.Errorf("it is %s", p.shapes)
 	}
 	if draw(&history.History{}, []experiments.Picture{experiments.Timeline, experiments.Stock, experiments.Steps}) != nil {
 		t.Error("there is a picture of nothing")
@@ -148,9 +160,8 @@ func only(t *testing.T, h *history.History, one experiments.Picture) string {
 func TestWaitsAreToldFromTheShortestToTheLongest(t *testing.T) {
 	h := &history.History{}
 	for i := range 100 {
-		h.Requests = append(h.Requests, history.Request{Outcome: history.Sold, Wait: time.Duration(100-i) * time.Millisecond})
+		h.Leases = append(h.Leases, history.Lease{ID: fmt.Sprint(i), Asked: ms(0), Granted: ms(float64(100 - i))})
 	}
-	h.Requests = append(h.Requests, history.Request{Outcome: history.Unknown})
 	said := only(t, h, experiments.Waits)
 	lacks(t, said, "[50 % (50) 50 ms]", "[99 % (99) 99 ms] [100 % (100) 100 ms]")
 }
@@ -165,11 +176,7 @@ func sold(strategy string, units, left int64) *history.History {
 }
 
 func TestSalesShareTheirScales(t *testing.T) {
-	first, second := SaleOf(sold("naive", 20, 9)), SaleOf(sold("sql-conditional", 10, 0))
-	if got, want := first.Points, []Took{{0, 0, 10}, {40, 3, 9}, {100, 20, 9}}; len(got) != 3 || got[1] != want[1] || got[2] != want[2] {
-		t.Errorf("the points are %v, want %v", got, want)
-	}
-	p := Sales([]Sale{first, second})
+	p := sales(sampled(sold("naive", 20, 9)), sampled(sold("sql-conditional", 10, 0)))
 	all := texts(t, p)
 	for _, want := range []string{"naive", "20 sold, the row says 9 left", "sql-conditional", "10 sold, the row says 0 left"} {
 		if !strings.Contains(all, want) {
@@ -182,9 +189,9 @@ func TestSalesShareTheirScales(t *testing.T) {
 	if n := drawn(p, "excess"); n != 1 {
 		t.Errorf("%d sales are drawn as oversold, want the first", n)
 	}
-	for _, s := range p.shapes {
-		if s.X+s.W > 100 {
-			t.Errorf("a %s ends at %v%%, beyond the edge", s.Kind, s.X+s.W)
+	for _, found := range regexp.MustCompile(`(?: x2?="|H)([0-9.]+)`).FindAllStringSubmatch(p.shapes, -1) {
+		if x, err := strconv.ParseFloat(found[1], 64); err != nil || x > fileWidth {
+			t.Errorf("a shape is at %s of %d pixels (%v)", found[1], fileWidth, err)
 		}
 	}
 }
@@ -202,12 +209,12 @@ func TestTheLanesShowRenewalsAndTheEndOfTheTTL(t *testing.T) {
 	second.Notes = []history.Event{note(150, history.Woken, "watch")}
 	p := heldBy(first, second)
 	for class, want := range map[string]int{"renewed": 2, "not-renewed": 1, "expired": 1, "woken": 1} {
-		n := slices.DeleteFunc(slices.Clone(p.shapes), func(s shape) bool { return s.Class != class })
+		n := shapes(p, class)
 		if len(n) != want {
 			t.Errorf("%d signs are %s, want %d", len(n), class, want)
 		}
-		if class == "expired" && (n[0].X < 33 || n[0].X > 34) { // one TTL after the last renewal, of 300 ms
-			t.Errorf("the TTL is over at %v%% of the picture, want a third", n[0].X)
+		if x := attribute(n[0], "x"); class == "expired" && x != "253.33" { // one TTL after the last renewal, of 300 ms
+			t.Errorf("the TTL is over at %s pixels, want a third of the picture", x)
 		}
 	}
 	lacks(t, texts(t, p), "not renewed", "▼")
@@ -306,7 +313,7 @@ func TestRowsShowWhatIsLocked(t *testing.T) {
 
 func TestNothingRecordedIsNoTable(t *testing.T) {
 	h := &history.History{Leases: []history.Lease{{ID: "1", Holder: "a", Asked: ms(0)}}}
-	if list := tables(h, []experiments.Picture{experiments.Votes, experiments.Wakes, experiments.Rows, experiments.Waits}); len(list) > 0 {
+	if list := tables(h, []experiments.Picture{experiments.Votes, experiments.Wakes, experiments.Rows}); len(list) > 0 {
 		t.Errorf("there are tables of nothing: %v", list)
 	}
 }

@@ -2,78 +2,46 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/live"
 )
 
-// Sale is the stock of one item while a strategy sold it, as a document keeps it.
-type Sale struct {
-	Strategy string `json:"strategy"`
-	// Units is how many there were to sell.
-	Units  int64  `json:"units"`
-	Points []Took `json:"points"`
-}
-
-// Took is what the ledger and the stock row said so long after the first sample.
-type Took struct {
-	Milliseconds int64 `json:"ms"`
-	Sold         int64 `json:"sold"`
-	Left         int64 `json:"left"`
-}
-
-// SaleOf reads the samples of the first item of a history, and its audits after them; it has no points where nothing was
-// sampled.
-func SaleOf(h *history.History) (s Sale) {
+// sampled is a recording of what was seen of the stock alone, by the strategy that sold it.
+func sampled(h *history.History) live.Recording {
+	strategy := ""
 	if len(h.Requests) > 0 {
-		s.Strategy = h.Requests[0].Strategy
+		strategy = h.Requests[0].Strategy
 	}
-	if len(h.Samples) == 0 {
-		return s
-	}
-	first, last := h.Samples[0], h.Samples[0]
-	for _, one := range h.Samples {
-		if one.GoodsID == first.GoodsID {
-			s.Points, last = append(s.Points, Took{one.At.Sub(first.At).Milliseconds(), one.Sold, one.Stock}), one
-		}
-	}
-	for _, a := range h.Audits {
-		if a.GoodsID != first.GoodsID {
-			continue
-		}
-		s.Units = a.Initial
-		if a.At.After(last.At) {
-			s.Points = append(s.Points, Took{a.At.Sub(first.At).Milliseconds(), a.Sold, a.Stock})
-		}
-	}
-	return s
+	r := live.OfHistory(strategy, h)
+	r.Points = slices.DeleteFunc(r.Points, func(p live.Point) bool { return p.Seen == 0 })
+	return r
 }
 
-// The measures of sales: pixels down, percent across.
+// The measures of sales, in pixels.
 const (
 	plotHeight = 190.0
 	panelTop   = 34.0
-	panelGap   = 5.0
+	panelGap   = 38.0
 )
 
-// Sales draws sales beside each other on the same scales. Each has a point at least.
-func Sales(list []Sale) *Picture {
-	p := &Picture{Title: "Stock and sold over time"}
-	scale, clock := axis{}, axis{to: 0.001}
-	for _, s := range list {
-		for _, one := range s.Points {
-			scale.from = min(scale.from, float64(one.Left))
-			scale.to = max(scale.to, float64(one.Sold), float64(s.Units))
-			clock.to = max(clock.to, float64(one.Milliseconds)/1000)
+// sales draws the stock of recordings beside each other on the same scales. Each has a point at least.
+func sales(list ...live.Recording) *Picture {
+	p := &Picture{Title: "Stock and sold over time", width: fileWidth, height: panelTop + plotHeight + footHeight}
+	scale := axis{first: panelTop + plotHeight, length: -plotHeight}
+	clock := axis{to: 0.001, length: (p.width+panelGap)/float64(len(list)) - panelGap}
+	for _, r := range list {
+		for _, one := range r.Points {
+			scale.from = min(scale.from, float64(one.Stock))
+			scale.to = max(scale.to, float64(one.Sold), float64(r.Sale.Settings.Stock))
+			clock.to = max(clock.to, float64(one.At-r.Points[0].At)/1000)
 		}
 	}
-	width := (100+panelGap)/float64(len(list)) - panelGap
-	for i, s := range list {
-		panel := plot{&Picture{}, clock, scale}
-		panel.sale(s)
-		p.place(panel.Picture, float64(i)*(width+panelGap), width)
-		p.height = panel.height
-		p.Desc += panel.Desc
+	for _, r := range list {
+		p.sale(r, clock, scale)
+		clock.first += clock.length + panelGap
 	}
 	p.Legend = []Key{
 		{"curve", "sold, by the ledger"},
@@ -84,58 +52,35 @@ func Sales(list []Sale) *Picture {
 	return p
 }
 
-// plot draws what a sale took, over the whole width.
-type plot struct {
-	*Picture
-	clock, scale axis
-}
-
-func (p plot) sale(s Sale) {
-	sold, left := func(t Took) int64 { return t.Sold }, func(t Took) int64 { return t.Left }
-	end := s.Points[len(s.Points)-1]
-	p.text("lane", 0, 12, "", s.Strategy)
-	p.valueAxis(p.scale, panelTop, panelTop+plotHeight, Value)
-	// Above the limit is the area that what was sold beyond it has.
-	beyond := p.steps(s.Points, func(t Took) int64 { return max(t.Sold, s.Units) })
-	if y := p.y(s.Units); end.Sold > s.Units {
-		p.path("excess", panelTop, plotHeight, fmt.Sprintf("%sV%sH%dz", beyond, number(y), p.clock.unit(0)))
+func (p *Picture) sale(r live.Recording, clock, scale axis) {
+	units, end := r.Sale.Settings.Stock, r.Points[len(r.Points)-1]
+	limit := scale.at(float64(units))
+	line := func(of func(live.Point) int64) string { return stairs(r.Points, clock, scale, of) }
+	p.text("lane", clock.first, 12, "", r.Title)
+	p.valueAxis(scale, clock.first, clock.length, Value)
+	if end.Oversold > 0 { // above the limit is the area that what was sold beyond it has
+		beyond := line(func(t live.Point) int64 { return max(t.Sold, units) })
+		p.path("excess", fmt.Sprintf("%sV%sH%sz", beyond, number(limit), number(clock.first)))
 	}
-	p.path("curve left", panelTop, plotHeight, p.steps(s.Points, left))
-	p.path("curve", panelTop, plotHeight, p.steps(s.Points, sold))
-	p.line("limit", 0, p.y(s.Units)+panelTop, 100, 0)
-	p.timeAxis(p.clock, panelTop, panelTop+plotHeight)
-	p.height = panelTop + plotHeight + footHeight
-	p.Desc = fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ", s.Strategy, Count(end.Sold), Count(s.Units), Count(end.Left))
-	p.text("soft", 100, 12, "end", fmt.Sprintf("%s sold, the row says %s left", Count(end.Sold), Count(end.Left)))
+	p.path("curve left", line(func(t live.Point) int64 { return t.Stock }))
+	p.path("curve", line(func(t live.Point) int64 { return t.Sold }))
+	p.line("limit", clock.first, limit, clock.length, 0)
+	p.timeAxis(clock, panelTop, panelTop+plotHeight)
+	p.Desc += fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ", r.Title, Count(end.Sold), Count(units), Count(end.Stock))
+	p.text("soft", clock.first+clock.length, 12, "end", fmt.Sprintf("%s sold, the row says %s left", Count(end.Sold), Count(end.Stock)))
 }
 
-// y is the position of a number of units, from the top of the plot.
-func (p plot) y(units int64) float64 {
-	return float64(int(plotHeight*(1-p.scale.share(float64(units)))*10+0.5)) / 10
-}
-
-// steps is a line that goes across until a value changes, and on to the end.
-func (p plot) steps(list []Took, of func(Took) int64) string {
+// stairs are a line that goes across until a value changes, and on to the end.
+func stairs(list []live.Point, clock, scale axis, of func(live.Point) int64) string {
 	var b strings.Builder
 	for i, one := range list {
-		switch at := p.clock.unit(float64(one.Milliseconds) / 1000); {
+		x, y := number(clock.at(float64(one.At-list[0].At)/1000)), number(scale.at(float64(of(one))))
+		switch {
 		case i == 0:
-			fmt.Fprintf(&b, "M%d %s", at, number(p.y(of(one))))
-		case of(one) != of(list[i-1]):
-			fmt.Fprintf(&b, "H%dV%s", at, number(p.y(of(one))))
-		}
-		if i == len(list)-1 {
-			fmt.Fprintf(&b, "H%d", p.clock.unit(float64(one.Milliseconds)/1000))
+			fmt.Fprintf(&b, "M%s %s", x, y)
+		case i == len(list)-1 || of(one) != of(list[i-1]):
+			fmt.Fprintf(&b, "H%sV%s", x, y)
 		}
 	}
 	return b.String()
-}
-
-// place draws another picture from x on, so wide, in percent.
-func (p *Picture) place(other *Picture, x, width float64) {
-	for _, s := range other.shapes {
-		s.X = x + s.X*width/100
-		s.W *= width / 100
-		p.shapes = append(p.shapes, s)
-	}
 }

@@ -82,11 +82,17 @@ func finding(p experiments.PartResult) string {
 	return said
 }
 
+// summary counts the verdicts, the good one first. Those that nothing came to are left out, but for that one.
 func summary(r *experiments.Report) string {
-	all := counts(r)
-	parts := make([]string, 0, len(all))
-	for _, c := range all {
-		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Verdict))
+	counts := make(map[experiments.Verdict]int)
+	for _, e := range r.Experiments {
+		counts[e.Verdict]++
+	}
+	parts := []string{fmt.Sprintf("%d %s", counts[experiments.Reproduced], experiments.Reproduced)}
+	for _, v := range []experiments.Verdict{experiments.NotReproduced, experiments.NotRun} {
+		if counts[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[v], v))
+		}
 	}
 	said := strings.Join(parts, ", ") + " in " + Seconds(r.Seconds)
 	if r.Interrupted {
@@ -99,12 +105,8 @@ func paint(colour bool, v experiments.Verdict, words string) string {
 	if !colour {
 		return words
 	}
-	switch v {
-	case experiments.Reproduced:
-		return text.FgGreen.Sprint(words)
-	case experiments.NotReproduced:
-		return text.FgRed.Sprint(words)
-	default:
-		return text.FgYellow.Sprint(words)
+	colours := map[experiments.Verdict]text.Color{
+		experiments.Reproduced: text.FgGreen, experiments.NotReproduced: text.FgRed, experiments.NotRun: text.FgYellow,
 	}
+	return colours[v].Sprint(words)
 }

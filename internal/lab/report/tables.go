@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -40,31 +39,10 @@ func tables(h *history.History, asked []experiments.Picture) (list []live.Table)
 	return list
 }
 
-// waits are how long requests waited for the lock according to the answers, or else to the leases; without any of both,
-// how long they took.
+// waits are how long requests waited for the lock.
 func waits(h *history.History) live.Table {
 	t := live.Table{Title: "How long requests waited for the lock", Head: []string{"of all requests", "waited at most"}}
-	var all []time.Duration
-	for _, r := range h.Requests {
-		if r.Outcome == history.Sold || r.Outcome == history.Rejected || r.Wait > 0 {
-			all = append(all, r.Wait)
-		}
-	}
-	if len(all) == 0 || slices.Max(all) == 0 {
-		all = nil
-		for _, l := range h.Leases {
-			if end := cmp.Or(l.Granted, l.GaveUp); !end.IsZero() {
-				all = append(all, end.Sub(l.Asked))
-			}
-		}
-	}
-	if len(all) == 0 {
-		t.Title, t.Head[1] = "How long requests took", "took at most"
-		for _, r := range h.Requests {
-			all = append(all, r.End.Sub(r.Start))
-		}
-	}
-	slices.Sort(all)
+	all := slices.Sorted(slices.Values(checker.OfHolders()(h)))
 	for _, share := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1} {
 		if len(all) > 0 {
 			n := math.Ceil(share * float64(len(all)))

@@ -136,29 +136,6 @@ func counted(one, many string) func(float64) string {
 
 type fact = live.Fact
 
-type count struct {
-	Verdict experiments.Verdict
-	N       int
-}
-
-// counts are the verdicts, the good one first. Those that nothing came to are
-// left out, but for that one.
-func counts(r *experiments.Report) []count {
-	var list []count
-	for _, v := range []experiments.Verdict{experiments.Reproduced, experiments.NotReproduced, experiments.NotRun} {
-		c := count{Verdict: v}
-		for _, e := range r.Experiments {
-			if e.Verdict == v {
-				c.N++
-			}
-		}
-		if c.N > 0 || v == experiments.Reproduced {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
 // mark is a verdict as a sign, for readers who see no colours.
 func mark(v experiments.Verdict) string {
 	switch v {

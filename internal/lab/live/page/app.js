@@ -81,7 +81,7 @@ const active = () => !['idle', 'ended'].includes(state.sale.phase);
 
 function drawStrategies() {
   const select = field('strategy'), kept = select.value || state.sale.settings?.strategy;
-  const families = Map.groupBy ? Map.groupBy(state.strategies, (s) => s.family) : grouped(state.strategies);
+  const families = Map.groupBy(state.strategies, (s) => s.family);
   select.replaceChildren(...[...families].map(([family, list]) => {
     const group = element('optgroup');
     group.label = family;
@@ -95,12 +95,6 @@ function drawStrategies() {
   }));
   if (kept) select.value = kept;
   drawChoice();
-}
-
-function grouped(list) {
-  const families = new Map();
-  for (const s of list) families.set(s.family, [...(families.get(s.family) || []), s]);
-  return families;
 }
 
 const chosenStrategy = () => state.strategies.find((s) => s.name === field('strategy').value);
@@ -238,7 +232,7 @@ function drawBuyers() {
   $('class-at').textContent = t('buyers-at', state.class || `${location.origin}/buy`);
   $('class-code').hidden = !state.class;
   if (state.class && !recorded) {
-    if (!$('class-code').src) $('class-code').src = 'buy/code.svg';
+    if (!$('class-code').src) $('class-code').src = 'buy/code.png';
     $('class-code').alt = t('buyers-code', state.class);
   }
   $('buyers').replaceChildren(...list.map((b) => {
