@@ -133,7 +133,7 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 	beside.Go(func() { watcher.run(limited) })
 	target := s.target(crowd)
 	for number := range s.plan.Connections {
-		from := newAttacker(target, s.plan.Seed, uint64(number), loopback(2, number%s.plan.Addresses)) //nolint:gosec // it is no negative
+		from := newAttacker(target, s.plan.Seed, uint64(number), loopback(2, number%s.plan.Addresses))
 		beside.Go(func() { s.attack(limited, from, newSchedule(attacks, number), tally) })
 	}
 	r.Hostile = crowd.run(ctx, hotItem, s.plan.Duration)

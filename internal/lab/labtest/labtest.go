@@ -191,7 +191,8 @@ func Restricted(t *testing.T, d *servers.Database, rights ...string) *servers.Da
 	db, c := Connect(t, d)
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	user := rand.Text()
-	statements := []string{fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", user, d.Password)}
+	statements := make([]string, 0, 1+len(rights))
+	statements = append(statements, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", user, d.Password))
 	for _, right := range rights {
 		statements = append(statements, fmt.Sprintf("GRANT "+right+" TO '%s'@'127.0.0.1'", c.DBName, user))
 	}
