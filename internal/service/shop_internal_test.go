@@ -136,6 +136,12 @@ func TestACopyGetsTheAnswerOfTheFirst(t *testing.T) {
 			c.ledger["k"] = other
 			return stock.Outcome{}, stock.ErrDuplicateRequest
 		}, "", stock.ErrKeyReused, 1},
+		"a key of another buyer": {keyed, func(c *counter, _ int) (stock.Outcome, error) {
+			other := soldAs("7")
+			other.UserID = "another"
+			c.ledger["k"] = other
+			return stock.Outcome{}, stock.ErrDuplicateRequest
+		}, "", stock.ErrKeyReused, 1},
 	} {
 		sold, calls := &counter{ledger: map[string]stock.Order{}}, 0
 		s := sold.shop(func(call int, _ stock.Purchase) (stock.Outcome, error) {
