@@ -140,31 +140,25 @@ func zkWatched[T any](ctx context.Context, l *ZKLink, path string, set, read fun
 	return found, w.ctx, err
 }
 
-// ZKNode is what there is to know of a node.
-type ZKNode struct {
-	data []byte
-	Stat *zk.Stat
-}
-
 // Get reads a node and watches it. Where there is none, there is no watch
 // either: one that waits for a node which never comes again would stay for ever.
-func (l *ZKLink) Get(ctx context.Context, path string) (n ZKNode, changed context.Context, err error) {
-	return zkWatched(ctx, l, path, func(conn *zk.Conn) (ZKNode, error) {
-		data, stat, _, err := conn.GetW(path)
-		return ZKNode{data, stat}, err
-	}, func(conn *zk.Conn) (ZKNode, error) {
-		data, stat, err := conn.Get(path)
-		return ZKNode{data, stat}, err
+func (l *ZKLink) Get(ctx context.Context, path string) (node *zk.Stat, changed context.Context, err error) {
+	return zkWatched(ctx, l, path, func(conn *zk.Conn) (*zk.Stat, error) {
+		_, stat, _, err := conn.GetW(path)
+		return stat, err
+	}, func(conn *zk.Conn) (*zk.Stat, error) {
+		_, stat, err := conn.Get(path)
+		return stat, err
 	})
 }
 
 // GetOwn is Get with a watch that is surely for this node: the shared one may have been for an
 // earlier node of the same path.
-func (l *ZKLink) GetOwn(ctx context.Context, path string) (n ZKNode, changed context.Context, err error) {
+func (l *ZKLink) GetOwn(ctx context.Context, path string) (node *zk.Stat, changed context.Context, err error) {
 	for {
-		n, changed, err = l.Get(ctx, path)
+		node, changed, err = l.Get(ctx, path)
 		if err != nil || changed.Err() == nil || l.Ctx.Err() != nil {
-			return n, changed, err
+			return node, changed, err
 		}
 	}
 }

@@ -214,7 +214,7 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	must.Do(t, err, wrong)
 	numbers = append(numbers, kept.ID, paid, released, open)
 	for i, of := range []string{numbers[0], kept.ID, paid} {
-		must.Get(s.Return(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i))))(t)
+		must.Get(s.GiveBack(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i)), false))(t)
 	}
 	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
 	must.Do(t, err)
@@ -288,9 +288,12 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 			_, err := s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
 			return err
 		},
-		"a restock of another item":       func() error { _, err := s.Restock(t.Context(), 2, 7, stock.RestockKey("more")); return err },
-		"a creation":                      func() error { return s.CreateGoods(t.Context(), 3, 7, stock.RestockKey("more")) },
-		"a return":                        func() error { _, err := s.Return(t.Context(), numbers[0], 1, stock.ReturnKey("back-0")); return err },
+		"a restock of another item": func() error { _, err := s.Restock(t.Context(), 2, 7, stock.RestockKey("more")); return err },
+		"a creation":                func() error { return s.CreateGoods(t.Context(), 3, 7, stock.RestockKey("more")) },
+		"a return": func() error {
+			_, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey("back-0"), false)
+			return err
+		},
 		"an order that is written again":  func() error { return lateOrder("1", "kept", yesterday()) },
 		"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.LeastAge)) },
 		"an order by a clock behind ours": func() error { return lateOrder("4", "key-3", time.Now().Add(-repo.LeastAge*3/4)) },
@@ -339,7 +342,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 		key  string
 		want error
 	}{{"one", nil}, {"two", stock.ErrReturned}} {
-		if _, err := s.Return(t.Context(), numbers[0], 1, stock.ReturnKey(c.key)); !errors.Is(err, c.want) {
+		if _, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey(c.key), false); !errors.Is(err, c.want) {
 			t.Errorf("return %s: %v, want %v", c.key, err, c.want)
 		}
 		labtest.Archive(t, d, s)
@@ -469,7 +472,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 		orders := []string{buy(t, s, 1, 3, "first", ""), buy(t, s, 1, 3, "second", "")}
 		labtest.AgeLedger(t, d, s)
 		giveBack := func(by *repo.Store, order, key string, units int64) error {
-			_, err := by.Return(t.Context(), order, units, stock.ReturnKey(key))
+			_, err := by.GiveBack(t.Context(), order, units, stock.ReturnKey(key), false)
 			return err
 		}
 		move := func(by *repo.Store) error {

@@ -83,7 +83,7 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 		"OrdersOfKey":    func(ctx context.Context) error { _, err := s.OrdersOfKey(ctx, "k", 1); return err },
 		"Order":          func(ctx context.Context) error { _, _, err := s.Order(ctx, "7"); return err },
 		"OrdersAfter":    func(ctx context.Context) error { _, _, err := s.OrdersAfter(ctx, 0, 0, 1); return err },
-		"Return":         func(ctx context.Context) error { _, err := s.Return(ctx, "7", 1, "back"); return err },
+		"Return":         func(ctx context.Context) error { _, err := s.GiveBack(ctx, "7", 1, "back", false); return err },
 		"Reservation":    func(ctx context.Context) error { _, err := s.Reservation(ctx, number); return err },
 		"Release":        func(ctx context.Context) error { _, _, err := s.Release(ctx, number); return err },
 		"Extend":         func(ctx context.Context) error { _, err := s.Extend(ctx, number, time.Hour, time.Hour); return err },

@@ -102,7 +102,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 		t.Fatal(err)
 	}
-	must.Get(s.Return(t.Context(), paid, 0, stock.ReturnKey("k")))(t)
+	must.Get(s.GiveBack(t.Context(), paid, 0, stock.ReturnKey("k"), false))(t)
 	released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
 	if _, _, err := s.Release(t.Context(), released); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	_, _, err = confirm(t, other, paid, "paid")
 	_, _, err2 := other.Release(t.Context(), released)
 	_, _, err3 := other.Expire(t.Context(), 10)
-	back, err4 := other.Return(t.Context(), bought, 1, stock.ReturnKey("k"))
+	back, err4 := other.GiveBack(t.Context(), bought, 1, stock.ReturnKey("k"), false)
 	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey("k"))
 	_, err6 := other.Fill(t.Context(), 1, "redis-stock", 0)
 	must.Do(t, errors.Join(err, err2, err3, err4, err5, err6))

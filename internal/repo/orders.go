@@ -140,15 +140,11 @@ const (
 	sumReturnsEnd = `) AS r`
 )
 
-// Return gives units of an order back, all that are left of it where units is 0, and returns
+// GiveBack gives units of an order back, all that are left of it where units is 0, and returns
 // the ledger's row of that. stock.ErrUnknownOrder: the ledger has no such order.
 // stock.ErrReturned: fewer are left. stock.ErrStockLimit: the item would have more than stock.MaxStock.
 // stock.ErrDuplicateRequest: the request id is in the ledger. In each case nothing was written.
-func (s *Store) Return(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
-	return s.GiveBack(ctx, number, units, requestID, false)
-}
-
-// GiveBack is Return. Damaged units cannot be sold again: a correction takes them off in the same transaction.
+// Damaged units cannot be sold again: a correction takes them off in the same transaction.
 func (s *Store) GiveBack(ctx context.Context, number string, units int64, requestID string, damaged bool) (back stock.Order, err error) {
 	order, ok, err := s.findOrder(ctx, number)
 	if err != nil {

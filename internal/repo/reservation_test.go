@@ -236,7 +236,7 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 			t.Fatal(err)
 		}
 		has(1)
-		must.Get(s.Return(t.Context(), confirmed, 0, stock.ReturnKey("k")))(t)
+		must.Get(s.GiveBack(t.Context(), confirmed, 0, stock.ReturnKey("k"), false))(t)
 		has(0)
 		// The first limit counts what was held and given back before.
 		hold(t, s, 1, 2, "ann")
@@ -296,7 +296,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 			{order.ID, "e", 0, 3, nil},
 			{order.ID, "f", 0, 0, stock.ErrReturned},
 		} {
-			back, err := s.Return(t.Context(), c.number, c.units, stock.ReturnKey(c.key))
+			back, err := s.GiveBack(t.Context(), c.number, c.units, stock.ReturnKey(c.key), false)
 			if !errors.Is(err, c.want) || err == nil && (back.Quantity != c.back || back.ID != order.ID) {
 				t.Errorf("%d of order %s under key %s: %+v, %v; want %d, %v", c.units, c.number, c.key, back, err, c.back, c.want)
 			}
@@ -319,11 +319,11 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 		must.Get(s.Restock(t.Context(), 1, 3, "more"))(t)
 		must.Get(labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for _, units := range []int64{0, 3, 5} { // 0: all
-			if _, err := s.Return(t.Context(), number, units, stock.ReturnKey(fmt.Sprint("above ", units))); !errors.Is(err, stock.ErrStockLimit) {
+			if _, err := s.GiveBack(t.Context(), number, units, stock.ReturnKey(fmt.Sprint("above ", units)), false); !errors.Is(err, stock.ErrStockLimit) {
 				t.Errorf("a return of %d beyond the limit: %v, want %v", units, err, stock.ErrStockLimit)
 			}
 		}
-		if back, err := s.Return(t.Context(), number, 2, stock.ReturnKey("up to it")); err != nil || back.Quantity != 2 {
+		if back, err := s.GiveBack(t.Context(), number, 2, stock.ReturnKey("up to it"), false); err != nil || back.Quantity != 2 {
 			t.Errorf("a return up to the limit: %+v, %v", back, err)
 		}
 		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
@@ -366,7 +366,7 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 		errs := make([]error, 6)
 		for i := range errs {
 			returning.Go(func() {
-				_, errs[i] = s.Return(context.WithoutCancel(t.Context()), number, 1, stock.ReturnKey(fmt.Sprint(i)))
+				_, errs[i] = s.GiveBack(context.WithoutCancel(t.Context()), number, 1, stock.ReturnKey(fmt.Sprint(i)), false)
 			})
 		}
 		returning.Wait()
@@ -397,7 +397,7 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 		back = append(back, func() error { _, _, err := s.Release(t.Context(), number); return err })
 		if i%2 == 0 {
 			must.Get(s.Confirm(t.Context(), &repo.Payment{Number: number, Reference: number}))(t)
-			back[i] = func() error { _, err := s.Return(t.Context(), number, 1, "return "+number); return err }
+			back[i] = func() error { _, err := s.GiveBack(t.Context(), number, 1, "return "+number, false); return err }
 		}
 	}
 	overdue := hold(t, s, 1, 1, "")

@@ -133,17 +133,12 @@ func (r *Reservations) Extend(ctx context.Context, number string, ttl time.Durat
 	return r.store.Extend(ctx, number, ttl, r.longest)
 }
 
-// Return gives units of an order back after the sale, all that are left of it where units is
+// GiveBack gives units of an order back after the sale, all that are left of it where units is
 // 0. A key that gave units of the same order back before gives none, and again is set.
 // stock.ErrUnknownOrder: there is none. stock.ErrReturned: fewer are left.
 // stock.ErrStockLimit: the item would have more than stock.MaxStock.
 // stock.ErrKeyReused: the key stands for something else. stock.ErrBusy: the ledger does not
-// have the order yet.
-func (r *Reservations) Return(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
-	return r.GiveBack(ctx, number, units, key, false)
-}
-
-// GiveBack is Return. Damaged units cannot be sold again: the ledger has the return, and a correction that takes them off.
+// have the order yet. Damaged units cannot be sold again: the ledger has the return, and a correction that takes them off.
 func (r *Reservations) GiveBack(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
 	if key != "" {
 		if back, again, err = r.returned(ctx, number, units, key, damaged); again || err != nil {

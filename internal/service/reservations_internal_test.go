@@ -126,7 +126,7 @@ func TestAReturnIsAnnouncedOnce(t *testing.T) {
 	}
 	of.take()
 	for _, want := range []bool{false, true} {
-		back, again, err := r.Return(t.Context(), number, 1, "k")
+		back, again, err := r.GiveBack(t.Context(), number, 1, "k", false)
 		if err != nil || again != want || back.Quantity != 1 || back.ID != number {
 			t.Errorf("answered with %+v, %t (%v), want %t", back, again, err, want)
 		}
@@ -134,7 +134,7 @@ func TestAReturnIsAnnouncedOnce(t *testing.T) {
 			t.Errorf("again %t, %q was announced", want, got)
 		}
 	}
-	if _, _, err := r.Return(t.Context(), number, 1, "another"); !errors.Is(err, stock.ErrReturned) {
+	if _, _, err := r.GiveBack(t.Context(), number, 1, "another", false); !errors.Is(err, stock.ErrReturned) {
 		t.Errorf("more than was bought: %v, want %v", err, stock.ErrReturned)
 	}
 }

@@ -139,7 +139,7 @@ func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
 		{"one more", order, "", 1, 0, false, stock.ErrReturned},
 		{"of an unknown order", "0190c7a0-0000-7000-8000-000000000000", "u", 1, 0, false, stock.ErrUnknownOrder},
 	} {
-		back, again, err := all[0].Return(t.Context(), c.number, c.units, c.key)
+		back, again, err := all[0].GiveBack(t.Context(), c.number, c.units, c.key, false)
 		if !errors.Is(err, c.want) || again != c.again || c.want == nil && (back.Quantity != c.back || back.ID != order || back.GoodsID != 1) {
 			t.Errorf("%s: %+v, again %v, %v; want %d units, again %v, %v", c.name, back, again, err, c.back, c.again, c.want)
 		}
@@ -170,13 +170,13 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	const number, hidden = "0190c7a0-0000-7000-8000-000000000000", "0190c7a0-0000-7000-8000-000000000002"
 	store, catalogue := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
 	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
-	if _, _, err := r.Return(t.Context(), number, 1, ""); !errors.Is(err, stock.ErrBusy) {
+	if _, _, err := r.GiveBack(t.Context(), number, 1, "", false); !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
 	}
-	if _, _, err := r.Return(t.Context(), number[:35]+"1", 1, ""); !errors.Is(err, stock.ErrUnknownOrder) || errors.Is(err, stock.ErrBusy) {
+	if _, _, err := r.GiveBack(t.Context(), number[:35]+"1", 1, "", false); !errors.Is(err, stock.ErrUnknownOrder) || errors.Is(err, stock.ErrBusy) {
 		t.Errorf("an unknown one is answered with %v, want %v", err, stock.ErrUnknownOrder)
 	}
-	if _, _, err := r.Return(t.Context(), hidden, 1, ""); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
+	if _, _, err := r.GiveBack(t.Context(), hidden, 1, "", false); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
 		t.Errorf("one that cannot be searched for is answered with %v, want %v", err, stock.ErrBackendUnavailable)
 	}
 	should.Do(t, r.Close())

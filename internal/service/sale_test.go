@@ -76,7 +76,7 @@ func TestACloseIsTheEndAtEveryReplica(t *testing.T) {
 		}
 		_, _, err := all[0].Confirm(t.Context(), held[0], "payment of "+held[0])
 		_, _, failed := all[1].Release(t.Context(), held[1])
-		_, _, back := all[1].Return(t.Context(), sold.Order.ID, 1, "")
+		_, _, back := all[1].GiveBack(t.Context(), sold.Order.ID, 1, "", false)
 		must.Do(t, err, failed, back)
 		must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
 		_, _, err = s.inventory.Correct(t.Context(), goods, stock.Correction{By: -2, Reason: "damage"}, "")
@@ -115,7 +115,7 @@ func TestADamagedReturnIsNotSoldAgain(t *testing.T) {
 					t.Errorf("%s: %+v, %t, %v", name, back, again, err)
 				}
 			}
-			if _, _, err := all[0].Return(t.Context(), sold.Order.ID, 2, sold.Order.ID); !errors.Is(err, stock.ErrKeyReused) {
+			if _, _, err := all[0].GiveBack(t.Context(), sold.Order.ID, 2, sold.Order.ID, false); !errors.Is(err, stock.ErrKeyReused) {
 				t.Errorf("%s: with restock under the same key: %v", name, err)
 			}
 			full := must.Get(s.inventory.AuditInFull(t.Context(), goods))(t).Audit

@@ -54,7 +54,7 @@ func TestAUnitThatIsBackIsSoldAtOnceAmidARejectedCrowd(t *testing.T) {
 			for range 100 {
 				must.Get(s.inventory.Restock(t.Context(), goods, 1, ""))(t)
 				order := sold("restock")
-				_, _, err := reservations[1].Return(t.Context(), order, 1, "")
+				_, _, err := reservations[1].GiveBack(t.Context(), order, 1, "", false)
 				must.Do(t, err)
 				sold("return")
 			}

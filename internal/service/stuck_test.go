@@ -47,7 +47,10 @@ func (s stuckShop) operations(t *testing.T, item int64, times int) map[string][]
 			"confirm":      func(ctx context.Context) error { _, _, err := s.reservations.Confirm(ctx, paid, paid); return err },
 			"release":      func(ctx context.Context) error { _, _, err := s.reservations.Release(ctx, let); return err },
 			"extend":       func(ctx context.Context) error { _, err := s.reservations.Extend(ctx, longer, time.Hour); return err },
-			"return":       func(ctx context.Context) error { _, _, err := s.reservations.Return(ctx, order, 1, ""); return err },
+			"return": func(ctx context.Context) error {
+				_, _, err := s.reservations.GiveBack(ctx, order, 1, "", false)
+				return err
+			},
 			"basket": func(ctx context.Context) error {
 				_, err := s.BuyBasket(ctx, &service.Basket{RequestID: rand.Text(), UserID: "ann", Asked: s.asked, Lines: []stock.Line{{GoodsID: item, Quantity: 1}, {GoodsID: item + 1, Quantity: 1}}})
 				return err

@@ -117,7 +117,7 @@ func (h *holder) guard() {
 	for {
 		node, changed, err := h.link.GetOwn(h.Context(), h.path)
 		switch {
-		case err == nil && node.Stat.Czxid == h.czxid:
+		case err == nil && node.Czxid == h.czxid:
 			h.loseWith(changed)
 			return
 		case err == nil, errors.Is(err, zk.ErrNoNode):
