@@ -164,7 +164,7 @@ func TestAFailureNamesTheBackendThatFailed(t *testing.T) {
 	for want, err := range map[string]error{
 		"redis":  Unreachable("redis", failed),
 		"sqlite": Unreachable("redis", fmt.Errorf("ask for the floor: %w", &stock.BackendError{Backend: "sqlite", Err: failed})),
-		"mysql":  NotReleased("mysql", failed),
+		"mysql":  Released("mysql", false, failed),
 	} {
 		var named []string
 		for e := err; e != nil; {

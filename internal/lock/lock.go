@@ -105,9 +105,16 @@ func Unreachable(server string, err error) error {
 	return fmt.Errorf("%w: %w", ErrNotAcquired, err)
 }
 
-// NotReleased is the error of a Release whose backend failed.
-func NotReleased(server string, err error) error {
-	return fmt.Errorf("release lock: %w", backend.Failure(server, err))
+// Released is the error of a Release: its backend failed, or the name was not ours any more.
+func Released(server string, ours bool, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("release lock: %w", backend.Failure(server, err))
+	case !ours:
+		return ErrLost
+	default:
+		return nil
+	}
 }
 
 // Entry describes one lock and makes it.

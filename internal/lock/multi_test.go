@@ -233,7 +233,7 @@ func TestALossThatTheReleaseFindsIsTheLossOfAll(t *testing.T) {
 
 func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 	s := newShelf()
-	s.stuck, s.failure = "b", lock.NotReleased("shelf", errBroken)
+	s.stuck, s.failure = "b", lock.Released("shelf", false, errBroken)
 	if err := takeAll(t, s, "a", "b", "c").Release(t.Context()); !errors.Is(err, errBroken) || errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release answers %v, want %v", err, errBroken)
 	}

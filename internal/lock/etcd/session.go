@@ -322,15 +322,10 @@ func (s *session) withdraw(ctx context.Context, t *ticket) {
 // request still has to let go.
 func (s *session) release(ctx context.Context, place position) error {
 	ours, err := s.delete(context.WithoutCancel(ctx), place)
-	switch {
-	case err != nil:
+	if err != nil {
 		s.discard(place)
-		return lock.NotReleased(server, err)
-	case !ours:
-		return lock.ErrLost
-	default:
-		return nil
 	}
+	return lock.Released(server, ours, err)
 }
 
 // delete deletes a key of ours, and reports whether it was there. Where we know

@@ -157,14 +157,7 @@ func still(ctx context.Context, c redis.Scripter, s *redis.Script, keys []string
 // giveBack runs a releasing script; the name may be lost already.
 func giveBack(ctx context.Context, c redis.Scripter, s *redis.Script, keys []string, args ...any) error {
 	ours, err := still(ctx, c, s, keys, args...)
-	switch {
-	case err != nil:
-		return lock.NotReleased(server, err)
-	case !ours:
-		return lock.ErrLost
-	default:
-		return nil
-	}
+	return lock.Released(server, ours, err)
 }
 
 // abandon takes back what an Acquire may have left that failed, in the background: its caller need not wait for an

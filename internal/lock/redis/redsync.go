@@ -255,17 +255,13 @@ func failedNodes(err error) int {
 func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper, repeated lock.Repeater, nodes ...*redsyncNode) lock.Lease {
 	lease := lock.NewHeld(token, repeated(func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
-		switch {
-		case ours:
-			if slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
-				go lock.TakeBack(ctx, repeated(takeBackOf(m, nodes...)))
-			}
-			return nil
-		case err == nil, isTaken(err):
-			return lock.ErrLost
-		default:
-			return lock.NotReleased(string(on), err)
+		if ours && slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
+			go lock.TakeBack(ctx, repeated(takeBackOf(m, nodes...)))
 		}
+		if ours || isTaken(err) {
+			err = nil
+		}
+		return lock.Released(string(on), ours, err)
 	}))
 	keep(lease, asked, func(ctx context.Context) (bool, error) {
 		ours, err := m.ExtendContext(ctx)

@@ -33,11 +33,11 @@ func (l setNXOwner) Acquire(ctx context.Context, name string) (lock.Lease, error
 func (l setNXOwner) lookAndDelete(name, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		found, err := l.client.Get(ctx, l.key(name)).Result()
-		switch {
-		case err != nil && !isNil(err):
-			return lock.NotReleased(server, err)
-		case found != owner:
-			return lock.ErrLost
+		if isNil(err) {
+			err = nil
+		}
+		if found != owner {
+			return lock.Released(server, false, err)
 		}
 		// Here the TTL may pass, and the next line then deletes another's lock.
 		return l.deleteBlindly(name)(ctx)

@@ -36,9 +36,6 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 // deleteBlindly gives a name up without a look at whose it is.
 func (r base) deleteBlindly(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := r.client.Del(ctx, r.key(name)).Err(); err != nil {
-			return lock.NotReleased(server, err)
-		}
-		return nil
+		return lock.Released(server, true, r.client.Del(ctx, r.key(name)).Err())
 	}
 }

@@ -104,18 +104,6 @@ func (b *base) lease(grant outcome, release func(context.Context) error, renew s
 	return held
 }
 
-// released is the error of a Release that wrote so many rows.
-func (b *base) released(rows int64, err error) error {
-	switch {
-	case err != nil:
-		return lock.NotReleased(b.dialect, err)
-	case rows == 0:
-		return lock.ErrLost
-	default:
-		return nil
-	}
-}
-
 // runner is a connection, a transaction on one, or the pool.
 type runner interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)

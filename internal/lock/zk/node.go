@@ -147,6 +147,6 @@ func (h *holder) release(ctx context.Context) error {
 		return lock.ErrLost
 	default:
 		h.link.Session.Discard(h.drop)
-		return lock.NotReleased(server, err)
+		return lock.Released(server, false, err)
 	}
 }

@@ -131,7 +131,7 @@ func (l *losses) ReleaseFailed()                  { l.unreleased++ }
 
 // A release that the backend does not answer blocks the item: it is counted, and the log has it.
 func TestAReleaseThatFailsIsReported(t *testing.T) {
-	for failed, want := range map[error]int{nil: 0, lock.ErrLost: 0, lock.NotReleased("redis", io.EOF): 1} {
+	for failed, want := range map[error]int{nil: 0, lock.ErrLost: 0, lock.Released("redis", false, io.EOF): 1} {
 		var lines labtest.Lines
 		seen := new(losses)
 		lease := lock.NewHeld(1, func(context.Context) error { return failed })
