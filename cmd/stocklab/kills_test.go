@@ -508,7 +508,7 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 		{
 			"import", `INSERT INTO tb_goods_stock (goods_id, stock) VALUES (? + 5, 1)`,
 			func(c client.Client, goods int64) error {
-				var lines []any
+				lines := make([]any, 0, 20)
 				for n := range int64(20) {
 					lines = append(lines, client.NewItem{GoodsID: goods + n, Stock: 100, Choice: &client.Choice{Strategy: "sql-bucket"}})
 				}
