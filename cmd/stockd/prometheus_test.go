@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -102,6 +103,10 @@ func watchedSale(t *testing.T) (process, prometheus) {
 		must.Do(t, r.CreateGoods(t.Context(), goods, 1_000_000))
 	}
 	must.Get(client.Client{URL: r.URL}.Queue(t.Context(), client.Purchase{GoodsID: queued, UserID: "u"}))(t)
+	status, out, errOut := stockd(append(r.owner(t), "stock", "line", "--goods", fmt.Sprint(queued))...)
+	if status != cli.OK || !strings.Contains(out, "waiting 1, admitted 0") && !strings.Contains(out, "waiting 0, admitted 1") {
+		t.Errorf("the line is %q (%s)", out, errOut)
+	}
 	sellOn(t, r)
 	return r, startPrometheus(t, k, configure(t, token, strings.TrimPrefix(r.AdminURL, "http://")))
 }

@@ -40,7 +40,7 @@ func stockCommand() *cobra.Command {
 	flags.BoolVar(&fence, "fence", false, "check the token of its lock where a purchase does not say (default: deduct.fence)")
 	flags.StringVar(&starts, "starts-at", "", "time from which on it is sold, by the clock of the database, such as 2026-11-27T20:00:00Z")
 	flags.StringVar(&ends, "ends-at", "", "time until which it is sold")
-	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), importCommand(&admin), exportCommand(&admin))
+	cmd.AddCommand(correctCommand(&admin), closeCommand(&admin), lineCommand(&admin), importCommand(&admin), exportCommand(&admin))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return checkItem(item) }
 	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) (err error) {
 		if flags.Changed("group") {
@@ -97,6 +97,30 @@ func closeCommand(admin *cli.Admin) *cobra.Command {
 		a := closed.Audit
 		return cli.Print(cmd, "item %d is closed since %s: %d units sold in %d orders, %d held, %d left, consistent: %t",
 			goods, closed.EndsAt.Format(time.RFC3339), a.Sold, a.Orders, a.Held, a.Stock, a.Clean)
+	})
+}
+
+func lineCommand(admin *cli.Admin) *cobra.Command {
+	var goods int64
+	cmd := &cobra.Command{
+		Use:   "line",
+		Short: "Count the line of an item that has a waiting room",
+		Example: "  stockd stock line --goods 1 --token-file admin.token\n" +
+			"  stockd stock line --goods 1 --admin-url http://10.0.0.5:8081 --token-file admin.token",
+		Args: cli.NoArgs,
+	}
+	cmd.Flags().Int64Var(&goods, "goods", 1, "item that buyers wait for")
+	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
+		line, err := c.CountLine(cmd.Context(), goods)
+		if err != nil {
+			return err
+		}
+		wait := "unknown"
+		if line.Wait > 0 || line.Waiting == 0 {
+			wait = (time.Duration(line.Wait) * time.Second).String()
+		}
+		return cli.Print(cmd, "item %d: waiting %d, admitted %d; since it began %d admissions, and %d left; wait of a new buyer: %s",
+			goods, line.Waiting, line.Admitted, line.Admissions, line.Left, wait)
 	})
 }
 

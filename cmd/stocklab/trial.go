@@ -16,7 +16,8 @@ import (
 func trialCommand() *cobra.Command {
 	var (
 		only, questions []string
-		write, page     string
+		write           string
+		markdown        bool
 	)
 	cmd := &cobra.Command{
 		Use:   "trial",
@@ -27,14 +28,14 @@ func trialCommand() *cobra.Command {
 			"All of it takes ten minutes.",
 		Example: "  stocklab trial\n" +
 			"  stocklab trial --only redsync --question learns,late-release\n" +
-			"  stocklab trial --json trial.json --markdown trial.md",
+			"  stocklab trial --json trial.json --markdown > trial.md",
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&only, "only", nil, "libraries by a part of their names, separated by commas; empty: all")
 	flags.StringSliceVar(&questions, "question", nil, "questions by a part of their names, separated by commas; empty: all")
 	flags.StringVar(&write, "json", "", "file to write the answers to, with what was recorded")
-	flags.StringVar(&page, "markdown", "", "file to write the table to, with the evidence below")
+	flags.BoolVar(&markdown, "markdown", false, "print a page in Markdown instead of the table")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := trialPlan(only, questions)
 		if err != nil {
@@ -50,10 +51,11 @@ func trialCommand() *cobra.Command {
 		if write != "" {
 			err = verdict.WriteJSON(write, r)
 		}
-		if page != "" {
-			err = errors.Join(err, os.WriteFile(page, []byte(r.Markdown()), 0o644))
+		show := r.Table
+		if markdown {
+			show = r.Markdown
 		}
-		return errors.Join(err, r.Table(cmd.OutOrStdout()))
+		return errors.Join(err, show(cmd.OutOrStdout()))
 	}
 	cmd.AddCommand(trialHoldCommand(), trialJudgeCommand())
 	return cmd
@@ -94,8 +96,7 @@ func trialJudgeCommand() *cobra.Command {
 				return fmt.Errorf("read a trial: %w", err)
 			}
 			r.Judge()
-			_, err = fmt.Fprint(cmd.OutOrStdout(), r.Markdown())
-			return err
+			return r.Markdown(cmd.OutOrStdout())
 		},
 	}
 }

@@ -49,7 +49,7 @@ func shownChange(of stock.Change) change {
 }
 
 func (g goods) shown(row stock.Goods) item {
-	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Stock > 0, Availability: row.Availability()}
+	return item{Goods: row, Choice: g.options.Catalogue.Choice(row.ID), Available: row.Available(), Availability: row.Availability()}
 }
 
 func (g goods) item(row stock.Goods, err error) (any, error) { return g.shown(row), err }
@@ -72,7 +72,7 @@ func (g goods) read(c *gin.Context, id int64) (any, error) {
 
 func (g goods) shownRead(found service.Item) any {
 	if !g.options.Reveal {
-		return concealedItem{found.ID, found.PerUser, g.options.Catalogue.Choice(found.ID), found.Stock > 0, found.Availability(), found.Sale}
+		return concealedItem{found.ID, found.PerUser, g.options.Catalogue.Choice(found.ID), found.Available(), found.Availability(), found.Sale}
 	}
 	read := g.shown(found.Goods)
 	for _, of := range found.Changes {

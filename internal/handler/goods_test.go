@@ -315,7 +315,7 @@ func TestTheAdminSetsTheTimesOfASale(t *testing.T) {
 	if wait, err := strconv.ParseFloat(early.header.Get("Retry-After"), 64); err != nil || early.body["starts_in"] == nil || wait < 2e9 {
 		t.Errorf("before the start, the answer is %s, and Retry-After %q", early.text, early.header.Get("Retry-After"))
 	}
-	if got := a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK); got.body["starts_at"] != "2099-01-01T00:00:00Z" || got.body["now"] == nil || got.body["stock"] != 5.0 {
+	if got := a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK); got.body["starts_at"] != "2099-01-01T00:00:00Z" || got.body["now"] == nil || got.body["stock"] != 5.0 || got.body["availability"] != "not-started" || got.body["available"] != false {
 		t.Errorf("the item is %s", got.text)
 	}
 	for body, field := range map[string]string{

@@ -3,8 +3,10 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -67,18 +69,16 @@ func (g goods) now(ctx context.Context, id int64) (service.Item, error) {
 	return service.Item{Goods: row}, err
 }
 
-// tagged is an item as it is shown, and a tag of that: the same at every replica, as long as all of it is the same. What
-// changes by itself, such as a clock, does not belong there.
+// tagged is an item as it is shown, and a tag of that: the same at every replica, as long as all of it is the same. A clock
+// changes by itself, and only what it begins and ends belongs there.
 func (g goods) tagged(found service.Item, err error) (body []byte, tag string, _ error) {
-	clock := found.Now
+	if err != nil {
+		return nil, "", err
+	}
+	body, err = json.Marshal(g.shownRead(found))
+	sum := fnv.New64a() // writing to it never fails
+	_, _ = io.WriteString(sum, found.Availability())
 	found.Now = time.Time{}
-	if err == nil {
-		body, err = json.Marshal(g.shownRead(found))
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(body) // it never fails
-	if found.Now = clock; err == nil && !clock.IsZero() {
-		body, err = json.Marshal(g.shownRead(found))
-	}
+	err = errors.Join(err, json.NewEncoder(sum).Encode(g.shownRead(found)))
 	return body, fmt.Sprintf(`"%x"`, sum.Sum64()), err
 }

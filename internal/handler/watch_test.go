@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,10 @@ func TestAPageWaitsForAChange(t *testing.T) {
 	got := waits("?wait=20s", http.StatusOK, time.Second, 10*time.Second)
 	should.Be(t, got.body["availability"], any("sold-out"), "the answer is", got.text)
 	should.Be(t, got.header.Get("Cache-Control"), "no-store", "of one that waits")
+	p.asAdmin(t, http.MethodPatch, "/goods/1", fmt.Sprintf(`{"ends_at": %q}`, time.Now().Add(2*time.Second).Format(time.RFC3339Nano)), http.StatusOK)
+	waits("?wait=20s", http.StatusOK, 0, 10*time.Second) // what is shown has an end now
+	got = waits("?wait=20s", http.StatusOK, 0, 10*time.Second)
+	should.Be(t, got.body["availability"], any("ended"), "once that has come, the answer is", got.text)
 	time.AfterFunc(time.Second, func() { stopping.Store(true) })
 	waits("?wait=20s", http.StatusNotModified, time.Second, 10*time.Second)
 }

@@ -4,6 +4,7 @@ package stock
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -199,13 +200,20 @@ type Goods struct {
 	WriterEpoch int64 `json:"-"`
 }
 
+// Available reports that a buyer can have units now.
+func (g Goods) Available() bool { return g.Stock > 0 && g.Rejects() == nil }
+
 // mostFew is the most units of an item that are few left. It is a number, and no share of what there was: that would cost
 // each look a read of the ledger.
 const mostFew = 10
 
-// Availability is a word for how many units are left, which says no more of it than a buyer needs.
+// Availability is a word for what a buyer can have now, which says no more of it than a buyer needs.
 func (g Goods) Availability() string {
-	switch {
+	switch off := g.Rejects(); {
+	case errors.Is(off, ErrSaleClosed):
+		return "ended"
+	case off != nil:
+		return "not-started"
 	case g.Stock <= 0:
 		return "sold-out"
 	case g.Stock <= mostFew:

@@ -118,6 +118,13 @@ func TestAvailabilityIsAWordForTheUnitsLeft(t *testing.T) {
 			t.Errorf("%d units are %s, want %s", units, got, want)
 		}
 	}
+	start, end := time.Unix(10, 0), time.Unix(20, 0)
+	for now, want := range map[int64]string{9: "not-started", 10: "in-stock", 19: "in-stock", 20: "ended"} {
+		g := stock.Goods{Stock: 100, Sale: stock.Sale{StartsAt: &start, EndsAt: &end, Now: time.Unix(now, 0)}}
+		if got := g.Availability(); got != want || g.Available() != (want == "in-stock") {
+			t.Errorf("in second %d of 10 to 20 it is %s, available %v", now, got, g.Available())
+		}
+	}
 }
 
 func TestTheUnitsOfABatchAreAllOfThem(t *testing.T) {

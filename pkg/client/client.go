@@ -46,9 +46,9 @@ type Client struct {
 type Goods struct {
 	ID    int64 `json:"goods_id"`
 	Stock int64 `json:"stock"`
-	// Available reports that units are left.
+	// Available reports that units are left and on sale.
 	Available bool `json:"available"`
-	// Availability is how many: InStock, FewLeft or SoldOut.
+	// Availability says it in a word: InStock, FewLeft, SoldOut, NotStarted or SaleEnded.
 	Availability string `json:"availability"`
 	// Version grows with every write of the item.
 	Version int64 `json:"version"`
@@ -74,11 +74,13 @@ type Goods struct {
 	Tag string `json:"-"`
 }
 
-// What is left of an item. FewLeft is 1 to 10 units.
+// What a buyer can have of an item. FewLeft is 1 to 10 units; NotStarted and SaleEnded are not on sale, whatever is left.
 const (
-	InStock = "in-stock"
-	FewLeft = "few-left"
-	SoldOut = "sold-out"
+	InStock    = "in-stock"
+	FewLeft    = "few-left"
+	SoldOut    = "sold-out"
+	NotStarted = "not-started"
+	SaleEnded  = "ended"
 )
 
 // GoodsChange is a change of an item in the background. Since is zero where it is not known, PerUser is the limit that is

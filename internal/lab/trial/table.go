@@ -68,8 +68,8 @@ func (r *Report) Table(out io.Writer) error {
 //go:embed page.md
 var page string
 
-// Markdown is a page with the tables, and the evidence of each cell below.
-func (r *Report) Markdown() string {
+// Markdown prints a page with the tables, and the evidence of each cell below.
+func (r *Report) Markdown(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("<!-- This page is made from a run, by `stocklab trial --markdown`: what is changed by hand is lost. -->\n\n" + page + "\n## Questions\n\n")
 	for _, q := range r.Questions {
@@ -88,7 +88,8 @@ func (r *Report) Markdown() string {
 			}
 		}
 	}
-	return b.String()
+	_, err := io.WriteString(out, b.String())
+	return err
 }
 
 func quoted(promise string) string {
