@@ -21,7 +21,7 @@ import (
 
 // A request has this many items at the most, and so many bytes of them.
 const (
-	mostInRequest  = 100
+	maxInRequest   = 100
 	bytesInRequest = 12 << 10
 )
 
@@ -92,7 +92,7 @@ func importItems(ctx context.Context, c client.Client, items []itemLine, progres
 func split(items []itemLine) (requests [][]itemLine) {
 	size := bytesInRequest
 	for i, item := range items {
-		if size += len(item.fields) + 1; size > bytesInRequest || len(requests[len(requests)-1]) == mostInRequest {
+		if size += len(item.fields) + 1; size > bytesInRequest || len(requests[len(requests)-1]) == maxInRequest {
 			requests, size = append(requests, items[i:i]), len(item.fields)+1
 		}
 		last := len(requests) - 1

@@ -38,8 +38,8 @@ const (
 	quickWithin = 5 * time.Minute
 )
 
-// leastLedger has some rows of every item.
-const leastLedger = 100_000
+// minLedger has some rows of every item.
+const minLedger = 100_000
 
 func benchCommand() *cobra.Command {
 	s := &suiteFlags{}
@@ -117,8 +117,8 @@ func (s *suiteFlags) alone() bool { return s.Growth || s.Items != 0 || s.Ledger 
 // checkAlone checks the flags of measurements that are none of the suite.
 func (s *suiteFlags) checkAlone() error {
 	switch {
-	case s.Ledger != 0 && s.Ledger < leastLedger:
-		return fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.Ledger)
+	case s.Ledger != 0 && s.Ledger < minLedger:
+		return fmt.Errorf("--ledger must be at least %d, not %d", minLedger, s.Ledger)
 	case s.Items != 0 && (s.Items < 2 || s.Items > bench.MostItems):
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.Items)
 	case s.Items != 0 && s.Ledger != 0, s.Growth && (s.Items != 0 || s.Ledger != 0):

@@ -383,8 +383,8 @@ func TestProveAPausedHolderDoesNoDamageWhenFenced(t *testing.T) {
 
 // Bounds of the proof.
 const (
-	pauses     = 20 // fenced runs, at least, each with holders that pause
-	mostPauses = 60 // runs until something is to be seen: damage, or a fence that holds
+	pauses    = 20 // fenced runs, at least, each with holders that pause
+	maxPauses = 60 // runs until something is to be seen: damage, or a fence that holds
 	// manyGoods are sold at the same time, each under a lock of its own, so that
 	// a replica that is stopped holds several, at different steps of a sale.
 	manyGoods = 24
@@ -400,20 +400,20 @@ type pausing struct {
 }
 
 func (p *pausing) damageInSomeRun(t *testing.T) {
-	for run := 1; run <= mostPauses; run++ {
+	for run := 1; run <= maxPauses; run++ {
 		if o := p.run(t, false); o.lost != 0 {
 			t.Logf("run %d: %d updates lost, errors %v", run, o.lost, o.errs)
 			return
 		}
 	}
-	t.Errorf("no damage in %d runs", mostPauses)
+	t.Errorf("no damage in %d runs", maxPauses)
 }
 
 func (p *pausing) damageInNoRun(t *testing.T) {
 	rejected := make(map[string]int)
 	var sold int64
 	runs := 0
-	for runs < pauses || rejected["fenced"] == 0 && runs < mostPauses {
+	for runs < pauses || rejected["fenced"] == 0 && runs < maxPauses {
 		runs++
 		o := p.run(t, true)
 		if !o.clean {

@@ -249,8 +249,8 @@ const (
 	// fails now and then counts as failing where it does so in one of shrinkTries.
 	shrinkWithin = 2 * time.Minute
 	shrinkTries  = 3
-	// mostFaults bounds what is said of one walk: the first faults explain the others.
-	mostFaults = 5
+	// maxFaults bounds what is said of one walk: the first faults explain the others.
+	maxFaults = 5
 )
 
 // check walks, and shows the shortest walk that it can find where that fails. A plan with a
@@ -275,8 +275,8 @@ func (s *walkStage) check(t *testing.T, plan walk.Plan) {
 	run, faults = s.shrink(t.Context(), run, faults)
 	picture := filepath.Join(t.ArtifactDir(), "walk.html")
 	must.Do(t, run.Draw(picture))
-	if more := len(faults) - mostFaults; more > 0 {
-		faults = append(faults[:mostFaults], fmt.Sprintf("and %d more", more))
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	t.Errorf("%s\nThe shortest walk that was seen to fail has %d of %d steps, over %d units and limits %v:\n%s"+
 		"Repeat the search with\n\t%s=%d go test -race -tags prove -count 5 -run '^%s$' ./cmd/stocklab\n"+

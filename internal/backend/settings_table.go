@@ -39,16 +39,16 @@ func Settings() (list []Setting) {
 
 // allowedValues judge the values of those that are checked or advised.
 func allowedValues() map[string]func(value string, all map[string]string) bool {
-	const leastPacket, leastPage = 4 << 20, 8 << 10
+	const minPacket, minPage = 4 << 20, 8 << 10
 	return map[string]func(value string, all map[string]string) bool{
 		"binlog_format":              func(value string, all map[string]string) bool { return value != "STATEMENT" || all["log_bin"] != "ON" },
 		"wsrep_forced_binlog_format": oneOf("NONE", "ROW", "MIXED"),
 		"sql_log_bin":                oneOf("ON"),
 		"init_connect":               leavesNothing,
-		"max_allowed_packet":         atLeast(leastPacket),
+		"max_allowed_packet":         atLeast(minPacket),
 		"innodb_page_size": func(value string, all map[string]string) bool {
 			_, isMariaDB := all["old_mode"]
-			return isMariaDB || atLeast(leastPage)(value, all)
+			return isMariaDB || atLeast(minPage)(value, all)
 		},
 		"innodb_default_row_format": oneOf("dynamic"),
 		"enforce_storage_engine":    oneOf("", "InnoDB"),

@@ -78,8 +78,8 @@ const (
 	poolConnections = 2
 	// poolSilence is the Silence of OpenPool.
 	poolSilence = 10 * time.Second
-	// mostIdle is how long an idle connection is kept.
-	mostIdle = 5 * time.Minute
+	// maxIdle is how long an idle connection is kept.
+	maxIdle = 5 * time.Minute
 	// program is the name of stockd in the lists of connections that servers keep.
 	program = "stockd"
 )
@@ -112,7 +112,7 @@ func OpenSQL(o SQLOptions) (*SQL, error) {
 	pool.TxTimeout = o.txTimeout()
 	pool.SetMaxOpenConns(o.MaxOpen)
 	pool.SetMaxIdleConns(o.MaxOpen)
-	idle := mostIdle
+	idle := maxIdle
 	if o.Silence > 0 {
 		idle = min(idle, o.Silence/2) // before the server ends it
 	}

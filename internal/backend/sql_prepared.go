@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// mostPrepared is the length of all texts that a connection remembers, in bytes. MariaDB takes about
+// maxPrepared is the length of all texts that a connection remembers, in bytes. MariaDB takes about
 // 150 bytes for each byte of a prepared insert. A text that would push out a quarter of the
 // others is not remembered.
-const mostPrepared = 48 << 10
+const maxPrepared = 48 << 10
 
 // preparingConn has the server prepare what is sent again and again, so that it is parsed once: a third of
 // the server's work for the insert of a batch. Because that is a round trip of its own, a text
@@ -74,7 +74,7 @@ func (c *preparingConn) QueryContext(ctx context.Context, text string, args []dr
 // not be sent after it.
 func (c *preparingConn) prepared(ctx context.Context, text string, args []driver.NamedValue, verbs ...string) (*remembered, error) {
 	verb, _, _ := strings.Cut(text, " ")
-	if len(args) == 0 || len(text) > mostPrepared/4 || !slices.Contains(verbs, verb) {
+	if len(args) == 0 || len(text) > maxPrepared/4 || !slices.Contains(verbs, verb) {
 		return nil, nil
 	}
 	e, ok := c.byText[text]
@@ -104,7 +104,7 @@ func (c *preparingConn) remember(text string) {
 		c.byText = make(map[string]*list.Element)
 	}
 	c.byText[text] = c.recent.PushFront(&remembered{text: text})
-	for c.length += len(text); c.length > mostPrepared; {
+	for c.length += len(text); c.length > maxPrepared; {
 		old := c.recent.Remove(c.recent.Back()).(*remembered) //nolint:forcetypeassert // there is nothing else
 		delete(c.byText, old.text)
 		c.length -= len(old.text)

@@ -111,7 +111,7 @@ func TestAStatementIsPreparedWhenItComesAgain(t *testing.T) {
 // What has no values is nothing to save, other verbs are answered otherwise by some servers, and a long text
 // would push out the others.
 func TestSomeStatementsAreNeverPrepared(t *testing.T) {
-	long := "INSERT " + strings.Repeat("?", mostPrepared/4+1)
+	long := "INSERT " + strings.Repeat("?", maxPrepared/4+1)
 	for text, values := range map[string][]driver.NamedValue{"INSERT 1": nil, "CALL p(?)": {one}, "KILL ?": {one}, long: {one}} {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 			for range 3 {
@@ -205,14 +205,14 @@ func TestAConnectionRemembersOnlySoMuch(t *testing.T) {
 	p := new(preparer)
 	c := &preparingConn{mysqlConn: p}
 	send := ways(t, c)["exec"]
-	text := func(i int) string { return fmt.Sprintf("INSERT %02d", i) + strings.Repeat("?", mostPrepared/8-9) }
+	text := func(i int) string { return fmt.Sprintf("INSERT %02d", i) + strings.Repeat("?", maxPrepared/8-9) }
 	for i := range 9 { // one more than it remembers
 		for range 2 {
 			must.Do(t, errors.Join(send(text(i), one), send(text(0), one)))
 		}
 	}
-	if p.open != 8 || c.length > mostPrepared {
-		t.Errorf("%d statements stay prepared, with %d bytes, want 8 with %d at most", p.open, c.length, mostPrepared)
+	if p.open != 8 || c.length > maxPrepared {
+		t.Errorf("%d statements stay prepared, with %d bytes, want 8 with %d at most", p.open, c.length, maxPrepared)
 	}
 	p.got = nil
 	must.Do(t, errors.Join(send(text(0), one), send(text(2), one), send(text(1), one)))

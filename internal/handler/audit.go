@@ -18,8 +18,8 @@ type adminWrite struct {
 	problem       string
 }
 
-// mostAudited bounds one field of the audit log, in characters.
-const mostAudited = 200
+// maxAudited bounds one field of the audit log, in characters.
+const maxAudited = 200
 
 // adminWriteKey is its key in the context of a request.
 const adminWriteKey = "admin write"
@@ -86,13 +86,13 @@ func readAdminForm(c *gin.Context, known ...string) *form {
 	note(c, func(w *adminWrite) {
 		w.asked = make(map[string]string, len(f.values))
 		for name, v := range f.values {
-			w.asked[name] = shorten(v.text, mostAudited)
+			w.asked[name] = shorten(v.text, maxAudited)
 			if v.kind == jsonNull {
 				w.asked[name] = "null"
 			}
 		}
 		if key := c.GetHeader("Idempotency-Key"); key != "" {
-			w.asked["idempotency_key"] = shorten(key, mostAudited)
+			w.asked["idempotency_key"] = shorten(key, maxAudited)
 		}
 	})
 	return f

@@ -72,7 +72,7 @@ func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields 
 	r.GoodsID = f.whole("goods_id", 1, math.MaxInt64)
 	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
 	r.Keyed, r.Quantity = key != "", f.wholeOr("quantity", 1, 1, stock.MaxQuantity)
-	r.MaxWait = time.Duration(f.wholeOr("wait_ms", 0, 1, mostWait.Milliseconds())) * time.Millisecond
+	r.MaxWait = time.Duration(f.wholeOr("wait_ms", 0, 1, maxWait.Milliseconds())) * time.Millisecond
 	read(f, &r.Purchase)
 	r.Asked = f.asked()
 	if err := f.err(); err != nil {
@@ -84,7 +84,7 @@ func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields 
 }
 
 func (f *form) asked() stock.Choice {
-	return stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
+	return stock.Choice{Strategy: f.text("strategy", maxStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 }
 
 // replayed marks an answer that was given before.
@@ -135,11 +135,11 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// mostStrategy is the longest name of a strategy, in characters.
-const mostStrategy = 64
+// maxStrategy is the longest name of a strategy, in characters.
+const maxStrategy = 64
 
-// mostWait is far above any lock.wait.
-const mostWait = time.Hour
+// maxWait is far above any lock.wait.
+const maxWait = time.Hour
 
 // needsBuyer reports that purchases must not be anonymous. A rate limit of buyers requires
 // that: otherwise a client evades it by leaving its name out.

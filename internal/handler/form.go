@@ -160,7 +160,7 @@ func (f *form) readJSON(body []byte, known []string) error {
 		case !ok && list:
 			return invalid(fieldError{"lines", "must be a list, or text"})
 		case !ok:
-			return invalid(fieldError{shorten(fmt.Sprint(name), mostQuoted), "must be a plain value, not an object or a list"})
+			return invalid(fieldError{shorten(fmt.Sprint(name), maxQuoted), "must be a plain value, not an object or a list"})
 		}
 		f.add(fmt.Sprint(name), v, known)
 	}
@@ -222,15 +222,15 @@ func (f *form) add(name string, v value, known []string) {
 	}
 }
 
-// mostErrors is how many wrong fields a problem names: a client may send thousands.
-const mostErrors = 10
+// maxErrors is how many wrong fields a problem names: a client may send thousands.
+const maxErrors = 10
 
 func (f *form) failf(field, format string, args ...any) {
-	if len(f.errs) == mostErrors {
+	if len(f.errs) == maxErrors {
 		f.more++
 		return
 	}
-	f.errs = append(f.errs, fieldError{Field: shorten(field, mostQuoted), Error: fmt.Sprintf(format, args...)})
+	f.errs = append(f.errs, fieldError{Field: shorten(field, maxQuoted), Error: fmt.Sprintf(format, args...)})
 }
 
 // err is a problem, or nil where no field was wrong.
@@ -342,9 +342,9 @@ func (f *form) visible(name string, most int) string {
 	})
 }
 
-// mostQuoted bounds what a problem or the log quotes of one part of a request, in
+// maxQuoted bounds what a problem or the log quotes of one part of a request, in
 // characters.
-const mostQuoted = 40
+const maxQuoted = 40
 
 func shorten(text string, most int) string {
 	count := 0
@@ -362,7 +362,7 @@ func quote(v value) string {
 	if v.kind == jsonNull {
 		return "null"
 	}
-	text := shorten(v.text, mostQuoted)
+	text := shorten(v.text, maxQuoted)
 	if v.kind == jsonNumber || v.kind == jsonBool {
 		return text
 	}
@@ -413,7 +413,7 @@ func (f *form) user(name string) string {
 func (f *form) choice() func(stock.Choice) stock.Choice {
 	var to stock.Choice
 	if f.values["strategy"].text != "" {
-		to.Strategy = f.text("strategy", mostStrategy)
+		to.Strategy = f.text("strategy", maxStrategy)
 	}
 	to.Group, to.Fence = f.flagOrNull("group"), f.flagOrNull("fence")
 	if f.given("max_quantity") && f.values["max_quantity"].kind != jsonNull {

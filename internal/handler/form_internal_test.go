@@ -204,8 +204,8 @@ func TestTheEdgesOfAnIdempotencyKey(t *testing.T) {
 // What is quoted is bounded in characters, whatever bytes they have.
 func TestAQuoteIsBoundedInCharacters(t *testing.T) {
 	for _, letter := range []string{"x", "é", "汉", "😀"} {
-		whole := strings.Repeat(letter, mostQuoted)
-		should.Be(t, shorten(whole, mostQuoted), whole, "is cut to")
-		should.Be(t, shorten(whole+letter, mostQuoted), whole+"…", "one more is cut to")
+		whole := strings.Repeat(letter, maxQuoted)
+		should.Be(t, shorten(whole, maxQuoted), whole, "is cut to")
+		should.Be(t, shorten(whole+letter, maxQuoted), whole+"…", "one more is cut to")
 	}
 }

@@ -184,7 +184,7 @@ func newEngine(o Options, listener string) *gin.Engine {
 	})
 	e.NoMethod(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Method not allowed").
-			detail("%s takes %s, not %s", path(c), c.Writer.Header().Get("Allow"), shorten(c.Request.Method, mostQuoted)))
+			detail("%s takes %s, not %s", path(c), c.Writer.Header().Get("Allow"), shorten(c.Request.Method, maxQuoted)))
 	})
 	return e
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// mostImported bounds the items of one import; the body bounds them, too.
-const mostImported = 500
+// maxImported bounds the items of one import; the body bounds them, too.
+const maxImported = 500
 
 // importedLine is what came of a line of an import.
 type importedLine struct {
@@ -29,11 +29,11 @@ type importedLine struct {
 // importItems serves POST /goods/import. A line that fails does not concern the others.
 func (g goods) importItems(c *gin.Context) (any, error) {
 	f := readAdminForm(c, "lines")
-	allowed := fmt.Sprintf("a list of 1 to %d items, each an object with the fields of POST /goods", mostImported)
+	allowed := fmt.Sprintf("a list of 1 to %d items, each an object with the fields of POST /goods", maxImported)
 	f.require("lines", allowed)
 	lines := read(f, "lines", words(allowed), jsonList, func(text string) (lines []json.RawMessage, ok bool) {
 		err := json.Unmarshal([]byte(text), &lines)
-		return lines, err == nil && len(lines) > 0 && len(lines) <= mostImported
+		return lines, err == nil && len(lines) > 0 && len(lines) <= maxImported
 	})
 	if err := f.err(); err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func changeFields() []string {
 }
 
 // newItem reads an item that is to be created, and what an item that exists is to have of it.
-func (g goods) newItem(f *form) (item service.NewItem, otherwise service.Change) {
-	item = service.NewItem{
+func (g goods) newItem(f *form) (item stock.NewItem, otherwise service.Change) {
+	item = stock.NewItem{
 		GoodsID: f.whole("goods_id", 1, math.MaxInt64),
 		Units:   f.whole("stock", 0, stock.MaxStock),
 		PerUser: f.wholeOr("per_user", g.options.PerUser, 0, stock.MaxPerUser),

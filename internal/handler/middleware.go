@@ -24,8 +24,8 @@ import (
 // canonical form it is looked up without an allocation.
 const requestIDHeader = "X-Request-Id"
 
-// mostRequestID is the longest request id that is accepted from a client.
-const mostRequestID = 128
+// maxRequestID is the longest request id that is accepted from a client.
+const maxRequestID = 128
 
 // identify gives every request an id: the one that the client or the balancer sent, where it
 // is fit for a log.
@@ -34,7 +34,7 @@ func identify() gin.HandlerFunc {
 	var count atomic.Uint64
 	return func(c *gin.Context) {
 		id := c.GetHeader(requestIDHeader)
-		if id == "" || len(id) > mostRequestID || strings.ContainsFunc(id, unfitForID) {
+		if id == "" || len(id) > maxRequestID || strings.ContainsFunc(id, unfitForID) {
 			id = prefix + strconv.FormatUint(count.Add(1), 36)
 		}
 		c.Header(requestIDHeader, id)
@@ -60,13 +60,13 @@ func requestID(c *gin.Context) string {
 
 // about are the attributes of a request in the log, besides its id.
 func about(c *gin.Context) []any {
-	return []any{"client", c.ClientIP(), "method", shorten(c.Request.Method, mostQuoted), "path", path(c)}
+	return []any{"client", c.ClientIP(), "method", shorten(c.Request.Method, maxQuoted), "path", path(c)}
 }
 
-// mostPath is how many characters of a path are quoted.
-const mostPath = 100
+// maxPath is how many characters of a path are quoted.
+const maxPath = 100
 
-func path(c *gin.Context) string { return shorten(c.Request.URL.Path, mostPath) }
+func path(c *gin.Context) string { return shorten(c.Request.URL.Path, maxPath) }
 
 func record(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -147,8 +147,8 @@ const (
 	largestPage = 1000
 )
 
-// mostReader bounds the name of a reader.
-const mostReader = 64
+// maxReader bounds the name of a reader.
+const maxReader = 64
 
 // list returns a page of the ledger. Its cursor is text: clients do not calculate with it.
 func (o orders) list(c *gin.Context, f *form) (any, error) {
@@ -159,7 +159,7 @@ func (o orders) list(c *gin.Context, f *form) (any, error) {
 		asked.Kinds = stock.Steps()
 	}
 	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
-	reader := f.text("reader", mostReader)
+	reader := f.text("reader", maxReader)
 	if err := f.err(); err != nil {
 		return nil, err
 	}

@@ -107,8 +107,8 @@ func TestAStrategyWithoutItsBackendIsRejected(t *testing.T) {
 	}
 }
 
-// mostProblem is the most bytes of a problem, whatever was sent.
-const mostProblem = 6 << 10
+// maxProblem is the most bytes of a problem, whatever was sent.
+const maxProblem = 6 << 10
 
 // fieldsOf is a JSON object of so many fields that no route has.
 func fieldsOf(count int) string {
@@ -127,7 +127,7 @@ func TestAProblemNamesAtMostTenFields(t *testing.T) {
 	}{1: {2, nil}, 9: {10, nil}, 10: {10, 1.0}, 1500: {10, 1491.0}} { // and goods_id is missing
 		got := send(t, request(t, http.MethodPost, a.public.URL+"/deduct", jsonType, fieldsOf(count)))
 		named, _ := got.body["errors"].([]any)
-		if got.problem() != "invalid-request" || len(named) != want.named || got.body["more_errors"] != want.more || len(got.text) > mostProblem {
+		if got.problem() != "invalid-request" || len(named) != want.named || got.body["more_errors"] != want.more || len(got.text) > maxProblem {
 			t.Errorf("%d unknown fields are answered with %d bytes: %.300s", count, len(got.text), got.text)
 		}
 		if detail, _ := got.body["detail"].(string); !strings.HasSuffix(detail, fmt.Sprintf("(and %d more)", count)) {
@@ -164,7 +164,7 @@ func TestAProblemIsShortWhateverIsSent(t *testing.T) {
 			"a profile":              a.ownerRequest(t, http.MethodGet, "/debug/pprof/"+url.PathEscape(long)),
 		} {
 			got := send(t, r)
-			if got.status < 400 || got.status >= 500 || len(got.text) > mostProblem {
+			if got.status < 400 || got.status >= 500 || len(got.text) > maxProblem {
 				t.Errorf("%s of %q is answered with %d and %d bytes: %.200s", name, unit, got.status, len(got.text), got.text)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// mostReason is the longest reason, in characters, for which a strategy is switched off.
-const mostReason = 200
+// maxReason is the longest reason, in characters, for which a strategy is switched off.
+const maxReason = 200
 
 // switched is the answer to a switch.
 type switched struct {
@@ -21,12 +21,12 @@ type switched struct {
 func (s sale) switchStrategy(c *gin.Context) (any, error) {
 	f := readAdminForm(c, "enabled", "reason")
 	f.require("enabled", trueOrFalse)
-	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flag("enabled"), Reason: f.text("reason", mostReason)}
+	to := switched{Name: shorten(c.Param("name"), maxStrategy), Enabled: f.flag("enabled"), Reason: f.text("reason", maxReason)}
 	switch {
 	case to.Enabled:
 		f.without("reason", "enabled is true")
 	case to.Reason == "":
-		f.failf("reason", "is missing; it must be 1 to %d printable characters, and buyers see it", mostReason)
+		f.failf("reason", "is missing; it must be 1 to %d printable characters, and buyers see it", maxReason)
 	}
 	if err := f.err(); err != nil {
 		return nil, err

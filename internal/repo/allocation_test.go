@@ -459,7 +459,7 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").As("redis-stock")
-		must.Do(t, s.CreateLimited(t.Context(), 1, 10, 1, "item"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, PerUser: 1}, "item"))
 		must.Get(s.Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for i, earlier := range []bool{true, false} {
 			for n, together := range []int{2, 1} { // the third beside what the buyer has

@@ -138,7 +138,7 @@ func late(orders []PendingOrder) (requestIDs []string) {
 // ageSettled remembers how far the totals are, until that is LeastAge ago.
 func (t *Tx) ageSettled(ctx context.Context) error {
 	d := t.store.dialect
-	_, err := t.write(ctx, "see what comes of age", ageSettled+d.now+ifAged+d.until, -t.store.leastAge.Microseconds())
+	_, err := t.write(ctx, "see what comes of age", ageSettled+d.now+ifAged+d.until, -t.store.minAge.Microseconds())
 	return err
 }
 
@@ -162,8 +162,8 @@ func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved 
 
 // moveOld makes one move in a transaction. ErrTooYoung: before is less than LeastAge ago.
 func (s *Store) moveOld(ctx context.Context, before time.Time, move func(*Tx) (int64, error)) (moved int64, err error) {
-	if time.Since(before) < s.leastAge {
-		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
+	if time.Since(before) < s.minAge {
+		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.minAge)
 	}
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		moved, err = move(tx)

@@ -206,7 +206,7 @@ func archiveOften(t *testing.T, s *repo.Store, enough func(), done <-chan struct
 func TestSalesGoOnWhileTheLedgerIsArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r").ArchivingAtOnce()
-		must.Do(t, s.CreateLimited(t.Context(), 1, 1_000_000, 1_000_000, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 1_000_000, PerUser: 1_000_000}, "first"))
 		enough, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		buyers := make([]*archiveBuyer, 3)

@@ -373,7 +373,7 @@ func archiveEnded(t *testing.T, s *repo.Store, most int, want int64) {
 func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 50, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 100, PerUser: 50}, "first"))
 		released, expired := endedReservations(t, s)
 		paid, young, held, overdue := hold(t, s, 1, 4, "ann"), hold(t, s, 1, 8, "ann"), hold(t, s, 1, 16, "ann"), hold(t, s, 1, 5, "ann")
 		_, _, err := confirm(t, s, paid, "pay")

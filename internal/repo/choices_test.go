@@ -32,7 +32,7 @@ func TestChoices(t *testing.T) {
 		s := labtest.Open(t, d, "one")
 		own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))}
 		all := stock.Choice{Strategy: "etcd", Group: new(false), Fence: new(true), MaxQuantity: new(int64(7))}
-		must.Do(t, errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")))
+		must.Do(t, errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 5, Choice: own}, "2")))
 		for _, step := range []struct {
 			name   string
 			item   int64

@@ -202,7 +202,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromExpiring(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		locking, s := labtest.Open(t, d, "locking"), labtest.Open(t, d, "patient")
 		for id := range int64(3) {
-			must.Do(t, s.CreateLimited(t.Context(), id+1, 10, 9, fmt.Sprint("item ", id)))
+			must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: id + 1, Units: 10, PerUser: 9}, fmt.Sprint("item ", id)))
 		}
 		ann := []stock.Purchase{{Quantity: 1, UserID: "ann"}}
 		for name, lock := range map[string]func(*repo.Tx) error{
@@ -282,7 +282,7 @@ func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item, limit := range []int64{0, 9, 5} {
 		id := int64(item + 1)
-		must.Do(t, s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: id, Units: 20, PerUser: limit}, fmt.Sprint("item ", id)))
 		hold(t, s, id, 1, "ann") // it stays
 		for _, user := range []string{"ann", "bob"} {
 			over(t, s, hold(t, s, id, id, user))

@@ -69,7 +69,7 @@ func (s *Store) AgingSince(ctx context.Context, d time.Duration) error {
 // ArchivingAtOnce is the store without a least age of what is archived.
 func (s *Store) ArchivingAtOnce() *Store {
 	young := *s
-	young.leastAge = 0
+	young.minAge = 0
 	return &young
 }
 

@@ -52,47 +52,35 @@ const (
 	sumAhead = `SELECT COALESCE(SUM(units), 0) FROM tb_stock_place WHERE goods_id = ? AND NOT (` + inBuckets + `) AND NOT (` + inUnitRows + `)`
 )
 
-// CreateGoods creates an item with its first units, 0 to stock.MaxStock. ErrGoodsExist: the id
-// exists.
+// CreateGoods is Create of an item for which nothing but its units is set.
 func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID string) error {
-	return s.CreateLimited(ctx, goodsID, units, 0, requestID)
+	return s.Create(ctx, stock.NewItem{GoodsID: goodsID, Units: units}, requestID)
 }
 
-// CreateLimited creates an item with a limit per buyer of 1 to stock.MaxPerUser units; 0 means
-// unlimited.
-func (s *Store) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) error {
-	return s.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{}, requestID)
-}
-
-// CreateChosen is CreateLimited of an item with its own strategy.
-func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, requestID string) error {
-	return s.CreateOnSale(ctx, goodsID, units, perUser, choice, stock.SaleChange{}, requestID)
-}
-
-// CreateOnSale is CreateChosen of an item with the times of its sale.
-func (s *Store) CreateOnSale(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, sale stock.SaleChange, requestID string) error {
+// Create creates an item. ErrGoodsExist: the id exists.
+func (s *Store) Create(ctx context.Context, item stock.NewItem, requestID string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
+		row := &goodsRow{GoodsID: item.GoodsID, Stock: item.Units, PerUser: item.PerUser}
 		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
-			return fmt.Errorf("item %d: %w", goodsID, stock.ErrGoodsExist)
+			return fmt.Errorf("item %d: %w", item.GoodsID, stock.ErrGoodsExist)
 		}
-		if err == nil && choice != (stock.Choice{}) {
+		if choice := item.Choice; err == nil && choice != (stock.Choice{}) {
 			own := &goodsStrategy{
-				GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence, MaxQuantity: choice.MaxQuantity,
+				GoodsID: item.GoodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence, MaxQuantity: choice.MaxQuantity,
 			}
 			err = s.fault(ctx, "create the strategy of an item", tx.db.Create(own).Error)
 		}
 		if err != nil {
 			return err
 		}
-		if err := tx.appendRestock(ctx, goodsID, units, units, requestID); err != nil || sale == (stock.SaleChange{}) {
+		if err := tx.appendRestock(ctx, item.GoodsID, item.Units, item.Units, requestID); err != nil || item.Sale == (stock.SaleChange{}) {
 			return err
 		}
-		if err := tx.setSale(ctx, goodsID, sale); err != nil {
+		if err := tx.setSale(ctx, item.GoodsID, item.Sale); err != nil {
 			return err
 		}
-		return tx.turnSale(ctx, goodsID)
+		return tx.turnSale(ctx, item.GoodsID)
 	})
 }
 

@@ -36,7 +36,7 @@ func newFull(t *testing.T, s *repo.Store, id int64) *full {
 	t.Helper()
 	f := &full{Store: s, t: t, id: id}
 	own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(7))}
-	must.Do(f.t, s.CreateChosen(t.Context(), id, 100, perUser, own, fmt.Sprint("created-", id)))
+	must.Do(f.t, s.Create(t.Context(), stock.NewItem{GoodsID: id, Units: 100, PerUser: perUser, Choice: own}, fmt.Sprint("created-", id)))
 	f.order = f.sell("ann", 2, func(ctx context.Context, tx *repo.Tx, _ stock.Goods) error {
 		_, _, err := tx.SubtractIfEnough(ctx, id, 2)
 		return err

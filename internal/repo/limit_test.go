@@ -24,7 +24,7 @@ import (
 func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 100, PerUser: 3}, "first"))
 		sell := func(user string, counted, written int64) {
 			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 				p := stock.Purchase{RequestID: user, UserID: user, Quantity: counted}
@@ -65,7 +65,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
-		must.Do(t, s.CreateLimited(t.Context(), 1, 100, 3, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 100, PerUser: 3}, "first"))
 		buy := func(units int64, then func(tx *repo.Tx) error) error {
 			return s.InTx(t.Context(), func(tx *repo.Tx) error {
 				batch := []stock.Purchase{{RequestID: rand.Text(), UserID: "a", Quantity: units}}
@@ -216,7 +216,7 @@ func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 func TestBuyersAreCountedInAndOut(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")))
+		must.Do(t, errors.Join(s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 100, PerUser: 9}, "first"), s.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 100, PerUser: 9}, "second")))
 		by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
 		batch := []stock.Purchase{by("bob", 1), by("ann", 2), by("", 5), by("ann", 4)}
 		for _, c := range []struct {
@@ -256,7 +256,7 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	for item := int64(1); item < 4; item++ {
-		must.Do(t, s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: item, Units: 1, PerUser: 9}, fmt.Sprint(item)))
 		users := 2 // of the items before and after
 		if item == 2 {
 			users = repo.UsersAtOnce + 1
@@ -367,7 +367,7 @@ func TestALimitOfALockedItemLeavesConnections(t *testing.T) {
 		},
 	} {
 		item, other := int64(2*i+1), int64(2*i+2)
-		must.Do(t, s.CreateLimited(t.Context(), item, 20, c.before, fmt.Sprint("item", item)))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: item, Units: 20, PerUser: c.before}, fmt.Sprint("item", item)))
 		must.Do(t, s.CreateGoods(t.Context(), other, 10, fmt.Sprint("item", other)))
 		if c.before > 0 {
 			must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error { _, err := tx.CountIn(t.Context(), item, c.before, buyer); return err }))

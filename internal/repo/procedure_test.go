@@ -287,7 +287,7 @@ func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
 			{0, 0, 0, []stock.Purchase{by("", 1)}},
 		} {
 			item := int64(i + 1)
-			must.Do(t, s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()))
+			must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: item, Units: c.units + c.elsewhere, PerUser: c.limit}, rand.Text()))
 			if _, filled, err := s.FillPool(t.Context(), item, c.elsewhere); err != nil || filled != c.elsewhere {
 				t.Fatalf("%d units are allocated (%v)", filled, err)
 			}

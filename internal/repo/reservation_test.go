@@ -211,7 +211,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, s.CreateLimited(t.Context(), 1, 10, 3, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, PerUser: 3}, "first"))
 		has := func(want int64) {
 			t.Helper()
 			limit, err := s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}})
@@ -250,8 +250,8 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 func TestWhatABuyerHoldsIsOfAllItemsAndNotOver(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, s.CreateLimited(t.Context(), 1, 20, 0, "first"))
-		must.Do(t, s.CreateLimited(t.Context(), 2, 20, 0, "second"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 20}, "first"))
+		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 20}, "second"))
 		hold(t, s, 1, 2, "小明")
 		hold(t, s, 2, 3, "小明")
 		hold(t, s, 1, 4, "bob")

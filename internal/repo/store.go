@@ -59,7 +59,7 @@ type Store struct {
 	pool     *backend.SQL
 	dialect  dialect
 	timeout  time.Duration              // of a transaction
-	leastAge time.Duration              // of what is archived
+	minAge   time.Duration              // of what is archived
 	version  string                     // the server's name and version when the store was made
 	cluster  string                     // what Cluster says
 	returns  bool                       // whether an insert can return what it wrote
@@ -93,7 +93,7 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (s *Store, err error
 		d = sqliteDialect()
 	}
 	s = &Store{
-		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, leastAge: max(LeastAge, 2*pool.TxTimeout),
+		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, minAge: max(LeastAge, 2*pool.TxTimeout),
 		shares: newShares(pool.Stats().MaxOpenConnections), replica: o.Replica, retried: o.Retried,
 	}
 	if s.retried == nil {

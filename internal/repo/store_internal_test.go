@@ -277,7 +277,7 @@ func TestAServerThatIsTooOldIsNamed(t *testing.T) {
 func TestIDsAreFoundWithoutReturning(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
 	must.Get(s.MigrateUp(t.Context()))(t)
-	must.Do(t, s.CreateLimited(t.Context(), 1, 10, 9, "item"))
+	must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, PerUser: 9}, "item"))
 	s.returns = false
 	batch := []stock.Purchase{
 		{RequestID: "b", Quantity: 1, UserID: "ann"},

@@ -30,9 +30,9 @@ type place struct {
 	asked time.Time
 }
 
-// mostReaders bounds the readers that a replica remembers. The one that asked longest ago is
+// maxReaders bounds the readers that a replica remembers. The one that asked longest ago is
 // forgotten for another.
-const mostReaders = 16
+const maxReaders = 16
 
 // NewFeed lists the orders of a store.
 func NewFeed(store *repo.Store) *Feed {
@@ -52,7 +52,7 @@ func (f *Feed) remember(reader string, p Page) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readers[reader] = place{p, time.Now()}
-	if len(f.readers) <= mostReaders {
+	if len(f.readers) <= maxReaders {
 		return
 	}
 	longest := reader

@@ -98,7 +98,7 @@ func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 }
 
 func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
-	const mostReaders = 16 // as docs/feed.md has it
+	const maxReaders = 16 // as docs/feed.md has it
 	feed := service.NewFeed(labtest.Open(t, lab.Database(t, servers.SQLite), "r"))
 	ask := func(reader string) {
 		if _, _, err := feed.List(t.Context(), reader, service.Page{}, 1); err != nil {
@@ -106,19 +106,19 @@ func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 		}
 		time.Sleep(time.Microsecond)
 	}
-	for i := range mostReaders {
+	for i := range maxReaders {
 		ask(fmt.Sprint(i))
 	}
 	ask("0")
 	ask("5")
 	lags, err := feed.Lags(t.Context())
-	if err != nil || len(lags) != mostReaders {
-		t.Errorf("after another page for two of %d readers, the replica remembers %v (%v)", mostReaders, lags, err)
+	if err != nil || len(lags) != maxReaders {
+		t.Errorf("after another page for two of %d readers, the replica remembers %v (%v)", maxReaders, lags, err)
 	}
 	ask("another")
 	lags, err = feed.Lags(t.Context())
-	if _, first := lags["0"]; err != nil || len(lags) != mostReaders || !first {
-		t.Errorf("after %d readers and another one, the replica remembers %v (%v)", mostReaders, lags, err)
+	if _, first := lags["0"]; err != nil || len(lags) != maxReaders || !first {
+		t.Errorf("after %d readers and another one, the replica remembers %v (%v)", maxReaders, lags, err)
 	}
 	if _, second := lags["1"]; second {
 		t.Error("it remembers the one that asked longest ago")

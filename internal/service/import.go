@@ -11,16 +11,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// NewItem is an item to be created.
-type NewItem struct {
-	GoodsID, Units, PerUser int64
-	Choice                  stock.Choice
-	Sale                    stock.SaleChange
-}
-
 // Import is a line of an import, and what came of it.
 type Import struct {
-	Item NewItem
+	Item stock.NewItem
 	// Otherwise is what an item that exists is to have.
 	Otherwise Change
 
@@ -62,7 +55,7 @@ func (i *Inventory) Import(ctx context.Context, lines []Import) error {
 }
 
 // put does not look at the switches: the look reads the choices of all items.
-func (i *Inventory) put(ctx context.Context, item NewItem, otherwise Change) (goods stock.Goods, done string, err error) {
+func (i *Inventory) put(ctx context.Context, item stock.NewItem, otherwise Change) (goods stock.Goods, done string, err error) {
 	goods, err = i.store.InStock(ctx, item.GoodsID)
 	if errors.Is(err, stock.ErrUnknownGoods) {
 		if err = i.create(ctx, item, ""); err == nil {

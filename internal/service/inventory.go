@@ -30,10 +30,10 @@ type Inventory struct {
 func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
 	i := &Inventory{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log)}
 	i.reads = queue.New(queue.Options[int64, bool, Item]{
-		Doing: "read an item", Plain: true, Write: i.read, Most: mostLooks, Within: catalogue.timeout, Late: store.Late, Log: catalogue.log,
+		Doing: "read an item", Plain: true, Write: i.read, Most: maxLooks, Within: catalogue.timeout, Late: store.Late, Log: catalogue.log,
 	})
 	i.looks = queue.New(queue.Options[int64, bool, Item]{
-		Doing: "look at an item", Plain: true, Write: i.readLater, Most: mostLooks, Room: mostLooks, Within: lookEvery + catalogue.timeout, Late: store.Late, Log: catalogue.log,
+		Doing: "look at an item", Plain: true, Write: i.readLater, Most: maxLooks, Room: maxLooks, Within: lookEvery + catalogue.timeout, Late: store.Late, Log: catalogue.log,
 	})
 	return i
 }
@@ -127,7 +127,7 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (redisstock.Drift,
 // it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable,
 // stock.ErrSaleTimes: the item cannot be so, and nothing was created.
-func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock.Goods, error) {
+func (i *Inventory) Create(ctx context.Context, item stock.NewItem, key string) (stock.Goods, error) {
 	err := i.create(ctx, item, key)
 	if err != nil {
 		return stock.Goods{}, err
@@ -139,12 +139,12 @@ func (i *Inventory) Create(ctx context.Context, item NewItem, key string) (stock
 }
 
 // create is Create without a look at the choice of the item.
-func (i *Inventory) create(ctx context.Context, item NewItem, key string) error {
+func (i *Inventory) create(ctx context.Context, item stock.NewItem, key string) error {
 	return i.once(ctx, key, stock.CreationKey, sameUnits(item.GoodsID, item.Units), func(id string) error {
 		if err := cmp.Or(item.Sale.Check(stock.Sale{}), i.wrongChoice(item.Choice)); err != nil {
 			return err
 		}
-		return i.store.CreateOnSale(ctx, item.GoodsID, item.Units, item.PerUser, item.Choice, item.Sale, id)
+		return i.store.Create(ctx, item, id)
 	})
 }
 

@@ -151,7 +151,7 @@ func assertKeysStandForOneWrite(t *testing.T, s shop) {
 	t.Helper()
 	create := func(goodsID, units int64, choice stock.Choice, key string) func() (stock.Goods, error) {
 		return func() (stock.Goods, error) {
-			return s.inventory.Create(t.Context(), service.NewItem{GoodsID: goodsID, Units: units, Choice: choice}, key)
+			return s.inventory.Create(t.Context(), stock.NewItem{GoodsID: goodsID, Units: units, Choice: choice}, key)
 		}
 	}
 	restock := func(goodsID, units int64, key string) func() (stock.Goods, error) {
@@ -234,7 +234,7 @@ func TestACopyOfAWriteThatIsInFlightIsOneWrite(t *testing.T) {
 		left  int64
 	}{
 		{"a creation", func(s shop) (stock.Goods, error) {
-			return s.inventory.Create(t.Context(), service.NewItem{GoodsID: 1, Units: 10}, "c")
+			return s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10}, "c")
 		}, 10},
 		{"a restock", func(s shop) (stock.Goods, error) { return s.inventory.Restock(t.Context(), 1, 5, "r") }, 15},
 	} {
@@ -283,7 +283,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 	must.Get(openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`))(t)
 	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
 	should.Reject(s.inventory.Change(t.Context(), 1, change))(t, stock.ErrUnknownOutcome)
-	if _, err := s.inventory.Create(t.Context(), service.NewItem{GoodsID: 2, Units: 10, Choice: stock.Choice{Strategy: "mutex"}}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
+	if _, err := s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 10, Choice: stock.Choice{Strategy: "mutex"}}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the item was created, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
 	}
 }
@@ -295,7 +295,7 @@ func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
 	c := s.replicas[0]
 	must.Do(t, errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")))
 	for _, perUser := range []int64{3, 5} {
-		goods, err := s.inventory.Create(t.Context(), service.NewItem{GoodsID: 1, Units: 10, PerUser: perUser, Choice: stock.Choice{MaxQuantity: new(perUser)}}, "key")
+		goods, err := s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, PerUser: perUser, Choice: stock.Choice{MaxQuantity: new(perUser)}}, "key")
 		if err != nil || goods.PerUser != 3 || c.MaxQuantity(1) != 3 {
 			t.Errorf("created with a limit of %d it is %+v (%v), of %d units at most; want 3", perUser, goods, err, c.MaxQuantity(1))
 		}
@@ -308,7 +308,7 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	c := s.replicas[0]
 	must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
-	must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: 1, Units: 10, Choice: stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}}, ""))(t)
+	must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, Choice: stock.Choice{Strategy: "mutex", MaxQuantity: new(int64(4))}}, ""))(t)
 	own := func() service.Mode {
 		_, own := c.Mode(1, stock.Choice{})
 		return own

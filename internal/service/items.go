@@ -9,8 +9,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// mostKnown bounds the items that a replica remembers, and so its memory: about 4 MiB.
-const mostKnown = 100_000
+// maxKnown bounds the items that a replica remembers, and so its memory: about 4 MiB.
+const maxKnown = 100_000
 
 // items remembers the items that exist. Only the admin creates items, and the API deletes
 // none, so that no client can make it forget one. It does not remember which ids are
@@ -25,7 +25,7 @@ type items struct {
 }
 
 func newItems(c *Catalogue) *items {
-	return &items{switches: c.switches, most: mostKnown, known: make(map[int64]struct{}), search: shareRead(c, "find items", c.store.Existing)}
+	return &items{switches: c.switches, most: maxKnown, known: make(map[int64]struct{}), search: shareRead(c, "find items", c.store.Existing)}
 }
 
 // require looks an item up where it is not remembered. All callers on this replica that

@@ -123,7 +123,7 @@ func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store, c := openEntries(t, strategy.Registry()...)
 	must.Do(t, c.SetDefault(service.Mode{Strategy: "sql-conditional"}))
 	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
-		must.Do(t, store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)))
+		must.Do(t, store.Create(t.Context(), stock.NewItem{GoodsID: id, Units: 1, Choice: stock.Choice{Strategy: name}}, "create-"+strconv.FormatInt(id, 10)))
 	}
 	must.Do(t, c.LookAtSwitches(t.Context()))
 	want := map[string]int{"strategy is rejected here: redis-lua, because redis is not configured": 2}

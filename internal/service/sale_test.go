@@ -106,7 +106,7 @@ func TestADamagedReturnIsNotSoldAgain(t *testing.T) {
 		}
 		for i, name := range []string{"sql-conditional", "sql-bucket", "redis-stock"} {
 			goods := int64(i + 1)
-			must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goods, Units: 50, PerUser: 3}, ""))(t)
+			must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: goods, Units: 50, PerUser: 3}, ""))(t)
 			sold := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 3, UserID: "ann"}))(t)
 			must.Get(s.inventory.Recall(t.Context(), goods))(t)
 			for try := range 2 {
@@ -137,7 +137,7 @@ func TestADamagedReturnIsNotSoldAgain(t *testing.T) {
 func TestAnItemIsSoldWithinItsTimes(t *testing.T) {
 	everyStrategy(t, func(t *testing.T, s shop, _ *servers.Database, name string, goods int64) {
 		late, past, always := time.Now().Add(time.Hour), time.Now().Add(-time.Hour), time.Time{}
-		must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goods, Units: 100, Sale: stock.SaleChange{StartsAt: &late}}, ""))(t)
+		must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: goods, Units: 100, Sale: stock.SaleChange{StartsAt: &late}}, ""))(t)
 		var sold int64
 		for i, step := range []struct {
 			set  stock.SaleChange
@@ -181,7 +181,7 @@ func TestASaleBeginsAndEndsByTheClockOfTheDatabase(t *testing.T) {
 					go c.KeepSales(t.Context())
 				}
 				starts, ends := time.Now().Add(700*time.Millisecond), time.Now().Add(2200*time.Millisecond)
-				must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goods, Units: 1_000_000, Sale: stock.SaleChange{StartsAt: &starts, EndsAt: &ends}}, ""))(t)
+				must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: goods, Units: 1_000_000, Sale: stock.SaleChange{StartsAt: &starts, EndsAt: &ends}}, ""))(t)
 				for _, c := range s.replicas {
 					must.Do(t, c.LookAtSwitches(t.Context()))
 				}

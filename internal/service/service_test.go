@@ -61,7 +61,7 @@ const copiesWait = 45 * time.Second
 // create makes an item of the strategy's own.
 func (s shop) create(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: goodsID, Units: units}, ""))(t)
+	must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: goodsID, Units: units}, ""))(t)
 }
 
 // grouped marks the name of a strategy whose purchases are to be grouped.

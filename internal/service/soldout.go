@@ -32,12 +32,12 @@ type looks struct {
 	switches *switches
 }
 
-// mostLooks is the most purchases that one read answers: a statement may name each of their buyers.
-const mostLooks = 1000
+// maxLooks is the most purchases that one read answers: a statement may name each of their buyers.
+const maxLooks = 1000
 
 func newLooks(store *repo.Store, known *switches, within time.Duration, log *slog.Logger) *looks {
 	l := &looks{store: store, switches: known}
-	l.queue = queue.New(queue.Options[int64, stock.Purchase, error]{Doing: "look for units", Plain: true, Write: l.read, Most: mostLooks, Within: within, Late: store.Late, Log: log})
+	l.queue = queue.New(queue.Options[int64, stock.Purchase, error]{Doing: "look for units", Plain: true, Write: l.read, Most: maxLooks, Within: within, Late: store.Late, Log: log})
 	return l
 }
 

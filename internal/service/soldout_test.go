@@ -238,7 +238,7 @@ func TestADatabaseThatFailsIsNeverSoldOut(t *testing.T) {
 // units that another strategy has allocated are recalled.
 func TestWhatIsRejectedIsRejectedForTheSameReason(t *testing.T) {
 	s := openAll(t, lab.Database(t, servers.MariaDB))
-	must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: 1, Units: 1, PerUser: 1}, ""))(t)
+	must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 1, PerUser: 1}, ""))(t)
 	conditional := s.strategy(t, 0, "sql-conditional")
 	for range 3 { // it sells, is not known to be sold out, and then is
 		for user, want := range map[string]error{"": stock.ErrUserUnknown, "at its limit": stock.ErrUserLimit, "late": stock.ErrInsufficientStock} {

@@ -100,7 +100,7 @@ func TestOneThingThatIsStuckHoldsUpNothingElse(t *testing.T) {
 	closeAfter(t, reservations)
 	closeAfter(t, s.inventory)
 	for id := range int64(3) {
-		must.Get(s.inventory.Create(t.Context(), service.NewItem{GoodsID: id + 1, Units: 100_000, PerUser: 1000}, ""))(t)
+		must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: id + 1, Units: 100_000, PerUser: 1000}, ""))(t)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var sweeping sync.WaitGroup

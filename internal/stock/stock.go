@@ -200,12 +200,20 @@ type Goods struct {
 	WriterEpoch int64 `json:"-"`
 }
 
+// NewItem is an item to be created, with its first units, 0 to MaxStock, and a limit per buyer of up to MaxPerUser; 0 means
+// unlimited.
+type NewItem struct {
+	GoodsID, Units, PerUser int64
+	Choice                  Choice
+	Sale                    SaleChange
+}
+
 // Available reports that a buyer can have units now.
 func (g Goods) Available() bool { return g.Stock > 0 && g.Rejects() == nil }
 
-// mostFew is the most units of an item that are few left. It is a number, and no share of what there was: that would cost
+// maxFew is the most units of an item that are few left. It is a number, and no share of what there was: that would cost
 // each look a read of the ledger.
-const mostFew = 10
+const maxFew = 10
 
 // Availability is a word for what a buyer can have now, which says no more of it than a buyer needs.
 func (g Goods) Availability() string {
@@ -216,7 +224,7 @@ func (g Goods) Availability() string {
 		return "not-started"
 	case g.Stock <= 0:
 		return "sold-out"
-	case g.Stock <= mostFew:
+	case g.Stock <= maxFew:
 		return "few-left"
 	default:
 		return "in-stock"

@@ -13,8 +13,8 @@ const RepeatedKey = "repeated"
 // interval is the minimum time between two written lines of a kind.
 const interval = time.Second
 
-// mostKinds bounds the kinds that are distinguished at a time; all others count as one.
-const mostKinds = 256
+// maxKinds bounds the kinds that are distinguished at a time; all others count as one.
+const maxKinds = 256
 
 // Bounded limits the rate of repeated warnings and errors. It writes the first line of each kind
 // at once, and then the last line of every second with the number of suppressed ones, so that
@@ -109,7 +109,7 @@ func (k *kinds) hold(l line) bool {
 		return false
 	}
 	h, ok := k.held[of]
-	if !ok && len(k.held) >= mostKinds {
+	if !ok && len(k.held) >= maxKinds {
 		of = kind{}
 		h, ok = k.held[of]
 	}

@@ -1,7 +1,6 @@
 package cmdtest
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -99,15 +98,6 @@ func (r Replica) Exit(t *testing.T) int {
 	return r.Process.ProcessState.ExitCode()
 }
 
-// LocksLeft counts the names that sql-insert-lock has left behind.
-func (r Replica) LocksLeft(t *testing.T) (n int) {
-	t.Helper()
-	db := must.Get(sql.Open("sqlite", r.DSN))(t)
-	defer db.Close() //nolint:errcheck // it was only read
-	must.Do(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM record_lock").Scan(&n))
-	return n
-}
-
 // Answer is the answer to a request.
 type Answer struct {
 	Status int
@@ -151,14 +141,6 @@ func Ask(t *testing.T, method, url string) *http.Request {
 func (r Replica) Buy(t *testing.T, query string) Answer {
 	t.Helper()
 	return Do(Ask(t, http.MethodPost, r.URL+"/deduct?"+query))
-}
-
-// Buying is Buy in the background.
-func (r Replica) Buying(t *testing.T, query string) <-chan Answer {
-	t.Helper()
-	request, answered := Ask(t, http.MethodPost, r.URL+"/deduct?"+query), make(chan Answer, 1)
-	go func() { answered <- Do(request) }()
-	return answered
 }
 
 // Sells fails the test where a purchase is not served as usual. It has a connection of its

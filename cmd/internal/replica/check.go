@@ -198,7 +198,7 @@ const otherFiles = 64
 // withinFiles are the limits of a listener, and how many rejected connections it answers at a time, within the limit on
 // open files: a connection that is beyond it would wait for an answer until another one closes.
 func withinFiles(c config.Config) (limits config.HTTP, answered int) {
-	limits, answered = c.HTTP, mostAnswered
+	limits, answered = c.HTTP, maxAnswered
 	limit, ok := fileLimit()
 	if !ok {
 		return limits, answered
@@ -229,7 +229,7 @@ func filesBesides(c config.Config) int {
 // openFiles are how many files this process may have open, and how many a replica with this configuration needs: one for
 // each connection of a listener, served or rejected, and of a pool. Not ok: the limit is not known.
 func openFiles(c config.Config) (limit, needed uint64, ok bool) {
-	n := listeners(c)*(c.HTTP.MaxConnections+mostAnswered) + filesBesides(c)
+	n := listeners(c)*(c.HTTP.MaxConnections+maxAnswered) + filesBesides(c)
 	limit, ok = fileLimit()
 	return limit, uint64(max(n, 0)), ok
 }

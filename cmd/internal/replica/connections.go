@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	// mostAnswered is how many rejected connections are answered at a time: more than a balancer opens at once. Those
+	// maxAnswered is how many rejected connections are answered at a time: more than a balancer opens at once. Those
 	// beyond it are reset.
-	mostAnswered = 1024
+	maxAnswered = 1024
 	// answeredWithin bounds the time of one, and farewell what is still read of it.
 	answeredWithin = time.Second
 	farewell       = 1 << 20

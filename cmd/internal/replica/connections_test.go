@@ -79,7 +79,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := &crowd{left: 5}
 			var rejected []string
-			l := newCappedListener(inner, c.limits, mostAnswered, func() int64 { return c.open }, func(by string) { rejected = append(rejected, by) })
+			l := newCappedListener(inner, c.limits, maxAnswered, func() int64 { return c.open }, func(by string) { rejected = append(rejected, by) })
 			accepted := 0
 			for {
 				_, err := l.Accept()
@@ -107,7 +107,7 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 func fullListener(t *testing.T, wrap func(net.Listener) net.Listener) (l *cappedListener, ended chan error) {
 	t.Helper()
 	listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
-	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, mostAnswered, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
+	l, ended = newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, maxAnswered, func() int64 { return 1 }, func(string) {}), make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
 		ended <- err
@@ -196,7 +196,7 @@ func TestAConnectionWithoutARequestIsReset(t *testing.T) {
 		busy int
 	}{
 		"silent":              {plain, "", 0},
-		"beyond the answered": {plain, "POST", mostAnswered},
+		"beyond the answered": {plain, "POST", maxAnswered},
 		"encrypted": {func(l net.Listener) net.Listener {
 			return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12})
 		}, "", 0},
@@ -234,8 +234,8 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 		server := newServer(c, slog.New(slog.DiscardHandler), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "HTTP/1.1 400 Bad Request", http.StatusTeapot)
 		}))
-		go server.Serve(newCappedListener(wrap(listener), c.HTTP, mostAnswered, nil, nil)) //nolint:errcheck // it ends with the test
-		t.Cleanup(func() { server.Close() })                                               //nolint:errcheck // the test is over
+		go server.Serve(newCappedListener(wrap(listener), c.HTTP, maxAnswered, nil, nil)) //nolint:errcheck // it ends with the test
+		t.Cleanup(func() { server.Close() })                                              //nolint:errcheck // the test is over
 		open := func() net.Conn {
 			conn := dial(t, listener)
 			if scheme == "https" {
@@ -301,7 +301,7 @@ func (exhausted) Accept() (net.Conn, error) {
 func TestConnectionsThatWaitForAFileAreLoggedOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		l := newCappedListener(exhausted{}, config.HTTP{}, mostAnswered, nil, nil)
+		l := newCappedListener(exhausted{}, config.HTTP{}, maxAnswered, nil, nil)
 		l.noFile = warnOfFiles(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), "public")
 		for range 3 * 60 {
 			if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {

@@ -45,9 +45,9 @@ const (
 	longestClaim = 5 * time.Second
 	// shortestClaim leaves a batch that waits for a busy database to its consumer.
 	shortestClaim = time.Second
-	// leastRemembered is how long Redis knows a request id after the ledger has its order: longer than
+	// minRemembered is how long Redis knows a request id after the ledger has its order: longer than
 	// clients repeat a request, and short enough to bound the memory of a sale.
-	leastRemembered = time.Minute
+	minRemembered = time.Minute
 )
 
 // redisStockOptions is how redis-stock sells. Its partitions and batches are the defaults of the package: all replicas
@@ -56,7 +56,7 @@ func redisStockOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) r
 	return redisstock.Options{
 		Prefix:     c.Prefix,
 		ClaimAfter: max(shortestClaim, min(c.Lock.TTL, longestClaim)),
-		Remember:   max(leastRemembered, 2*c.Deduct.Timeout),
+		Remember:   max(minRemembered, 2*c.Deduct.Timeout),
 		Tracer:     tracer,
 		Log:        log,
 	}

@@ -30,9 +30,9 @@ func openDatabase(ctx context.Context, database backend.SQLOptions, o repo.Optio
 	return store, nil
 }
 
-// leastTxTimeout bounds transactions that no single request waits for from below, such as
+// minTxTimeout bounds transactions that no single request waits for from below, such as
 // a batch of redis-stock's orders.
-const leastTxTimeout = 10 * time.Second
+const minTxTimeout = 10 * time.Second
 
 // connectTimeout bounds the making of one connection: what a network that works takes, with one
 // packet sent again. A purchase that waits for longer ends with deduct.timeout.
@@ -47,7 +47,7 @@ func sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	return backend.SQLOptions{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: connectTimeout,
-		TxTimeout: max(c.Deduct.Timeout, leastTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
+		TxTimeout: max(c.Deduct.Timeout, minTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
 	}, err
 }
 

@@ -12,8 +12,8 @@ import (
 // What a check of linearizability may cost. Beyond that it is undecided, which is
 // neither linearizable nor not.
 const (
-	mostOperations = 10_000 // of one window
-	linearWithin   = 10 * time.Second
+	maxOperations = 10_000 // of one window
+	linearWithin  = 10 * time.Second
 )
 
 // Linearizable expects that some order of the purchases explains all answers: one
@@ -124,8 +124,8 @@ func (l *linearity) add(w window, deadline time.Time) {
 	switch {
 	case result == porcupine.Illegal:
 		l.result, l.illegal = result, illegal
-	case len(w.ops) > mostOperations:
-		l.undecided(Say("window-too-long", len(w.ops), mostOperations))
+	case len(w.ops) > maxOperations:
+		l.undecided(Say("window-too-long", len(w.ops), maxOperations))
 	case result == porcupine.Unknown:
 		l.undecided(Say("window-too-slow", len(w.ops), linearWithin))
 	}

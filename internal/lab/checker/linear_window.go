@@ -154,7 +154,7 @@ func (w window) ends() (ends []int64) {
 	answered := slices.DeleteFunc(slices.Clone(w.ops), func(o operation) bool { return o.end == never })
 	slices.SortFunc(answered, func(a, b operation) int { return cmp.Compare(a.end, b.end) })
 	seen := make(map[int64]bool)
-	for _, o := range answered[:min(len(answered), mostOperations)] {
+	for _, o := range answered[:min(len(answered), maxOperations)] {
 		ends = append(ends, o.end)
 		if o.outcome != history.Sold {
 			continue

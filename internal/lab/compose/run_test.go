@@ -193,7 +193,7 @@ func TestCompose(t *testing.T) {
 		test func(*testing.T, project)
 	}{
 		{"a fresh clone has goods 1 on sale, with 5,000 units", freshlyStocked},
-		{"nginx reaches no store, and etcd asks for a password", leastRights},
+		{"nginx reaches no store, and etcd asks for a password", minRights},
 		{"the process lock fails on three replicas and holds on one", scaled},
 		{"a killed replica costs no sale and stops none", killed},
 		{"scaling under load costs no buyer its certainty", scaledUnderLoad},
@@ -222,7 +222,7 @@ func freshlyStocked(t *testing.T, p project) {
 	}
 }
 
-func leastRights(t *testing.T, p project) {
+func minRights(t *testing.T, p project) {
 	for _, store := range []string{"mysql", "redis", "zookeeper", "etcd"} {
 		if reached := p.compose(t, "exec", "--no-TTY", "nginx", "sh", "-c", "getent hosts "+store+" || true"); reached != "" {
 			t.Errorf("nginx finds %s at %s", store, reached)

@@ -68,7 +68,7 @@ func (f *Fault) UnmarshalJSON(content []byte) (err error) {
 // The bounds of a fault.
 const (
 	longestHold = 10 * time.Minute
-	mostTimes   = 1_000_000
+	maxTimes    = 1_000_000
 )
 
 // Routes are those of /lab/faults, for the admin API.
@@ -98,7 +98,7 @@ func (l *Registry) serveSet(f handler.Form) func() any {
 		GoodsID:      f.Whole("goods_id", 0, 0, math.MaxInt64),
 		Strategy:     f.Strategy("strategy"),
 		IgnoreCancel: f.Flag("deaf"),
-		Times:        f.Whole("times", 1, 1, mostTimes),
+		Times:        f.Whole("times", 1, 1, maxTimes),
 	}
 	if fault.Do == Hold {
 		fault.For = f.Duration("for", time.Millisecond, longestHold)

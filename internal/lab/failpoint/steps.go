@@ -14,9 +14,9 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-// mostTraced is how many requests a second a replica traces: to record each one of a fast sale
+// maxTraced is how many requests a second a replica traces: to record each one of a fast sale
 // would change what is measured.
-const mostTraced = 50
+const maxTraced = 50
 
 // The spans of the lab's own steps.
 const (
@@ -51,7 +51,7 @@ func (s *Steps) recordTo(l *Registry) {
 	s.to = l
 }
 
-// ShouldSample has at most mostTraced requests a second traced.
+// ShouldSample has at most maxTraced requests a second traced.
 func (s *Steps) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Steps) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 		s.second, s.begun = now, 0
 	}
 	decision := sdk.Drop
-	if s.begun < mostTraced && strings.Contains(p.Name, "deduct") {
+	if s.begun < maxTraced && strings.Contains(p.Name, "deduct") {
 		s.begun++
 		decision = sdk.RecordAndSample
 	}

@@ -163,7 +163,7 @@ func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client))
 
 // The tries of one purchase.
 const (
-	mostTries      = 20
+	maxTries       = 20
 	attemptTimeout = 20 * time.Second
 )
 
@@ -181,7 +181,7 @@ func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due ti
 		due = time.Now()
 	}
 	unknown := false
-	for range mostTries {
+	for range maxTries {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 		sale, err := buyer.Deduct(attempt, purchase)
 		cancel()

@@ -128,8 +128,8 @@ func TestAnHonestBuyerIsCounted(t *testing.T) {
 		"sold":                  {[]string{sold}, false, 0, Honest{Attempts: 1, Sold: 1}},
 		"sold out":              {[]string{problem("insufficient-stock")}, true, 0, Honest{Attempts: 1, SoldOut: 1}},
 		"sold at the third":     {[]string{problem("busy"), problem("outcome-unknown"), sold}, false, 0, Honest{Attempts: 3, Sold: 1, Unknown: 1, Rejected: map[string]int{"busy": 1}}},
-		"given up":              {[]string{problem("busy")}, false, 0, Honest{Attempts: mostTries, Failed: 1, Rejected: map[string]int{"busy": mostTries}}},
-		"given up, and unknown": {[]string{problem("outcome-unknown"), problem("busy")}, false, 1, Honest{Attempts: mostTries, Failed: 1, Unknown: 1, Rejected: map[string]int{"busy": mostTries - 1}}},
+		"given up":              {[]string{problem("busy")}, false, 0, Honest{Attempts: maxTries, Failed: 1, Rejected: map[string]int{"busy": maxTries}}},
+		"given up, and unknown": {[]string{problem("outcome-unknown"), problem("busy")}, false, 1, Honest{Attempts: maxTries, Failed: 1, Unknown: 1, Rejected: map[string]int{"busy": maxTries - 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

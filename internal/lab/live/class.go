@@ -21,17 +21,17 @@ import (
 
 // The bounds of a class.
 const (
-	mostBuyers = 500
-	// mostOfAddress is how many of them can have joined from one address: a school has one for all of
+	maxBuyers = 500
+	// maxOfAddress is how many of them can have joined from one address: a school has one for all of
 	// its phones, and a script there may not take every place.
-	mostOfAddress = mostBuyers / 2
+	maxOfAddress = maxBuyers / 2
 	// joinsAMinute bounds the requests to join of one address, also those that are rejected: twice what a
 	// class of 60 makes that begins at the same time.
 	joinsAMinute = 120
 	// unseenFor is after how long without a press a name is free again, when someone joins.
 	unseenFor = 10 * time.Minute
-	// mostName is the longest name of a buyer, in characters.
-	mostName = 24
+	// maxName is the longest name of a buyer, in characters.
+	maxName = 24
 	// pressEvery is the shortest time between two purchases of a phone.
 	pressEvery = 150 * time.Millisecond
 )
@@ -92,8 +92,8 @@ func (c *class) join(name, from string, now time.Time) (token string, err error)
 	name = strings.TrimSpace(name)
 	n := len([]rune(name))
 	switch {
-	case n == 0 || n > mostName:
-		return "", fmt.Errorf("%w: name: %d characters, where 1 to %d are allowed", errInput, n, mostName)
+	case n == 0 || n > maxName:
+		return "", fmt.Errorf("%w: name: %d characters, where 1 to %d are allowed", errInput, n, maxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("%w: name: it has characters that cannot be shown", errInput)
 	}
@@ -144,10 +144,10 @@ func (c *class) room(name, from string) error {
 		}
 	}
 	switch {
-	case len(c.phones) >= mostBuyers:
-		return fmt.Errorf("%w: %d buyers have joined, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, mostBuyers, unseenFor.Minutes())
-	case there >= mostOfAddress:
-		return fmt.Errorf("%w: %d buyers have joined from this address, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, mostOfAddress, unseenFor.Minutes())
+	case len(c.phones) >= maxBuyers:
+		return fmt.Errorf("%w: %d buyers have joined, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, maxBuyers, unseenFor.Minutes())
+	case there >= maxOfAddress:
+		return fmt.Errorf("%w: %d buyers have joined from this address, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, maxOfAddress, unseenFor.Minutes())
 	default:
 		return nil
 	}

@@ -18,24 +18,24 @@ func TestANameIsOfOneBuyer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"":                              "0 characters",
-		"   ":                           "0 characters",
-		strings.Repeat("小", mostName+1): "25 characters",
-		"a\nb":                          "cannot be shown",
-		"ann":                           "another buyer is called Ann",
+		"":                             "0 characters",
+		"   ":                          "0 characters",
+		strings.Repeat("小", maxName+1): "25 characters",
+		"a\nb":                         "cannot be shown",
+		"ann":                          "another buyer is called Ann",
 	} {
 		if _, err := c.join(name, "phone", time.Now()); !errors.Is(err, errInput) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q joins with %v, want …%s…", name, err, want)
 		}
 	}
-	if _, err := c.join(strings.Repeat("小", mostName), "phone", time.Now()); err != nil {
+	if _, err := c.join(strings.Repeat("小", maxName), "phone", time.Now()); err != nil {
 		t.Errorf("the longest name: %v", err)
 	}
 }
 
 func TestAClassIsBounded(t *testing.T) {
 	var c class
-	for i := range mostBuyers {
+	for i := range maxBuyers {
 		if _, err := c.join(fmt.Sprintf("buyer %d", i), fmt.Sprint("phone ", i), time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +64,12 @@ func TestAnAddressCannotFillAClass(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	var err error
-	for i := 60; i < mostBuyers && err == nil; i++ {
+	for i := 60; i < maxBuyers && err == nil; i++ {
 		now = now.Add(time.Second)
 		_, err = c.join(fmt.Sprintf("pupil %d", i), "school", now)
 	}
-	if !errors.Is(err, errConflict) || len(c.phones) != mostOfAddress+1 || !strings.Contains(err.Error(), "from this address") {
-		t.Errorf("with %d buyers the next one of an address is %v, want %v at %d", len(c.phones), err, errConflict, mostOfAddress+1)
+	if !errors.Is(err, errConflict) || len(c.phones) != maxOfAddress+1 || !strings.Contains(err.Error(), "from this address") {
+		t.Errorf("with %d buyers the next one of an address is %v, want %v at %d", len(c.phones), err, errConflict, maxOfAddress+1)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestTheCodeIsOfTheAddressOfTheClass(t *testing.T) {
 // A class of readers is written to less often, and never much later than it happens.
 func TestManyReadersAreWrittenToLessOften(t *testing.T) {
 	for readers, want := range map[int64]time.Duration{
-		0: passEvery, 1: passEvery, few: passEvery, 2 * few: 2 * passEvery, 200: passLate, mostReaders: passLate,
+		0: passEvery, 1: passEvery, few: passEvery, 2 * few: 2 * passEvery, 200: passLate, maxReaders: passLate,
 	} {
 		if got := passAfter(readers); got != want {
 			t.Errorf("%d readers are written to every %s, want %s", readers, got, want)

@@ -25,14 +25,14 @@ const (
 	// settle is how long an event waits for those of other replicas that happened before
 	// it: each line is written as soon as it happens.
 	settle = 150 * time.Millisecond
-	// mostEnded is how many leases that have ended are looked at again: the trace of their request is recorded just
+	// maxEnded is how many leases that have ended are looked at again: the trace of their request is recorded just
 	// after them, as is what their release did to those that wait.
-	mostEnded = 500
-	// mostATick is how many leases are passed on at a time.
-	mostATick = 300
-	// mostRecorded is the size of the records at which the replicas of the next sale begin
+	maxEnded = 500
+	// maxATick is how many leases are passed on at a time.
+	maxATick = 300
+	// maxRecorded is the size of the records at which the replicas of the next sale begin
 	// new ones.
-	mostRecorded = 256 << 20
+	maxRecorded = 256 << 20
 )
 
 // follower reads what the replicas record while they do.
@@ -91,7 +91,7 @@ func (f *follower) full() bool {
 	for _, r := range f.records {
 		sum += r.read
 	}
-	return sum > mostRecorded
+	return sum > maxRecorded
 }
 
 // sale begins with the leases of another item. The other lines are of the work, which the
@@ -170,7 +170,7 @@ func (f *follower) step(now time.Time) error {
 // newest are the leases to pass on, of many the newest ones.
 func (f *follower) newest(list []Lease) []Lease {
 	slices.SortFunc(list, func(a, b Lease) int { return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.ID, b.ID)) })
-	if over := len(list) - mostATick; over > 0 {
+	if over := len(list) - maxATick; over > 0 {
 		f.lanes.Whole = max(f.lanes.Whole, list[over].Granted)
 		list = list[over:]
 	}
@@ -231,7 +231,7 @@ func (f *follower) changed(until time.Time) (list []Lease) {
 		}
 		f.sent[l.ID] = one
 	}
-	f.ended = bounded(f.ended, mostEnded)
+	f.ended = bounded(f.ended, maxEnded)
 	maps.DeleteFunc(f.traces, func(_ string, t history.Trace) bool { return t.End().Before(until.Add(-traceFor)) })
 	return list
 }
@@ -275,8 +275,8 @@ func (f *follower) readMore(r *record) error {
 
 // The bounds of what is kept of one lease: the newest.
 const (
-	mostNotes = 100
-	mostSteps = 60
+	maxNotes = 100
+	maxSteps = 60
 )
 
 // Note is a renewal of a lease, a vote on it, or a wake-up of its waiter: see history.Event.
@@ -333,8 +333,8 @@ func ofRecord(l history.Lease, c checker.Contention, t history.Trace, until time
 			one.Woken++
 		}
 	}
-	one.Notes = bounded(one.Notes, mostNotes)
-	for _, s := range t.Steps[max(0, len(t.Steps)-mostSteps):] {
+	one.Notes = bounded(one.Notes, maxNotes)
+	for _, s := range t.Steps[max(0, len(t.Steps)-maxSteps):] {
 		one.Steps = append(one.Steps, Step{At: millis(s.At), Took: inMillis(s.Took), What: s.What, Of: s.Of, Error: s.Error})
 	}
 	return one

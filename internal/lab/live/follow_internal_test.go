@@ -207,14 +207,14 @@ func TestLeasesOfOtherSalesAreNotShown(t *testing.T) {
 // Of very many leases the newest are passed on, and the state says from when on all are there.
 func TestOfVeryManyLeasesTheNewestArePassedOn(t *testing.T) {
 	r := newRecords(t, "a")
-	for i := range mostATick + 5 {
+	for i := range maxATick + 5 {
 		id := string(rune('a'+i%26)) + time.Duration(i).String()
 		r.add("a", id, history.Asked, 0, 10*i)
 		r.add("a", id, history.Granted, uint64(i+1), 10*i+1)
 		r.add("a", id, history.Released, uint64(i+1), 10*i+5)
 	}
 	s := r.step()
-	if len(s.Leases) != mostATick || s.Lanes.Granted != mostATick+5 {
+	if len(s.Leases) != maxATick || s.Lanes.Granted != maxATick+5 {
 		t.Fatalf("%d leases of %d", len(s.Leases), s.Lanes.Granted)
 	}
 	if s.Lanes.Whole != millis(r.at(51)) || s.Leases[0].Granted != s.Lanes.Whole {
@@ -325,10 +325,10 @@ func TestATraceThatComesLateIsOfItsLease(t *testing.T) {
 func TestWhatIsKeptOfALeaseIsBounded(t *testing.T) {
 	r := newRecords(t)
 	var of history.Lease
-	for range 10 * mostNotes {
+	for range 10 * maxNotes {
 		of.Notes = append(of.Notes, history.Event{What: history.Woken})
 	}
-	if l := ofRecord(of, checker.Contention{}, history.Trace{}, r.at(0)); len(l.Notes) != mostNotes || l.Woken != 10*mostNotes {
+	if l := ofRecord(of, checker.Contention{}, history.Trace{}, r.at(0)); len(l.Notes) != maxNotes || l.Woken != 10*maxNotes {
 		t.Errorf("%d notes are kept, of %d wake-ups", len(l.Notes), l.Woken)
 	}
 }

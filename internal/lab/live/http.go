@@ -24,8 +24,8 @@ import (
 var page embed.FS
 
 const (
-	// mostReaders is how many pages may be open at a time.
-	mostReaders = 512
+	// maxReaders is how many pages may be open at a time.
+	maxReaders = 512
 	// writeWithin bounds the write of events to one reader: one that takes nothing for so
 	// long is gone, and comes again if it is not.
 	writeWithin = 30 * time.Second
@@ -37,7 +37,7 @@ const (
 	passEvery = 100 * time.Millisecond
 	passLate  = 500 * time.Millisecond
 	few       = 20
-	mostBody  = 4 << 10
+	maxBody   = 4 << 10
 )
 
 // policy lets the page load what this server serves, and nothing else.
@@ -119,7 +119,7 @@ func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
 			answer(w, http.StatusForbidden, map[string]string{"error": "the address that stocklab live printed has the token for this"})
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if err := do(r); err != nil {
 			fail(w, err)
 			return
@@ -131,7 +131,7 @@ func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
 // answers handles a question whose answer is a value as JSON.
 func answers[T any](ask func(*http.Request) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		v, err := ask(r)
 		if err != nil {
 			fail(w, err)
@@ -236,7 +236,7 @@ func (h *Handler) saved(w http.ResponseWriter, _ *http.Request) {
 
 // events streams what happens.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	if h.readers.Add(1) > mostReaders {
+	if h.readers.Add(1) > maxReaders {
 		h.readers.Add(-1)
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return

@@ -221,7 +221,7 @@ func TestConnectionsOfOneAddressShareItsLimit(t *testing.T) {
 }
 
 func TestAPhoneSendsNoMoreThanAName(t *testing.T) {
-	body := `{` + strings.Repeat(" ", mostBody) + `"name": "Ann"}`
+	body := `{` + strings.Repeat(" ", maxBody) + `"name": "Ann"}`
 	if status, said := postTo(t, desk(t), "/buy/join", body); status != http.StatusUnprocessableEntity {
 		t.Errorf("%d bytes are answered with %d %s", len(body), status, said)
 	}
@@ -230,14 +230,14 @@ func TestAPhoneSendsNoMoreThanAName(t *testing.T) {
 func TestAPageThatIsTurnedAwayTakesNoPlace(t *testing.T) {
 	server := desk(t)
 	h := server.Config.Handler.(*Handler) //nolint:forcetypeassert // desk has it so
-	h.readers.Store(mostReaders)
+	h.readers.Store(maxReaders)
 	for range 3 {
 		if got := ask(t, server, http.MethodGet, "/events").StatusCode; got != http.StatusServiceUnavailable {
 			t.Errorf("it is answered with %d", got)
 		}
 	}
-	if n := h.readers.Load(); n != mostReaders {
-		t.Errorf("%d places are taken, want %d", n, mostReaders)
+	if n := h.readers.Load(); n != maxReaders {
+		t.Errorf("%d places are taken, want %d", n, maxReaders)
 	}
 }
 

@@ -22,8 +22,8 @@ type event interface {
 
 // The bounds of what the hub keeps for clients that are behind.
 const (
-	mostMessages = 512
-	mostBytes    = 1 << 20
+	maxMessages = 512
+	maxBytes    = 1 << 20
 )
 
 // hub has the state of the page and the last events that led to it. A client has a place
@@ -61,7 +61,7 @@ func (h *hub) publish(e event) {
 	h.kept = append(h.kept, message{ID: h.last, Kind: e.kind(), Data: data})
 	h.bytes += len(data)
 	drop := 0
-	for len(h.kept)-drop > mostMessages || h.bytes > mostBytes && drop < len(h.kept) {
+	for len(h.kept)-drop > maxMessages || h.bytes > maxBytes && drop < len(h.kept) {
 		h.bytes -= len(h.kept[drop].Data)
 		drop++
 	}

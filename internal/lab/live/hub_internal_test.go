@@ -44,7 +44,7 @@ func next(t *testing.T, h *hub, after uint64) []message {
 // A page that is loaded late knows as well from when on its leases are all that there were.
 func TestASnapshotKeepsWhereItsLeasesBegin(t *testing.T) {
 	var s State
-	list := make([]Lease, mostLeases+5)
+	list := make([]Lease, maxLeases+5)
 	for i := range list {
 		list[i] = Lease{ID: fmt.Sprint(i), Asked: Millis(1000 + i), Granted: Millis(1000 + i)}
 	}
@@ -75,14 +75,14 @@ func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
 	h := newHub()
 	start := next(t, h, 0)[0].ID
-	sell(h, 1, mostMessages+1)
+	sell(h, 1, maxMessages+1)
 	list := next(t, h, start)
 	if len(list) != 1 || list[0].Kind != "snapshot" {
 		t.Fatalf("it gets %d messages, the first a %s; want one snapshot", len(list), list[0].Kind)
 	}
 	var s State
-	if err := json.Unmarshal(list[0].Data, &s); err != nil || len(s.Points) != mostMessages+1 {
-		t.Errorf("the snapshot has %d points, want all %d: %v", len(s.Points), mostMessages+1, err)
+	if err := json.Unmarshal(list[0].Data, &s); err != nil || len(s.Points) != maxMessages+1 {
+		t.Errorf("the snapshot has %d points, want all %d: %v", len(s.Points), maxMessages+1, err)
 	}
 	sell(h, 1000, 1)
 	if got := soldOf(t, next(t, h, list[0].ID)); !slices.Equal(got, []int64{1000}) {
@@ -94,9 +94,9 @@ func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
 func TestTheOldestPlaceThatIsKeptIsGood(t *testing.T) {
 	h := newHub()
 	start := next(t, h, 0)[0].ID
-	sell(h, 1, mostMessages)
-	if got := soldOf(t, next(t, h, start)); len(got) != mostMessages || got[0] != 1 {
-		t.Errorf("it gets %d points from %d on, want all %d", len(got), got[0], mostMessages)
+	sell(h, 1, maxMessages)
+	if got := soldOf(t, next(t, h, start)); len(got) != maxMessages || got[0] != 1 {
+		t.Errorf("it gets %d points from %d on, want all %d", len(got), got[0], maxMessages)
 	}
 }
 
@@ -113,21 +113,21 @@ func TestAnIDOfAnotherHubGetsASnapshot(t *testing.T) {
 
 func TestWhatTheHubKeepsIsBounded(t *testing.T) {
 	h := newHub()
-	for i := range 5 * mostMessages {
+	for i := range 5 * maxMessages {
 		h.publish(Mark{What: strings.Repeat("x", 8<<10), Detail: fmt.Sprint(i)})
 		sum := 0
 		for _, m := range h.kept {
 			sum += len(m.Data)
 		}
-		if len(h.kept) > mostMessages || sum > mostBytes || sum != h.bytes {
-			t.Fatalf("after %d it keeps %d messages of %d bytes, and counts %d; at most %d of %d", i+1, len(h.kept), sum, h.bytes, mostMessages, mostBytes)
+		if len(h.kept) > maxMessages || sum > maxBytes || sum != h.bytes {
+			t.Fatalf("after %d it keeps %d messages of %d bytes, and counts %d; at most %d of %d", i+1, len(h.kept), sum, h.bytes, maxMessages, maxBytes)
 		}
 	}
-	sell(h, 0, 2*mostPoints)
-	for i := range 3 * mostLeases {
+	sell(h, 0, 2*maxPoints)
+	for i := range 3 * maxLeases {
 		h.publish(recorded{Leases: []Lease{{ID: fmt.Sprint(i), Granted: 1}}})
 	}
-	if s := h.state; len(s.Marks) != mostMarks || len(s.Points) != mostPoints || len(s.Leases) != mostLeases {
+	if s := h.state; len(s.Marks) != maxMarks || len(s.Points) != maxPoints || len(s.Leases) != maxLeases {
 		t.Errorf("the state has %d marks, %d points and %d leases", len(s.Marks), len(s.Points), len(s.Leases))
 	}
 }

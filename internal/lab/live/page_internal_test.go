@@ -75,7 +75,7 @@ func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) 
 	server.CloseClientConnections()
 	hub.publish((*Play)(nil)) // a sale begins while the page is away, and for long
 	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{}}})
-	sell(hub, 0, mostMessages)
+	sell(hub, 0, maxMessages)
 	b.Until(t, patience, "document.getElementById('n-phase').textContent === 'selling' && "+isLive)
 	if !browser.Evaluate[bool](t, b, "document.getElementById('story').hidden") {
 		t.Error("beside a sale the page tells what happened in an experiment")
@@ -166,11 +166,11 @@ func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 
 func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
 	b, h, server := openPage(t, 1300)
-	h.readers.Add(mostReaders)
+	h.readers.Add(maxReaders)
 	server.CloseClientConnections()
 	b.Until(t, patience, "document.getElementById('link').classList.contains('bad')")
 	time.Sleep(5 * time.Second) // the browser has tried again by then, and got 503
-	h.readers.Add(-mostReaders)
+	h.readers.Add(-maxReaders)
 	b.Until(t, 20*time.Second, isLive)
 }
 

@@ -39,8 +39,8 @@ type Recording struct {
 	Code map[string][]Listing `json:"code"`
 }
 
-// mostRecordedLeases bounds the leases of a recording: the newest ones are kept.
-const mostRecordedLeases = 5000
+// maxRecordedLeases bounds the leases of a recording: the newest ones are kept.
+const maxRecordedLeases = 5000
 
 // Recording is the sale that is on the page, as far as it has come.
 func (s *Session) Recording() (Recording, error) {
@@ -52,7 +52,7 @@ func (s *Session) Recording() (Recording, error) {
 		r.Points, r.Marks = slices.Clone(state.Points), slices.Clone(state.Marks)
 		r.Machines = slices.Clone(state.Machines)
 		r.Lanes.Whole = state.passed
-		if len(state.past) == mostRecordedLeases { // older ones were dropped
+		if len(state.past) == maxRecordedLeases { // older ones were dropped
 			r.Lanes.Whole = max(r.Lanes.Whole, state.past[0].Asked)
 		}
 	})
@@ -115,13 +115,13 @@ func OfHistory(title string, h *history.History) Recording {
 		holders[l.Holder] = true
 		r.Leases = append(r.Leases, ofRecord(l, contentions[i], traces[l.Request], to))
 	}
-	if over := len(r.Leases) - mostRecordedLeases; over > 0 {
+	if over := len(r.Leases) - maxRecordedLeases; over > 0 {
 		r.Lanes.Whole = r.Leases[over].Asked
 		r.Leases = r.Leases[over:]
 	}
 	if len(r.Leases) == 0 {
 		for _, l := range requestsOf(h) {
-			if holders[l.Holder] || len(holders) < mostLanes {
+			if holders[l.Holder] || len(holders) < maxLanes {
 				holders[l.Holder], r.Leases = true, append(r.Leases, l)
 			}
 		}
@@ -129,7 +129,7 @@ func OfHistory(title string, h *history.History) Recording {
 	for _, m := range h.Marks {
 		r.Marks = append(r.Marks, Mark{At: millis(m.At), Who: m.Who, What: m.What})
 	}
-	r.Marks = bounded(r.Marks, mostMarks)
+	r.Marks = bounded(r.Marks, maxMarks)
 	for _, name := range slices.SortedFunc(maps.Keys(holders), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		r.Machines = append(r.Machines, laneOf(name))
 	}
@@ -141,8 +141,8 @@ func OfHistory(title string, h *history.History) Recording {
 	return r
 }
 
-// mostLanes bounds the lanes of requests.
-const mostLanes = 10
+// maxLanes bounds the lanes of requests.
+const maxLanes = 10
 
 // requestsOf are the requests of a history without leases, in the form of these and without a lock: those that were traced,
 // with their steps, each in a row of its replica in which no other is under way; or else those of each buyer.

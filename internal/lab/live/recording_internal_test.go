@@ -47,19 +47,19 @@ func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {
 			s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{lease(i)}})
 		}
 	}
-	publish(2, 2*mostLeases)
+	publish(2, 2*maxLeases)
 	long.Released = 9999
 	s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{long}})
 	r, err := s.Recording()
 	must.Do(t, err)
-	if len(r.Leases) != 2*mostLeases || !reflect.DeepEqual(r.Leases[0], long) || !reflect.DeepEqual(r.Leases[1], lease(2)) || r.Lanes.Whole != 2 {
+	if len(r.Leases) != 2*maxLeases || !reflect.DeepEqual(r.Leases[0], long) || !reflect.DeepEqual(r.Leases[1], lease(2)) || r.Lanes.Whole != 2 {
 		t.Errorf("%d leases from %+v, %+v on, whole from %v on", len(r.Leases), r.Leases[0], r.Leases[1], r.Lanes.Whole)
 	}
-	publish(2*mostLeases+1, 2*mostLeases+mostRecordedLeases)
+	publish(2*maxLeases+1, 2*maxLeases+maxRecordedLeases)
 	if r, err = s.Recording(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(r.Leases); n != mostRecordedLeases+mostLeases || r.Lanes.Whole != r.Leases[0].Asked {
+	if n := len(r.Leases); n != maxRecordedLeases+maxLeases || r.Lanes.Whole != r.Leases[0].Asked {
 		t.Errorf("%d leases from %v on, whole from %v on", n, r.Leases[0].Asked, r.Lanes.Whole)
 	}
 	s.hub.publish(began{Sale{Item: 2}})

@@ -10,8 +10,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 )
 
-// mostReplicas is how many there are at a time.
-const mostReplicas = 5
+// maxReplicas is how many there are at a time.
+const maxReplicas = 5
 
 // resize adds a replica, or removes one; one at a time.
 func (s *stage) resize(ctx context.Context, name, what string) error {
@@ -22,7 +22,7 @@ func (s *stage) resize(ctx context.Context, name, what string) error {
 	s.mu.Lock()
 	c, n := s.cluster, len(s.replicas)
 	s.mu.Unlock()
-	if c == nil || what == Add && n >= mostReplicas || what == Remove && n <= 1 {
+	if c == nil || what == Add && n >= maxReplicas || what == Remove && n <= 1 {
 		return fmt.Errorf("%w: %s %s, of %d replicas", errConflict, what, name, n)
 	}
 	ctx, cancel := context.WithTimeout(ctx, actWithin)

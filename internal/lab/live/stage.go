@@ -473,14 +473,14 @@ func (s *stage) arm(ctx context.Context, c *shop.Cluster, r *shop.Replica) error
 	return c.ClientTo(r).SetFault(ctx, work)
 }
 
-// mostWork is how many purchases of a replica can be given work: as many as a fault takes.
-const mostWork = 1_000_000
+// maxWork is how many purchases of a replica can be given work: as many as a fault takes.
+const maxWork = 1_000_000
 
 // setWork has every purchase of an item take time between its read and its write.
 func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error {
 	s.mu.Lock()
 	c, replicas := s.cluster, s.replicas
-	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: mostWork}
+	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: maxWork}
 	s.mu.Unlock()
 	for _, r := range replicas {
 		if err := faults(ctx, c.ClientTo(r), s.work); err != nil {

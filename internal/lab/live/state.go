@@ -14,9 +14,9 @@ import (
 
 // The bounds of the state: what a page that is opened late can still show.
 const (
-	mostPoints = 1400 // five minutes, and the time before and after a sale
-	mostLeases = 600
-	mostMarks  = 200
+	maxPoints = 1400 // five minutes, and the time before and after a sale
+	maxLeases = 600
+	maxMarks  = 200
 )
 
 // State is everything that the page shows, apart from what it asks the servers for.
@@ -89,7 +89,7 @@ type Answers struct {
 
 func (Point) kind() string { return "point" }
 
-func (p Point) apply(s *State) { s.Points = bounded(append(s.Points, p), mostPoints) }
+func (p Point) apply(s *State) { s.Points = bounded(append(s.Points, p), maxPoints) }
 
 // Mark is something that was done, or happened, to a replica, a server or the sale.
 type Mark struct {
@@ -104,7 +104,7 @@ type Mark struct {
 
 func (Mark) kind() string { return "mark" }
 
-func (m Mark) apply(s *State) { s.Marks = bounded(append(s.Marks, m), mostMarks) }
+func (m Mark) apply(s *State) { s.Marks = bounded(append(s.Marks, m), maxMarks) }
 
 // Lease is a lease as its replica recorded it, as far as it has come. One without a lock is a request: see requestsOf.
 type Lease struct {
@@ -193,12 +193,12 @@ func (r recorded) apply(s *State) {
 			s.Leases = append(s.Leases, l)
 		}
 	}
-	if over := len(s.Leases) - mostLeases; over > 0 {
+	if over := len(s.Leases) - maxLeases; over > 0 {
 		s.Lanes.Whole = max(s.Lanes.Whole, s.Leases[over].Asked)
 		s.past = append(s.past, s.Leases[:over]...)
-		s.past = bounded(s.past, mostRecordedLeases)
+		s.past = bounded(s.past, maxRecordedLeases)
 	}
-	s.Leases = bounded(s.Leases, mostLeases)
+	s.Leases = bounded(s.Leases, maxLeases)
 }
 
 // began is the begin of a sale: what is drawn of the one before goes.

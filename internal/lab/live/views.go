@@ -35,8 +35,8 @@ const (
 	// most, however many pages are open.
 	viewFor    = 200 * time.Millisecond
 	viewWithin = 1500 * time.Millisecond
-	// mostRows bounds a table.
-	mostRows = 20
+	// maxRows bounds a table.
+	maxRows = 20
 )
 
 // lens is the way to look at one server, on a connection of its own.

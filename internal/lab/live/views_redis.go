@@ -123,7 +123,7 @@ func keys(ctx context.Context, c *redis.Client, item int64) (Table, error) {
 // scan lists keys; a Redis of a lab has few.
 func scan(ctx context.Context, c *redis.Client, pattern string) (found []string, err error) {
 	keys := c.Scan(ctx, 0, pattern, 500).Iterator()
-	for len(found) < mostRows && keys.Next(ctx) {
+	for len(found) < maxRows && keys.Next(ctx) {
 		found = append(found, keys.Val())
 	}
 	slices.Sort(found)

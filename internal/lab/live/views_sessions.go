@@ -107,7 +107,7 @@ func nodes(conn *zk.Conn, item int64, watchers map[string][]string) (Table, erro
 // add adds a node and what is below it.
 func add(conn *zk.Conn, table *Table, path string, watchers map[string][]string) error {
 	children, stat, err := conn.Children(path)
-	if err != nil || len(table.Rows) >= mostRows {
+	if err != nil || len(table.Rows) >= maxRows {
 		return err
 	}
 	session := ""
@@ -143,7 +143,7 @@ func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
 			return v, err
 		}
 	}
-	answer, err := e.client.Get(ctx, "stockd/etcd/"+url.PathEscape(lockName(item))+"/", clientv3.WithPrefix(), clientv3.WithLimit(mostRows),
+	answer, err := e.client.Get(ctx, "stockd/etcd/"+url.PathEscape(lockName(item))+"/", clientv3.WithPrefix(), clientv3.WithLimit(maxRows),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return v, err

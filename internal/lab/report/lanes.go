@@ -21,11 +21,11 @@ const (
 	signGap    = 6
 	laneGap    = 6
 	markHeight = 11
-	mostLanes  = 16
-	mostListed = 30
-	mostSteps  = 40 // of the request that others are drawn beside
-	// leastStep is the part of the time at which the shortest step is drawn: some matter for when they were, however short.
-	leastStep = 250
+	maxLanes   = 16
+	maxListed  = 30
+	maxSteps   = 40 // of the request that others are drawn beside
+	// minStep is the part of the time at which the shortest step is drawn: some matter for when they were, however short.
+	minStep = 250
 )
 
 // lockKeys are the bars of leases, those at the back first, by the classes of their colours; requestKeys those of requests.
@@ -164,7 +164,7 @@ func requests(r live.Recording) *Picture {
 	if len(of.Steps) > 0 {
 		window = d.beside(of)
 	}
-	drawn, least := 0, (window.to-window.from)/leastStep
+	drawn, least := 0, (window.to-window.from)/minStep
 	for _, l := range r.Leases {
 		on, whole := d.lanes[l.Holder], span{d.at(l.Granted), d.at(l.Released)}
 		if !whole.meets(window) {
@@ -194,7 +194,7 @@ func typical(all []live.Lease) live.Lease {
 
 // beside is the time of a request that is drawn: of very many steps that of the last ones, and not its wait for a lock.
 func (d still) beside(of live.Lease) axis {
-	from := of.Steps[max(0, len(of.Steps)-mostSteps)].At
+	from := of.Steps[max(0, len(of.Steps)-maxSteps)].At
 	for _, s := range of.Steps {
 		if end := s.At + live.Millis(s.Took); s.What == history.StepAcquire {
 			from = max(from, end-(of.Released-end)/4)
@@ -210,9 +210,9 @@ func (d still) draw(window axis, keys []Key) {
 	slices.SortFunc(all, func(a, b *lane) int {
 		return cmp.Or(cmp.Compare(len(b.bars["over"]), len(a.bars["over"])), cmp.Compare(b.held, a.held), natural(a.name, b.name))
 	})
-	if over := len(all) - mostLanes; over > 0 {
+	if over := len(all) - maxLanes; over > 0 {
 		d.notef("%s more are not drawn: those that held the lock with another come first, then those that held it most.", Plural(over, "lane", "lanes"))
-		all = all[:mostLanes]
+		all = all[:maxLanes]
 	}
 	slices.SortFunc(all, func(a, b *lane) int { return natural(a.name, b.name) })
 	top, marked := d.marks(window)
@@ -286,7 +286,7 @@ func (d still) marks(window axis) (top float64, marked []float64) {
 	row, before := 0, -d.width
 	for i, m := range d.of.Marks {
 		at := d.at(m.At)
-		if i < mostListed {
+		if i < maxListed {
 			d.Marks = append(d.Marks, Seconds(at)+": "+strings.TrimSpace(m.Who+" "+m.What))
 		}
 		if at < window.from || at > window.to {
@@ -302,7 +302,7 @@ func (d still) marks(window axis) (top float64, marked []float64) {
 		d.text("soft", beside, float64(markHeight*(row+1)), anchor, strconv.Itoa(i+1))
 		marked = append(marked, x)
 	}
-	if over := len(d.of.Marks) - mostListed; over > 0 {
+	if over := len(d.of.Marks) - maxListed; over > 0 {
 		d.notef("%s more are not listed.", Plural(over, "mark", "marks"))
 	}
 	return top, marked
@@ -311,11 +311,11 @@ func (d still) marks(window axis) (top float64, marked []float64) {
 // natural sorts replica-2 before replica-10.
 func natural(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// leastBar is the least width of a bar, in pixels: narrower ones would be invisible. Those that are closer
-// together than leastGap could not be told apart.
+// minBar is the least width of a bar, in pixels: narrower ones would be invisible. Those that are closer
+// together than minGap could not be told apart.
 const (
-	leastBar = 1.0
-	leastGap = 2.5
+	minBar = 1.0
+	minGap = 2.5
 )
 
 // boxes are spans as a path; those that are too close are merged.
@@ -327,8 +327,8 @@ func boxes(window axis, list []span, top, height float64) string {
 			continue
 		}
 		from := window.at(s.from)
-		to := max(window.at(s.to), from+leastBar)
-		if n := len(merged); n > 0 && from-merged[n-1].to < leastGap {
+		to := max(window.at(s.to), from+minBar)
+		if n := len(merged); n > 0 && from-merged[n-1].to < minGap {
 			merged[n-1].to = max(merged[n-1].to, to)
 			continue
 		}

@@ -119,7 +119,7 @@ func TestThinningDoesNotHideAnOverlap(t *testing.T) {
 		list = append(list, lease(fmt.Sprintf("replica-%d", i%3+1), float64(i), float64(i)+0.9))
 	}
 	p := heldBy(append(list, lease("replica-9", 2500.5, 2501.5))...)
-	if n, most := drawn(p, "hold"), 4*fileWidth/(leastBar+leastGap); float64(n) > most {
+	if n, most := drawn(p, "hold"), 4*fileWidth/(minBar+minGap); float64(n) > most {
 		t.Errorf("%d bars are drawn, want %.0f at most", n, most)
 	}
 	if drawn(p, "over") < 2 {
@@ -256,7 +256,7 @@ func TestStepsShowTheLastOfVeryMany(t *testing.T) {
 		kinds = append(kinds, history.StepRead, history.StepWrite, history.StepRollback)
 	}
 	if n := drawn(steps(trace(0, append(kinds, history.StepCommit)...)), "rollback"); n < 10 || n > 20 {
-		t.Errorf("%d rollbacks are drawn of 100, want those among the last %d steps", n, mostSteps)
+		t.Errorf("%d rollbacks are drawn of 100, want those among the last %d steps", n, maxSteps)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/live"
 )
 
-// mostRows is how many rows a table has at most.
-const mostRows = 30
+// maxRows is how many rows a table has at most.
+const maxRows = 30
 
 // tables are what there is of a history of the tables that are asked for: a replay does not show it.
 func tables(h *history.History, asked []experiments.Picture) (list []live.Table) {
@@ -28,9 +28,9 @@ func tables(h *history.History, asked []experiments.Picture) (list []live.Table)
 			continue
 		}
 		t := of[one](h)
-		if over := len(t.Rows) - mostRows; over > 0 {
-			t.Title += fmt.Sprintf(" (the first %d of %d)", mostRows, len(t.Rows))
-			t.Rows = t.Rows[:mostRows]
+		if over := len(t.Rows) - maxRows; over > 0 {
+			t.Title += fmt.Sprintf(" (the first %d of %d)", maxRows, len(t.Rows))
+			t.Rows = t.Rows[:maxRows]
 		}
 		if len(t.Rows) > 0 {
 			list = append(list, t)

@@ -123,10 +123,10 @@ const (
 	walkBuyers    = 6
 	walkUsers     = 8
 	purchasesEach = 40
-	mostQuantity  = 5
+	maxQuantity   = 5
 	// coarse units are more than all buyers together can buy: where restocks and moved
 	// units come in those, no number of lost sales passes for one of them.
-	coarse = 10 * walkBuyers * purchasesEach * mostQuantity
+	coarse = 10 * walkBuyers * purchasesEach * maxQuantity
 	// LeaseTTL is what lock.ttl has to be: most faults are shorter, and a long one outlasts it.
 	LeaseTTL = 3 * time.Second
 	// ReserveTTL is how long reservations are held.
@@ -299,7 +299,7 @@ func upTo(r *rand.Rand, most time.Duration) time.Duration {
 func (w *Plan) purchases(r *rand.Rand, buyer, count int) []Step {
 	return each(count, func(i int) Step {
 		s := Step{
-			Do: Buy, Pause: upTo(r, 4*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(mostQuantity), Copies: 1,
+			Do: Buy, Pause: upTo(r, 4*time.Millisecond), Replica: r.IntN(Replicas), Quantity: 1 + r.Int64N(maxQuantity), Copies: 1,
 			Strategy: w.Strategies[r.IntN(len(w.Strategies))], Group: r.IntN(3) == 0,
 		}
 		s.Fence = w.fences(w.entries[s.Strategy].Guarantees, r.IntN(2) == 0)

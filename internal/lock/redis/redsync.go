@@ -78,8 +78,8 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 		return outcome{}, errUnanswered
 	case err != nil || !won.Val():
 		return outcome{}, err
-	case count.Val() >= leastToken:
-		return outcome{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above leastToken
+	case count.Val() >= minToken:
+		return outcome{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above minToken
 	}
 	if err := giveBack(ctx, l.client, l.release, []string{key}, owner); err != nil {
 		return outcome{}, err
@@ -91,10 +91,10 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 // the waiting: it must not be taken for that.
 var errUnanswered = errors.New("no answer in time")
 
-// leastToken is below every token that was ever given: counters begin at the
+// minToken is below every token that was ever given: counters begin at the
 // microseconds of a clock. A counter that is below it has been lost; see
 // lua/token.lua.
-const leastToken = 1e15
+const minToken = 1e15
 
 // redsyncNode is a node of one mutex. It remembers whether it has nothing of this mutex.
 type redsyncNode struct {

@@ -20,13 +20,13 @@ const group = "ledger"
 const (
 	// readBlock is how long a read waits for an order.
 	readBlock = 2 * time.Second
-	// leastBatch is the least time for the writing of one batch.
-	leastBatch = 2 * time.Second
+	// minBatch is the least time for the writing of one batch.
+	minBatch = 2 * time.Second
 	// finishWithin bounds what a consumer still begins for the batch that it has in
 	// hand when its replica stops. An answer of Redis may take answerWithin more.
 	finishWithin = 500 * time.Millisecond
-	// backOff is the first pause after a failure, and mostBackOff the longest.
-	backOff, mostBackOff = 50 * time.Millisecond, 2 * time.Second
+	// backOff is the first pause after a failure, and maxBackOff the longest.
+	backOff, maxBackOff = 50 * time.Millisecond, 2 * time.Second
 )
 
 // consumer writes the orders of one partition into the ledger.
@@ -56,7 +56,7 @@ func (c *consumer) run(ctx context.Context) {
 		c.options.Log.WarnContext(ctx, "orders wait for the ledger", "stream", c.part.orders(), "error", err)
 		own = "0"                // what was read and not written is pending
 		_ = pause.For(ctx, wait) // the loop sees for itself whether ctx has ended
-		wait = min(2*wait, mostBackOff)
+		wait = min(2*wait, maxBackOff)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 	if len(messages) == 0 {
 		return nil
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leastBatch, 2*c.options.ClaimAfter))
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(minBatch, 2*c.options.ClaimAfter))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })
 	defer stop()

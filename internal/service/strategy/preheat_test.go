@@ -85,7 +85,7 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()))
+			must.Do(t, store.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 4 + left, PerUser: per}, rand.Text()))
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{

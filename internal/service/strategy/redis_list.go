@@ -28,8 +28,8 @@ func redisList() Entry {
 type tokens struct{ client redis.UniversalClient }
 
 const (
-	// mostTokens bounds the memory that one item takes in Redis: about 3 MiB.
-	mostTokens = 1_000_000
+	// maxTokens bounds the memory that one item takes in Redis: about 3 MiB.
+	maxTokens = 1_000_000
 	// tokensAtOnce are pushed with one command, so that other clients get in between.
 	tokensAtOnce = 5_000
 	oneToken     = "1"
@@ -77,4 +77,4 @@ func some(units int64) []any {
 	return list
 }
 
-func (tokens) most() int64 { return mostTokens }
+func (tokens) most() int64 { return maxTokens }

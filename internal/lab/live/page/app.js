@@ -19,7 +19,7 @@ const token = new URLSearchParams(location.hash.slice(1)).get('token');
 const recorded = $('recordings') ?? $('run'); // in a saved file
 const steers = Boolean(token) && !recorded;
 const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {}, missing: {} };
-const mostPoints = 1400, mostLeases = 600;
+const maxPoints = 1400, maxLeases = 600;
 
 // post sends a command, and shows why it was not accepted.
 async function post(path, body) {
@@ -362,7 +362,7 @@ function keep(list, most) { if (list.length > most) list.splice(0, list.length -
 function keepLeases(list) {
   for (const l of list) { state.leases.delete(l.id); state.leases.set(l.id, l); }
   for (const id of state.leases.keys()) {
-    if (state.leases.size <= mostLeases) break;
+    if (state.leases.size <= maxLeases) break;
     state.lanes.whole = Math.max(state.lanes.whole || 0, state.leases.get(id).granted || 0);
     state.leases.delete(id);
   }
@@ -411,7 +411,7 @@ const apply = {
   },
   point(p) {
     state.points.push(p);
-    keep(state.points, mostPoints);
+    keep(state.points, maxPoints);
     drawNumbers();
     const s = chosenStrategy();
     if (s) drawPromise(s);

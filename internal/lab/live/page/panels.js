@@ -11,7 +11,7 @@ export function element(name, text, className) {
 const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'], working: [] };
 
 const links = { whole: ['slow', 'cut', 'drop'], slow: ['fast', 'cut', 'drop'], cut: ['mend'] }; // of the way to a server
-const mostReplicas = 5;
+const maxReplicas = 5;
 
 // undoes has the action that stands where another one was.
 const undoes = { trap: 'resume', slow: 'fast', fast: 'slow', cut: 'mend', mend: 'cut', lag: 'promote', ahead: 'right', right: 'ahead' };
@@ -38,7 +38,7 @@ export class Machines {
       li.append(row);
       return li;
     }));
-    if (replicas > 0 && replicas < mostReplicas) {
+    if (replicas > 0 && replicas < maxReplicas) {
       const li = element('li', undefined, 'more'), row = element('div', undefined, 'buttons');
       row.append(this.button('replica', 'add'));
       li.append(row);
