@@ -37,7 +37,7 @@ func limitAddresses(l *rate.Limiter, observer Observer) gin.HandlerFunc {
 		}
 		c.Next()
 		if c.GetBool(shedKey) {
-			l.GiveBack(address)
+			l.GiveBack(address, time.Now())
 		}
 	}
 }

@@ -4,9 +4,10 @@ package rate
 import (
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 )
 
 // Error rejects what a client has asked for too often.
@@ -24,19 +25,15 @@ type Rate struct {
 	Burst     int
 }
 
-// maxClients bounds the clients that a limiter remembers.
+// maxClients bounds the clients that a limiter remembers, which take about 17 MiB then. The one that asked longest ago is
+// forgotten: a rate limit cannot stop an attacker with that many addresses, and the other clients must still be served.
 const maxClients = 100_000
 
-// Limiter has a token bucket for each client. It stores when a bucket will be full again, and
-// forgets full buckets.
+// Limiter has a token bucket for each client.
 type Limiter struct {
-	every time.Duration // until the next token
-	whole time.Duration // until an empty bucket is full
-	seed  maphash.Seed
-
-	mu    sync.Mutex
-	full  map[uint64]time.Time // by a hash, so that names of any length take the same memory
-	swept time.Time
+	rate    Rate
+	seed    maphash.Seed
+	buckets *lru.Cache[uint64, *rate.Limiter] // by a hash, so that names of any length take the same memory
 }
 
 // New returns nil, which means unlimited, where the rate is 0.
@@ -44,11 +41,8 @@ func New(r Rate) *Limiter {
 	if r.PerSecond == 0 {
 		return nil
 	}
-	every := time.Duration(float64(time.Second) / r.PerSecond)
-	return &Limiter{
-		every: every, whole: every * time.Duration(r.Burst),
-		seed: maphash.MakeSeed(), full: make(map[uint64]time.Time),
-	}
+	buckets, _ := lru.New[uint64, *rate.Limiter](maxClients) // only of a negative size there is none
+	return &Limiter{rate: r, seed: maphash.MakeSeed(), buckets: buckets}
 }
 
 // Take takes a token of a client, or returns the time until there is one.
@@ -57,65 +51,39 @@ func (l *Limiter) Take(client string, now time.Time) (wait time.Duration) {
 		return 0
 	}
 	key := maphash.String(l.seed, client)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sweep(now)
-	full, known := l.full[key]
-	if !known || full.Before(now) {
-		full = now
-	}
-	full = full.Add(l.every)
-	if wait := full.Sub(now) - l.whole; wait > 0 {
-		return wait
-	}
+	bucket, known := l.buckets.Get(key)
 	if !known {
-		l.makeRoom()
+		bucket = rate.NewLimiter(rate.Limit(l.rate.PerSecond), l.rate.Burst)
+		if first, known, _ := l.buckets.PeekOrAdd(key, bucket); known {
+			bucket = first
+		}
 	}
-	l.full[key] = full
-	return 0
+	if bucket.AllowN(now, 1) {
+		return 0
+	}
+	return l.missing(bucket, now)
 }
 
 // GiveBack returns a token that was taken.
-func (l *Limiter) GiveBack(client string) {
+func (l *Limiter) GiveBack(client string, now time.Time) {
 	if l == nil {
 		return
 	}
-	key := maphash.String(l.seed, client)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if full, ok := l.full[key]; ok {
-		l.full[key] = full.Add(-l.every)
+	if bucket, ok := l.buckets.Peek(maphash.String(l.seed, client)); ok {
+		bucket.AllowN(now, -1)
 	}
 }
 
 // Wait returns the time until a client has a token. It takes none.
 func (l *Limiter) Wait(client string, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	full, ok := l.full[maphash.String(l.seed, client)]
+	bucket, ok := l.buckets.Peek(maphash.String(l.seed, client))
 	if !ok {
 		return 0
 	}
-	return max(0, full.Add(l.every).Sub(now)-l.whole)
+	return l.missing(bucket, now)
 }
 
-// sweep forgets full buckets, once a second.
-func (l *Limiter) sweep(now time.Time) {
-	if now.Sub(l.swept) < time.Second {
-		return
-	}
-	l.swept = now
-	maps.DeleteFunc(l.full, func(_ uint64, full time.Time) bool { return !full.After(now) })
-}
-
-// makeRoom forgets any client where too many are known: a rate limit cannot stop an attacker
-// with that many addresses, and the other clients must still be served.
-func (l *Limiter) makeRoom() {
-	if len(l.full) < maxClients {
-		return
-	}
-	for key := range l.full {
-		delete(l.full, key)
-		return
-	}
+// missing is the time until a bucket has a token.
+func (l *Limiter) missing(bucket *rate.Limiter, now time.Time) time.Duration {
+	return max(0, time.Duration((1-bucket.TokensAt(now))/l.rate.PerSecond*float64(time.Second)))
 }

@@ -1,7 +1,6 @@
 package rate
 
 import (
-	"hash/maphash"
 	"strconv"
 	"testing"
 	"time"
@@ -48,17 +47,18 @@ func TestABucketHoldsItsBurstAlsoWithinASecond(t *testing.T) {
 	}
 }
 
-// No client is remembered for longer than it matters, and never more of them than
-// there is room for.
+// Of too many clients the one that asked longest ago is forgotten.
 func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
-	l := New(Rate{PerSecond: 1, Burst: 5})
+	l := New(Rate{PerSecond: 1, Burst: 1})
 	now := time.Now()
-	for i := range maxClients + 1000 {
+	for i := range maxClients {
 		l.Take(strconv.Itoa(i), now)
 	}
-	should.Be(t, len(l.full), maxClients, "are known")
-	l.Take("late", now.Add(time.Minute))
-	should.Be(t, len(l.full), 1, "are known after their buckets were full again")
+	should.Be(t, l.Take("0", now), time.Second, "the first waits")
+	l.Take("one more", now)
+	should.Be(t, l.buckets.Len(), maxClients, "are known")
+	should.Be(t, l.Take("0", now), time.Second, "the first, which has asked again, waits")
+	should.Be(t, l.Take("1", now), 0, "the second, which is forgotten, waits")
 }
 
 // A token that is given back can be taken again; a look takes none.
@@ -73,8 +73,8 @@ func TestATokenIsGivenBack(t *testing.T) {
 		{func() { l.Take("u-1", now) }, 0},
 		{func() { l.Take("u-1", now) }, 500 * time.Millisecond},
 		{func() { l.Take("u-1", now) }, 500 * time.Millisecond},
-		{func() { l.GiveBack("u-1") }, 0},
-		{func() { l.GiveBack("u-2") }, 0}, // which has taken none
+		{func() { l.GiveBack("u-1", now) }, 0},
+		{func() { l.GiveBack("u-2", now) }, 0}, // which has taken none
 		{func() { l.Take("u-1", now) }, 500 * time.Millisecond},
 		{func() { now = now.Add(200 * time.Millisecond) }, 300 * time.Millisecond},
 		{func() { now = now.Add(300 * time.Millisecond) }, 0},
@@ -87,25 +87,9 @@ func TestATokenIsGivenBack(t *testing.T) {
 			}
 		}
 	}
-	should.Be(t, len(l.full), 1, "are known")
+	should.Be(t, l.buckets.Len(), 1, "are known")
 }
 
-// A client whose bucket is not full yet is remembered, however often the others are forgotten.
-func TestOnlyFullBucketsAreForgotten(t *testing.T) {
-	l := New(Rate{PerSecond: 1, Burst: 2})
-	now := time.Now()
-	l.Take("slow", now)
-	l.Take("slow", now)
-	l.Take("quick", now)
-	now = now.Add(time.Second)
-	l.Take("other", now)
-	if _, known := l.full[maphash.String(l.seed, "slow")]; !known || len(l.full) != 2 {
-		t.Errorf("%d are known after a second, want the two whose buckets are not full", len(l.full))
-	}
-	if l.Take("slow", now) != 0 || l.Take("slow", now) != time.Second {
-		t.Error("it was forgotten with its tokens taken")
-	}
-	if New(Rate{Burst: 5}).Take("any", now) != 0 {
-		t.Error("without a rate there is a limit")
-	}
+func TestWithoutARateThereIsNoLimit(t *testing.T) {
+	should.Be(t, New(Rate{Burst: 5}).Take("any", time.Now()), 0, "it waits")
 }
