@@ -233,7 +233,7 @@ type Line struct {
 	Waiting, Admitted int64 // now
 	// Admissions and Left are since the line began, or since a day without either: those who were admitted, and those who have left.
 	Admissions, Left int64
-	// Wait is how long one that joins now waits at the present pace; 0 means unknown, or that no one waits.
+	// Wait is how long one that joins now waits at the present pace; 0 means unknown, or that no one waits or can be admitted.
 	Wait time.Duration
 }
 
@@ -252,7 +252,9 @@ func (r *Room) Line(ctx context.Context, goodsID int64) (l Line, err error) {
 	for i, n := range []*int64{&l.Waiting, &l.Admitted, &l.Admissions, &l.Left} {
 		*n, _ = answer[i].(int64)
 	}
-	l.Wait = estimate(l.Waiting, answer[4])
+	if left, err := r.left(ctx, goodsID); err == nil && left > 0 { // else no one is admitted
+		l.Wait = estimate(l.Waiting, answer[4])
+	}
 	return l, nil
 }
 

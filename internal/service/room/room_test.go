@@ -199,7 +199,7 @@ func TestABuyerThatHasLeftIsNotCountedAndNotAdmitted(t *testing.T) {
 	tickets := crowd(t, r, "buyer", 6)
 	gone, rest := tickets[:3], tickets[3:]
 	labtest.Eventually(2*s.options.Away, func() bool { count(t, r, rest, room.Closed); return false })
-	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 3, Left: 3, Wait: time.Second})
+	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 3, Left: 3})
 	s.left.Store(3)
 	for _, ticket := range rest {
 		await(t, r, ticket, room.Admitted)
@@ -265,6 +265,7 @@ func TestAClosedItemTellsTheWholeLine(t *testing.T) {
 	r := s.replica(t)
 	tickets := crowd(t, r, "buyer", 5)
 	should.Be(t, count(t, r, tickets, room.Closed), 5)
+	should.Be(t, must.Get(r.Line(t.Context(), goods))(t), room.Line{Waiting: 5}, "no one knows how long they wait")
 	s.left.Store(5)
 	for _, ticket := range tickets {
 		await(t, r, ticket, room.Admitted)
