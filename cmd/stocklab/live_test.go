@@ -643,6 +643,8 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {
 		t.Errorf("the verdict is %q: %s", got, browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
 	}
+	b.Until(t, within, "document.getElementById('play-why').innerText.includes('when a renewal fails')")
+	b.Keep(t, "#played", "live-experiment-why")
 	click(t, b, "#pair")
 	b.Until(t, within, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A redis-setnx-owner | B redis-reentrant'")
 	scrub(t, b, 0.6)

@@ -94,6 +94,8 @@ export class Lab {
     $('end-play').disabled = !this.steers;
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
+    $('play-why').hidden = !play.verdict;
+    $('play-why').textContent = [titled(play).why, titled(play).advice].filter(Boolean).join(' ');
     if (play.reason) this.reported(play);
     const at = play.parts.findLastIndex((p) => p.tries > 0 && !p.over);
     $('parts').replaceChildren(...play.parts.map((p, i) => this.part(p, playing && i === at)));
