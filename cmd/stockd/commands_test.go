@@ -153,6 +153,16 @@ func TestItemsAreImportedAndExported(t *testing.T) {
 			t.Errorf("%q: exit status %d, %q; want %q", content, status, errOut, want)
 		}
 	}
+	// What was closed before it began does not begin at another shop, either.
+	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
+	must.Get(c.Create(t.Context(), client.NewItem{GoodsID: 950, Stock: 5, StartsAt: new(time.Now().Add(time.Hour))}))(t)
+	must.Get(c.CloseSale(t.Context(), 950))(t)
+	_, closed, _ := stockd(append(r.owner(t), "stock", "export", "--after=949")...)
+	r = startReplicaWith(t, nil)
+	if status, out, errOut := run("closed.jsonl", closed); status != cli.OK || !strings.HasPrefix(out, "1 created") {
+		t.Errorf("exit status %d, %q (%s) of %s", status, out, errOut, closed)
+	}
+	should.Be(t, must.Get(client.Client{URL: r.URL}.Goods(t.Context(), 950))(t).Availability, client.SaleEnded)
 }
 
 func TestTheSaleOfAnItemIsClosedWithItsAudit(t *testing.T) {

@@ -180,6 +180,9 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 				return err
 			}
 			item := client.NewItem{GoodsID: goods.ID, Stock: goods.Stock, PerUser: &goods.PerUser, StartsAt: goods.StartsAt, EndsAt: goods.EndsAt}
+			if starts, ends := item.StartsAt, item.EndsAt; starts != nil && ends != nil && !ends.After(*starts) {
+				item.StartsAt = nil // closed before it began, it does not begin where it is imported
+			}
 			item.Choice = &client.Choice{Strategy: goods.Strategy, Group: goods.Group, Fence: goods.Fenced}
 			if goods.MaxQuantity != nil {
 				item.MaxQuantity = *goods.MaxQuantity
