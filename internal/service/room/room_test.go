@@ -429,6 +429,24 @@ func TestAFrozenRedisIsNamed(t *testing.T) {
 	}
 }
 
+func TestMetricsTellOfALineBesideADatabaseThatHangs(t *testing.T) {
+	s := open(t, lab.Redis(t), 0)
+	answers, hangs := s.options.Goods, new(atomic.Bool)
+	s.options.Goods = func(ctx context.Context, id int64) (stock.Goods, error) {
+		if hangs.Load() {
+			<-ctx.Done()
+		}
+		return answers(ctx, id)
+	}
+	r := s.replica(t)
+	crowd(t, r, "buyer", 5)
+	hangs.Store(true)
+	time.Sleep(500 * time.Millisecond) // what was known of the item is old
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	should.Be(t, must.Get(r.Lines(ctx))(t), room.Line{Waiting: 5})
+}
+
 // The line keeps its order, and no one is admitted who could not buy.
 func TestADatabaseThatFailsKeepsTheLine(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
