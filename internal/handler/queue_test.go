@@ -90,7 +90,7 @@ func TestACopyOfWhatIsPendingNeedsNoSecondAdmission(t *testing.T) {
 	}
 }
 
-// The room knows nothing of how an item is sold: its units are all sold to who is admitted, and then the line is told.
+// The room knows nothing of how an item is sold: its units are all sold to who is admitted, and then those who wait learn it.
 func TestAnItemWithAWaitingRoomIsSoldOutThroughAnyStrategy(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Partitions: 2})

@@ -3,10 +3,8 @@ package handler
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -76,9 +74,13 @@ func (g goods) tagged(found service.Item, err error) (body []byte, tag string, _
 		return nil, "", err
 	}
 	body, err = json.Marshal(g.shownRead(found))
-	sum := fnv.New64a() // writing to it never fails
-	_, _ = io.WriteString(sum, found.Availability())
-	found.Now = time.Time{}
-	err = errors.Join(err, json.NewEncoder(sum).Encode(g.shownRead(found)))
+	named := body
+	if word := found.Availability(); err == nil && !found.Now.IsZero() {
+		found.Now = time.Time{}
+		named, err = json.Marshal(g.shownRead(found))
+		named = append(named, word...)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(named) // it never fails
 	return body, fmt.Sprintf(`"%x"`, sum.Sum64()), err
 }

@@ -61,7 +61,7 @@ func (l *Limiter) Take(client string, now time.Time) (wait time.Duration) {
 	if bucket.AllowN(now, 1) {
 		return 0
 	}
-	return l.missing(bucket, now)
+	return max(1, l.missing(bucket, now)) // none was taken, whatever was given back since
 }
 
 // GiveBack returns a token that was taken.
