@@ -50,7 +50,7 @@ func archiveCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&plan.olderThan, "older-than", 0, "move what was accepted, or expired, longer ago, at least 1h")
-	flags.IntVar(&plan.batch, "batch", 10_000, fmt.Sprintf("rows of one transaction, 1 to %d", repo.MostArchived))
+	flags.IntVar(&plan.batch, "batch", 10_000, fmt.Sprintf("rows of one transaction, 1 to %d", repo.MaxArchived))
 	flags.DurationVar(&plan.pause, "pause", 0, "wait so long between two batches")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
@@ -81,10 +81,10 @@ type archivePlan struct {
 
 func (p archivePlan) check() error {
 	switch {
-	case p.olderThan < repo.LeastAge:
+	case p.olderThan < repo.MinAge:
 		return fmt.Errorf("--older-than must be at least 1h, not %s", p.olderThan)
-	case p.batch < 1 || p.batch > repo.MostArchived:
-		return fmt.Errorf("--batch must be 1 to %d, not %d", repo.MostArchived, p.batch)
+	case p.batch < 1 || p.batch > repo.MaxArchived:
+		return fmt.Errorf("--batch must be 1 to %d, not %d", repo.MaxArchived, p.batch)
 	case p.pause < 0:
 		return fmt.Errorf("--pause must not be negative, but is %s", p.pause)
 	}

@@ -119,8 +119,8 @@ func (s *suiteFlags) checkAlone() error {
 	switch {
 	case s.Ledger != 0 && s.Ledger < minLedger:
 		return fmt.Errorf("--ledger must be at least %d, not %d", minLedger, s.Ledger)
-	case s.Items != 0 && (s.Items < 2 || s.Items > bench.MostItems):
-		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.Items)
+	case s.Items != 0 && (s.Items < 2 || s.Items > bench.MaxItems):
+		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MaxItems, s.Items)
 	case s.Items != 0 && s.Ledger != 0, s.Growth && (s.Items != 0 || s.Ledger != 0):
 		return errors.New("--items, --ledger and --growth are measurements of their own")
 	case s.hour != "" && s.alone():

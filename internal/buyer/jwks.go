@@ -27,7 +27,7 @@ type verifier struct {
 }
 
 // NewKeys verifies tokens by the keys of a JWKS file: those of EdDSA (Ed25519), and of
-// HS256 with at least LeastSecret bytes; other keys are ignored. An audience that is not
+// HS256 with at least MinSecret bytes; other keys are ignored. An audience that is not
 // empty must be in every token. The file is read again when it changes, until ctx ends;
 // the log gets a line then, also where it cannot be read.
 func NewKeys(ctx context.Context, path, audience string, log *slog.Logger) (*Token, error) {
@@ -120,8 +120,8 @@ func readKey(text []byte) (v verifier, ok bool, err error) {
 	case ed25519.PublicKey:
 		v.algorithm, v.key = jose.EdDSA, k
 	case []byte:
-		if v.algorithm, v.key = jose.HS256, k; len(k) < LeastSecret {
-			return v, false, fmt.Errorf("it has %d bytes; at least %d are needed", len(k), LeastSecret)
+		if v.algorithm, v.key = jose.HS256, k; len(k) < MinSecret {
+			return v, false, fmt.Errorf("it has %d bytes; at least %d are needed", len(k), MinSecret)
 		}
 	case ed25519.PrivateKey:
 		return v, false, errors.New("it is a private key, which only the issuer may have")

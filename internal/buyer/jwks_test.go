@@ -126,7 +126,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 // A key is for one algorithm, and a set of none is no set.
 func TestWhatIsInAKeySet(t *testing.T) {
 	a := newIssuer(t, "a")
-	shared := jose.JSONWebKey{Key: []byte(secret)[:buyer.LeastSecret], KeyID: "shared", Algorithm: "HS256"}
+	shared := jose.JSONWebKey{Key: []byte(secret)[:buyer.MinSecret], KeyID: "shared", Algorithm: "HS256"}
 	rsa := `{"kty":"RSA","kid":"r","n":"AQAB","e":"AQAB"}`
 	future := `{"kty":"PQ","kid":"f"}`
 	text := func(k jose.JSONWebKey) string {
@@ -137,7 +137,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	f.replace(t, `{"keys":[`+rsa+","+future+","+text(a.JSONWebKey)+","+text(shared)+"]}")
 	s := f.open(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
-	for _, token := range []string{a.token(t), "Bearer " + sign(t, jose.HS256, []byte(secret)[:buyer.LeastSecret], "shared", claims)} {
+	for _, token := range []string{a.token(t), "Bearer " + sign(t, jose.HS256, []byte(secret)[:buyer.MinSecret], "shared", claims)} {
 		if got, err := from(s, token); err != nil || got.ID != "u-1" {
 			t.Errorf("%+v, %v", got, err)
 		}

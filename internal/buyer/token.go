@@ -19,8 +19,8 @@ const (
 	largestToken = 4096
 	// leeway is how far the clocks of the issuer and of a replica may be apart.
 	leeway = 5 * time.Second
-	// LeastSecret is the least length of a shared secret, in bytes.
-	LeastSecret = 32
+	// MinSecret is the least length of a shared secret, in bytes.
+	MinSecret = 32
 	// maxKnown bounds the tokens that are known, which take about 4 MiB then.
 	maxKnown = 16_384
 )
@@ -68,11 +68,11 @@ func newToken(k keys, audience string) (*Token, error) {
 	return &Token{keys: k, audience: audience, now: time.Now, known: known}, err
 }
 
-// NewSecret verifies tokens by a secret of at least LeastSecret bytes. An audience that is
+// NewSecret verifies tokens by a secret of at least MinSecret bytes. An audience that is
 // not empty must be in every token.
 func NewSecret(secret []byte, audience string) (*Token, error) {
-	if len(secret) < LeastSecret {
-		return nil, fmt.Errorf("secret has %d bytes; at least %d are needed", len(secret), LeastSecret)
+	if len(secret) < MinSecret {
+		return nil, fmt.Errorf("secret has %d bytes; at least %d are needed", len(secret), MinSecret)
 	}
 	return newToken(&sharedSecret{key: secret}, audience)
 }

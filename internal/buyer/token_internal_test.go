@@ -39,7 +39,7 @@ func FuzzKeySet(f *testing.F) {
 					t.Errorf("%q has a point of %d bytes for %s", content, len(key), v.algorithm)
 				}
 			case []byte:
-				if v.algorithm != jose.HS256 || len(key) < LeastSecret {
+				if v.algorithm != jose.HS256 || len(key) < MinSecret {
 					t.Errorf("%q has a secret of %d bytes for %s", content, len(key), v.algorithm)
 				}
 			default:

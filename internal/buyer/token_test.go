@@ -70,10 +70,10 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 	if got, err := from(s); err != nil || got != (buyer.Buyer{}) {
 		t.Errorf("without a token the buyer is %+v (%v)", got, err)
 	}
-	if _, err := buyer.NewSecret([]byte(secret)[:buyer.LeastSecret-1], ""); err == nil {
+	if _, err := buyer.NewSecret([]byte(secret)[:buyer.MinSecret-1], ""); err == nil {
 		t.Error("a secret of 31 bytes is taken")
 	}
-	if _, err := buyer.NewSecret([]byte(secret)[:buyer.LeastSecret], ""); err != nil {
+	if _, err := buyer.NewSecret([]byte(secret)[:buyer.MinSecret], ""); err != nil {
 		t.Errorf("a secret of 32 bytes: %v", err)
 	}
 }

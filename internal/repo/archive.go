@@ -20,7 +20,7 @@ import (
 // The unique key of the request ids is that of the first table. What relies on it alone would write
 // the request id of an archived row a second time. It holds over both tables because whatever is
 // written under a key is looked up in both before, and no row that is written after this look-up is
-// archived before the write: a row is archived LeastAge after it was added to the running totals at
+// archived before the write: a row is archived MinAge after it was added to the running totals at
 // the earliest, by the clock of the database, and a purchase is written within deduct.timeout of its
 // look-up. So the row is in the archive already when it is looked up, or still under the unique key
 // when it is written.
@@ -29,14 +29,14 @@ import (
 // that writes them. The steps of a reservation are taken under the lock of its row, which stays until
 // the reservation has ended: none follows then.
 
-// LeastAge is how long after it was added to the running totals a row of the ledger is archived at
+// MinAge is how long after it was added to the running totals a row of the ledger is archived at
 // the earliest. It is far above the longest purchase.
-const LeastAge = time.Hour
+const MinAge = time.Hour
 
-// MostArchived is how many rows one transaction may archive.
-const MostArchived = 50_000
+// MaxArchived is how many rows one transaction may archive.
+const MaxArchived = 50_000
 
-// ErrTooYoung rejects a move of rows that are younger than LeastAge.
+// ErrTooYoung rejects a move of rows that are younger than MinAge.
 var ErrTooYoung = errors.New("rows of the ledger stay in it for an hour")
 
 // ErrNotMoved reports that the ledger and the archive would not have had the same rows. Nothing was
@@ -121,9 +121,9 @@ func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs
 
 const findRequests = "find requests in ledger and archive"
 
-// lateAfter is from when on a pending order may be in the archive already: half of LeastAge, so that
+// lateAfter is from when on a pending order may be in the archive already: half of MinAge, so that
 // the clocks of Redis, the replicas and the database may differ by as much.
-const lateAfter = LeastAge / 2
+const lateAfter = MinAge / 2
 
 // late are the request ids of those pending orders that were accepted long ago.
 func late(orders []PendingOrder) (requestIDs []string) {
@@ -135,7 +135,7 @@ func late(orders []PendingOrder) (requestIDs []string) {
 	return requestIDs
 }
 
-// ageSettled remembers how far the totals are, until that is LeastAge ago.
+// ageSettled remembers how far the totals are, until that is MinAge ago.
 func (t *Tx) ageSettled(ctx context.Context) error {
 	d := t.store.dialect
 	_, err := t.write(ctx, "see what comes of age", ageSettled+d.now+ifAged+d.until, -t.store.minAge.Microseconds())
@@ -143,12 +143,12 @@ func (t *Tx) ageSettled(ctx context.Context) error {
 }
 
 // Archive moves the oldest rows of the ledger that were accepted before a time into its archive, up to
-// most of them, 1 to MostArchived, in one transaction. It returns how many: fewer are no failure.
+// most of them, 1 to MaxArchived, in one transaction. It returns how many: fewer are no failure.
 //
 //  1. Rows are moved in the order of their ids, without a gap. The first one that may not be moved
 //     ends the move.
-//  2. A row stays that is younger than the time, or not in the running totals for LeastAge, and
-//     the newest row stays. A time less than LeastAge ago is ErrTooYoung.
+//  2. A row stays that is younger than the time, or not in the running totals for MinAge, and
+//     the newest row stays. A time less than MinAge ago is ErrTooYoung.
 //  3. A row is in the ledger or in the archive, never in both and never in neither, whatever fails. Where
 //     both would differ, ErrNotMoved: nothing was moved.
 //  4. Of two that run at once, one waits for the other.
@@ -156,11 +156,11 @@ func (t *Tx) ageSettled(ctx context.Context) error {
 //  6. A request id of the archive is used up: nothing is sold, restocked or returned under it again.
 func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved int64, err error) {
 	return s.moveOld(ctx, before, func(tx *Tx) (int64, error) {
-		return tx.archive(ctx, before, min(max(most, 1), MostArchived))
+		return tx.archive(ctx, before, min(max(most, 1), MaxArchived))
 	})
 }
 
-// moveOld makes one move in a transaction. ErrTooYoung: before is less than LeastAge ago.
+// moveOld makes one move in a transaction. ErrTooYoung: before is less than MinAge ago.
 func (s *Store) moveOld(ctx context.Context, before time.Time, move func(*Tx) (int64, error)) (moved int64, err error) {
 	if time.Since(before) < s.minAge {
 		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.minAge)
@@ -264,7 +264,7 @@ type ArchiveState struct {
 	// Archived is the last id that was moved, First that of the row after it, or 0, and Last that of
 	// the newest row.
 	Archived, First, Last int64
-	// Settled is the last id that is in the running totals, and Aged the last one that was LeastAge ago.
+	// Settled is the last id that is in the running totals, and Aged the last one that was MinAge ago.
 	Settled, Aged int64
 	// Oldest is when the first row was accepted; zero: there is none.
 	Oldest time.Time

@@ -265,7 +265,7 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 				t.Fatalf("order %d was seen as %s, and is %s", i, request, listed[i].RequestID)
 			}
 		}
-		_, err = s.Archive(t.Context(), time.Now(), repo.MostArchived)
+		_, err = s.Archive(t.Context(), time.Now(), repo.MaxArchived)
 		must.Do(t, err)
 	}
 }

@@ -24,7 +24,7 @@ func yesterday() time.Time { return time.Now().Add(-24 * time.Hour) }
 // archive moves one batch of what is older than two hours.
 func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
 	t.Helper()
-	moved = must.Get(s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t)
+	moved = must.Get(s.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), most))(t)
 	return moved
 }
 
@@ -56,7 +56,7 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 		moves("nothing was settled an hour ago", 100, 0)
 		must.Do(t, s.AgeTotals(t.Context()), sell(t.Context(), s, 1, "newest")) // 9
 		must.Do(t, s.AcceptedAt(t.Context(), yesterday(), "newest"))
-		for _, young := range []time.Duration{0, repo.LeastAge - time.Second} {
+		for _, young := range []time.Duration{0, repo.MinAge - time.Second} {
 			if moved, err := s.Archive(t.Context(), time.Now().Add(-young), 100); !errors.Is(err, repo.ErrTooYoung) || moved != 0 {
 				t.Errorf("what is older than %s: %d rows are moved, %v; want %v", young, moved, err, repo.ErrTooYoung)
 			}
@@ -93,10 +93,10 @@ func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
 			since time.Duration
 			aged  int64
 		}{
-			{repo.LeastAge - time.Minute, 0},
-			{repo.LeastAge + time.Minute, 1},
-			{repo.LeastAge - time.Minute, 1},
-			{repo.LeastAge + time.Minute, 2},
+			{repo.MinAge - time.Minute, 0},
+			{repo.MinAge + time.Minute, 1},
+			{repo.MinAge - time.Minute, 1},
+			{repo.MinAge + time.Minute, 2},
 		} {
 			must.Do(t, s.AgingSince(t.Context(), c.since), s.SettleAll(t.Context()))
 			if at, err := s.ArchiveState(t.Context()); err != nil || at.Aged != c.aged || at.Settled != 2 {
@@ -295,8 +295,8 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 			return err
 		},
 		"an order that is written again":  func() error { return lateOrder("1", "kept", yesterday()) },
-		"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.LeastAge)) },
-		"an order by a clock behind ours": func() error { return lateOrder("4", "key-3", time.Now().Add(-repo.LeastAge*3/4)) },
+		"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.MinAge)) },
+		"an order by a clock behind ours": func() error { return lateOrder("4", "key-3", time.Now().Add(-repo.MinAge*3/4)) },
 	} {
 		if err := do(); !errors.Is(err, stock.ErrDuplicateRequest) {
 			t.Errorf("%s: %v, want %v", what, err, stock.ErrDuplicateRequest)
@@ -366,7 +366,7 @@ func endedReservations(t *testing.T, s *repo.Store) (released, expired string) {
 // archiveEnded moves reservations that were over two hours ago.
 func archiveEnded(t *testing.T, s *repo.Store, most int, want int64) {
 	t.Helper()
-	should.Be(t, must.Get(s.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), most))(t), want, "reservations are moved")
+	should.Be(t, must.Get(s.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.MinAge), most))(t), want, "reservations are moved")
 }
 
 // What may still change, is an order, or is young stays.
@@ -380,7 +380,7 @@ func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 		_, _, wrong := s.Release(t.Context(), young)
 		must.Do(t, err, wrong, s.ExpireIn(t.Context(), paid, -3*time.Hour), s.ExpireIn(t.Context(), young, -time.Hour))
 		must.Do(t, s.ExpireIn(t.Context(), overdue, -3*time.Hour))
-		should.Reject(s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.LeastAge), 9))(t, repo.ErrTooYoung)
+		should.Reject(s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.MinAge), 9))(t, repo.ErrTooYoung)
 		archiveEnded(t, s, 1, 1)
 		archiveEnded(t, s, 9, 1)
 		archiveEnded(t, s, 9, 0)
@@ -441,7 +441,7 @@ func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_reservation", Do: servers.Hold})
 		moving, paying := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := slow.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.LeastAge), 9)
+			_, err := slow.ArchiveReservations(t.Context(), time.Now().Add(-2*repo.MinAge), 9)
 			moving <- err
 		}()
 		labtest.AwaitReached(t, held)
@@ -476,7 +476,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 			return err
 		}
 		move := func(by *repo.Store) error {
-			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 2)
+			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), 2)
 			if err == nil && moved == 0 {
 				err = errors.New("nothing was moved")
 			}
@@ -534,7 +534,7 @@ func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
 		for _, sent := range []string{"INSERT INTO tb_ledger_archive", "DELETE FROM tb_stock_ledger", "UPDATE tb_ledger_settled SET archived", "COMMIT"} {
 			for _, delivered := range []bool{false, true} {
 				labtest.Lose(proxy, sent, delivered)
-				if moved, err := killed.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 3); err == nil || moved != 0 {
+				if moved, err := killed.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), 3); err == nil || moved != 0 {
 					t.Errorf("a move whose %q was lost moves %d rows and has no error", sent, moved)
 				}
 				should.Be(t, archiveSoon(t, s, 1), 1, "after a … was lost … rows are moved", sent)
@@ -553,7 +553,7 @@ func archiveSoon(t *testing.T, s *repo.Store, most int) (moved int64) {
 	t.Helper()
 	var err error
 	if !labtest.Eventually(10*time.Second, func() bool {
-		moved, err = s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most)
+		moved, err = s.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), most)
 		return !errors.Is(err, stock.ErrBusy)
 	}) || err != nil {
 		t.Fatal(err)
@@ -578,7 +578,7 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
 		moving := make(chan error, 1)
 		go func() {
-			_, err := slow.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 10)
+			_, err := slow.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), 10)
 			moving <- err
 		}()
 		labtest.AwaitReached(t, held)
@@ -616,7 +616,7 @@ func TestAMoverWaitsForTheOther(t *testing.T) {
 		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
 		first, second := make(chan error, 1), make(chan error, 1)
 		move := func(by *repo.Store, ended chan<- error) {
-			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 3)
+			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.MinAge), 3)
 			if err == nil && moved != 3 {
 				err = fmt.Errorf("%d rows are moved, want 3", moved)
 			}

@@ -54,7 +54,7 @@ func (t *Tx) LockReservation(ctx context.Context, number string) error {
 	return err
 }
 
-// AgeTotals has what is in the running totals look as if it had been there for LeastAge.
+// AgeTotals has what is in the running totals look as if it had been there for MinAge.
 func (s *Store) AgeTotals(ctx context.Context) error {
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET aged = upto, aging = upto`)
 	return err

@@ -93,7 +93,7 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (s *Store, err error
 		d = sqliteDialect()
 	}
 	s = &Store{
-		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, minAge: max(LeastAge, 2*pool.TxTimeout),
+		pool: pool, dialect: d, rejected: new(atomic.Pointer[rejection]), timeout: pool.TxTimeout, minAge: max(MinAge, 2*pool.TxTimeout),
 		shares: newShares(pool.Stats().MaxOpenConnections), replica: o.Replica, retried: o.Retried,
 	}
 	if s.retried == nil {

@@ -21,8 +21,8 @@ const (
 	// closeReserve is what the parts that are closed last have of it: to close a pool
 	// ends what hangs on it.
 	closeReserve = 600 * time.Millisecond
-	// closeLeast is the least that the closing of a part is waited for.
-	closeLeast = 100 * time.Millisecond
+	// minClose is the least that the closing of a part is waited for.
+	minClose = 100 * time.Millisecond
 )
 
 // errForced reports that the replica exited before its parts were closed.
@@ -111,7 +111,7 @@ func (o *closing) close() error {
 		select {
 		case err := <-done:
 			errs = append(errs, err)
-		case <-time.After(max(closeLeast, time.Until(until)-closeReserve)):
+		case <-time.After(max(minClose, time.Until(until)-closeReserve)):
 			late = append(late, done)
 		}
 	}

@@ -29,7 +29,7 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 				case "strategies":
 					<-hung
 				case "lock clients": // the database may be closed no sooner than they are
-					time.Sleep(closeLeast / 2)
+					time.Sleep(minClose / 2)
 				}
 				closed[name] = time.Now()
 				return nil

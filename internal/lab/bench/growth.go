@@ -89,8 +89,8 @@ func (r *Result) Growth(w io.Writer) error {
 }
 
 const (
-	// MostItems are sold at the same time.
-	MostItems = 10_000
+	// MaxItems are sold at the same time.
+	MaxItems = 10_000
 	// asFastAsOne is the target of many items.
 	asFastAsOne = 0.8
 	// zipfExponent says how unequal the items are.

@@ -362,11 +362,11 @@ func TestTheAuditsOfManyItemsAreNoCostOfTheirSale(t *testing.T) {
 func TestTheAuditsOfManyItemsAreNoDelayOfTheirLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		audits := func() (wrong, err error) {
-			time.Sleep(MostItems * 2 * time.Millisecond)
+			time.Sleep(MaxItems * 2 * time.Millisecond)
 			return nil, nil
 		}
-		if err := settled(t.Context(), settlesWithin(MostItems), audits); err != nil {
-			t.Errorf("the audits of %d items end with %v", MostItems, err)
+		if err := settled(t.Context(), settlesWithin(MaxItems), audits); err != nil {
+			t.Errorf("the audits of %d items end with %v", MaxItems, err)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func Archive(t *testing.T, d *servers.Database, s *repo.Store) {
 	AgeLedger(t, d, s)
 	for _, move := range []func(context.Context, time.Time, int) (int64, error){s.Archive, s.ArchiveReservations} {
 		for moved := int64(math.MaxInt64); moved > 0; {
-			moved = must.Get(move(t.Context(), time.Now().Add(-2*repo.LeastAge), repo.MostArchived))(t)
+			moved = must.Get(move(t.Context(), time.Now().Add(-2*repo.MinAge), repo.MaxArchived))(t)
 		}
 	}
 }

@@ -351,7 +351,7 @@ func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 	settle(t, b)
 	labtest.Archive(t, s.database, s.store)
 	same := maps.Clone(entries[0].Values)
-	same["at"] = strconv.FormatInt(time.Now().Add(-repo.LeastAge).UnixMilli(), 10)
+	same["at"] = strconv.FormatInt(time.Now().Add(-repo.MinAge).UnixMilli(), 10)
 	other := maps.Clone(same)
 	other["order"] = "01a2109e-ed18-7e9e-984c-aaeabf9bb6fc"
 	for _, fields := range []map[string]any{same, other} {

@@ -134,7 +134,7 @@ func unescape(name string) string {
 const (
 	// clocksApart is how far the clock of a replica, which is in an order number, may be
 	// ahead of that of Redis, which is in the ids of the stream: as far as the ledger allows.
-	clocksApart = repo.LeastAge / 2
+	clocksApart = repo.MinAge / 2
 	// findAtOnce bounds the orders of one look at a stream.
 	findAtOnce = 500
 )
