@@ -1,7 +1,8 @@
 // Package planted keeps bugs that a person could make, a patch each, and proves that tests notice
-// them: a suite is worth what it catches. Before its patch, a file in the folder bugs says behind
-// "Bug:" what is wrong, behind "Test:" a package and the test that turns red, in a line for each, and
-// behind "Needs:" the server without which these tests are skipped.
+// them: a suite is worth what it catches. The folder bugs has a file for each room of the tree. Before
+// the patch of a bug stands behind "Bug:" its name and what is wrong, behind "Test:" a package and the
+// test that turns red, in a line for each, and behind "Needs:" the server without which these tests are
+// skipped.
 //
 // The lines of a patch are looked for in its file first, and then in all others, at first with the
 // lines around them and then without: they may move, and their file may have another name. Where
@@ -26,7 +27,7 @@ import (
 
 const root = "../.."
 
-// A bug is one file of the folder bugs.
+// A bug is one of a file of the folder bugs.
 type bug struct {
 	name, needs string
 	tests       []string // a package and the name of a test, as in the file
@@ -50,20 +51,30 @@ func bugs(t *testing.T) (all []bug) {
 	}
 	for _, path := range paths {
 		content := must.Get(os.ReadFile(path))(t)
-		b := read(string(content))
-		if b.name = strings.TrimSuffix(filepath.Base(path), ".patch"); len(b.tests) == 0 || len(b.hunks) == 0 {
-			t.Fatalf("%s names no test or changes nothing", path)
+		for _, b := range read(string(content)) {
+			if len(b.tests) == 0 || len(b.hunks) == 0 {
+				t.Fatalf("%s: %s names no test or changes nothing", path, b.name)
+			}
+			all = append(all, b)
 		}
-		all = append(all, b)
 	}
 	return all
 }
 
-func read(patch string) (b bug) {
+// read reads the bugs of a file.
+func read(patches string) (all []bug) {
 	file := ""
-	for line := range strings.Lines(patch) {
-		h := len(b.hunks) - 1
-		switch key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); {
+	for line := range strings.Lines(patches) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if key == "Bug:" {
+			name, _, _ := strings.Cut(value, ":")
+			all = append(all, bug{name: name})
+		}
+		if len(all) == 0 {
+			continue
+		}
+		b := &all[len(all)-1]
+		switch h := len(b.hunks) - 1; {
 		case key == "Test:":
 			b.tests = append(b.tests, value)
 		case key == "Needs:":
@@ -84,7 +95,7 @@ func read(patch string) (b bug) {
 			b.hunks[h].bare.new += line[1:]
 		}
 	}
-	return b
+	return all
 }
 
 // sources are the files of the module without tests and documents, by their paths.
