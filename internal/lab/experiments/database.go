@@ -116,7 +116,7 @@ func drain(name string, seen checker.Check, sales ...Sale) Part {
 		x.Figure(longestRead, float64(longest.Microseconds())/1000)
 		x.wait()
 		x.audit()
-	}, Steps)
+	})
 }
 
 func optimistic() []Part {
@@ -144,7 +144,7 @@ func tries(name, strategy string, seen checker.Check, env ...string) Part {
 			x.Figure(fmt.Sprintf("tries_per_sale_at_%d", clients), done.updates/done.sold)
 		}
 		x.audit()
-	}, Steps)
+	})
 }
 
 type tally struct {

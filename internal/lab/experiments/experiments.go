@@ -96,7 +96,6 @@ const (
 	Timeline Picture = "timeline" // who held the lock on which replica, overlaps in red
 	Stock    Picture = "stock"    // stock and sold over time
 	Waits    Picture = "waits"    // how long requests waited
-	Steps    Picture = "steps"    // what requests that were under way together did
 	Votes    Picture = "votes"    // what each master of redlock answered
 	Wakes    Picture = "wakes"    // how many waiters each release woke
 	Rows     Picture = "rows"     // which rows and gaps InnoDB locks

@@ -46,7 +46,7 @@ func processMutex() []Part {
 func mutexPerRequest() []Part {
 	one := Stage{Replicas: 1}
 	return []Part{
-		upTo(3, newPart("per-request", one, checker.LostUpdates(), sellOut("mutex-per-request", 2500, 2500), Timeline)),
+		upTo(3, newPart("per-request", one, checker.LostUpdates(), sellOut("mutex-per-request", 2500, 2500))),
 		asRemedy(newPart("one-mutex", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500))),
 	}
 }
@@ -54,8 +54,8 @@ func mutexPerRequest() []Part {
 func mutexInTransaction() []Part {
 	one := Stage{Replicas: 1, Lab: true, Needs: []Need{MySQL}} // SQLite has no gap between unlock and commit
 	return []Part{
-		upTo(3, newPart("inside", one, checker.LostUpdates(), sellOut("mutex-in-tx", 2500, 2500), Steps)),
-		asRemedy(newPart("outside", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500), Steps)),
+		upTo(3, newPart("inside", one, checker.LostUpdates(), sellOut("mutex-in-tx", 2500, 2500))),
+		asRemedy(newPart("outside", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500))),
 		newPart("isolation", on(MySQL), leftAtBoth(9), sellTwice(false)),
 		asRemedy(newPart("committed", on(MySQL), leftAtBoth(8), sellTwice(true))),
 	}
@@ -85,7 +85,7 @@ func leftAtBoth(units float64) checker.Check {
 
 func threeReplicas() []Part {
 	parts := []Part{
-		upTo(3, newPart("mutex", shared(), checker.LostUpdates(), sellOut("mutex", 2000, 2000), Timeline)),
+		upTo(3, newPart("mutex", shared(), checker.LostUpdates(), sellOut("mutex", 2000, 2000))),
 	}
 	for _, l := range registry.Locks() {
 		if l.Guarantees.ExclusiveAcrossReplicas {

@@ -96,12 +96,6 @@ func draw(h *history.History, asked []experiments.Picture) *Picture {
 			return sales(sampled(h))
 		case one == experiments.Timeline && len(h.Leases) > 0:
 			return holders(live.OfHistory("", h))
-		case one == experiments.Timeline, one == experiments.Steps:
-			unlocked := *h
-			unlocked.Leases = nil
-			if r := live.OfHistory("", &unlocked); len(r.Leases) > 0 {
-				return requests(r)
-			}
 		}
 	}
 	return nil

@@ -35,13 +35,6 @@ const fileWidth = 760
 // Key is a colour of the legend: Class is its CSS class.
 type Key struct{ Class, Words string }
 
-// glyph is the character that stands for the key; empty: none.
-func (k Key) glyph() string {
-	return map[string]string{
-		"renewed": "+", "not-renewed": "×", "expired": "▼", "woken": "○",
-	}[k.Class]
-}
-
 // addf draws an element whose format has %v alone: for numbers, and for texts that are yet to be escaped.
 func (p *Picture) addf(format string, a ...any) {
 	for i := range a {
@@ -84,13 +77,6 @@ func (p *Picture) notef(format string, a ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, a...))
 }
 
-func (p *Picture) behind(draw func()) {
-	before := p.shapes
-	p.shapes = ""
-	draw()
-	p.shapes += before
-}
-
 // File writes the picture as a file of its own, with its legend and its marks in it.
 func (p *Picture) File(w io.Writer) error {
 	whole := *p
@@ -121,12 +107,9 @@ func (p *Picture) File(w io.Writer) error {
 const captionHeight = 18
 
 func (p *Picture) swatch(key Key, bottom float64) {
-	switch {
-	case key.glyph() != "":
-		p.text(key.Class, 13, bottom-4, "middle", key.glyph())
-	case key.line():
+	if key.line() {
 		p.line(key.Class, 4, bottom-8, 19, 0)
-	default:
+	} else {
 		p.rect(key.Class, 4, bottom-13, 19, 10)
 	}
 	p.text("", 30, bottom-4, "", key.Words)

@@ -95,7 +95,7 @@ func TestTheLanesShowWhoHeldTheLockWhileAnotherDid(t *testing.T) {
 		Marks:  []history.Mark{{At: ms(50), Who: "replica-1", What: "paused <now>"}},
 	}
 	p := draw(h, []experiments.Picture{experiments.Timeline})
-	lacks(t, texts(t, p), "replica-1", "2 holders, 3 leases granted in 300 ms; 1 of them while another holder had the same lock", "\n2 held", "1. 50 ms: replica-1 paused <now>")
+	lacks(t, texts(t, p), "replica-1", "2 holders, 3 leases granted in 300 ms; 1 of them while another holder had the same lock", "1. 50 ms: replica-1 paused <now>")
 	if n := drawn(p, "over"); n != 2 {
 		t.Errorf("%d bars are red, want one for each holder", n)
 	}
@@ -133,18 +133,6 @@ func TestOfManyHoldersThoseWhoOverlapAreDrawn(t *testing.T) {
 		list = append(list, lease(fmt.Sprintf("contender-%d", i), float64(i*10), float64(i*10+5)))
 	}
 	lacks(t, texts(t, heldBy(append(list, lease("contender-39", 381, 384))...)), "contender-38", "contender-39", "24 lanes more are not drawn")
-}
-
-func TestWithoutLeasesThereAreTheRequests(t *testing.T) {
-	p := draw(&history.History{Requests: []history.Request{
-		{Start: ms(0), End: ms(50), Outcome: history.Unknown, Client: 3}, {Start: ms(60), End: ms(80), Outcome: history.Sold, Client: 3},
-	}}, []experiments.Picture{experiments.Timeline})
-	if drawn(p, "unknown") != 1 || drawn(p, "sold") != 1 {
-		t.Errorf("it is %s", p.shapes)
-	}
-	if draw(&history.History{}, []experiments.Picture{experiments.Timeline, experiments.Stock, experiments.Steps}) != nil {
-		t.Error("there is a picture of nothing")
-	}
 }
 
 // only is the one table that is asked for.
@@ -199,65 +187,6 @@ func TestSalesShareTheirScales(t *testing.T) {
 // note is what happened to a lease.
 func note(at float64, what history.EventKind, by string) history.Event {
 	return history.Event{At: ms(at), What: what, By: by, TTL: 60 * time.Millisecond}
-}
-
-// The first is renewed and then not, and works on; the second waits, and is woken.
-func TestTheLanesShowRenewalsAndTheEndOfTheTTL(t *testing.T) {
-	first, second := lease("replica-1", 0, 200), lease("replica-2", 190, 300)
-	first.TTL, first.Expires = 60*time.Millisecond, ms(60)
-	first.Notes = []history.Event{note(20, history.Renewed, ""), note(40, history.Renewed, ""), note(60, history.NotRenewed, "")}
-	second.Notes = []history.Event{note(150, history.Woken, "watch")}
-	p := heldBy(first, second)
-	for class, want := range map[string]int{"renewed": 2, "not-renewed": 1, "expired": 1, "woken": 1} {
-		n := shapes(p, class)
-		if len(n) != want {
-			t.Errorf("%d signs are %s, want %d", len(n), class, want)
-		}
-		if x := attribute(n[0], "x"); class == "expired" && x != "253.33" { // one TTL after the last renewal, of 300 ms
-			t.Errorf("the TTL is over at %s pixels, want a third of the picture", x)
-		}
-	}
-	lacks(t, texts(t, p), "not renewed", "▼")
-}
-
-// trace is a request whose steps of 10 ms follow each other.
-func trace(start float64, kinds ...history.StepKind) history.Trace {
-	t := history.Trace{Replica: "replica-1", Request: fmt.Sprint(start)}
-	for i, kind := range kinds {
-		t.Steps = append(t.Steps, history.Step{At: ms(start + 10*float64(i)), Took: 10 * time.Millisecond, What: kind})
-	}
-	t.Steps = append(t.Steps, history.Step{At: ms(start), Took: 10 * time.Millisecond * time.Duration(len(kinds)), What: history.StepPurchase})
-	return t
-}
-
-// steps draws requests, whose leases are not drawn.
-func steps(traces ...history.Trace) *Picture {
-	h := &history.History{Traces: traces, Leases: []history.Lease{lease("replica-1", 0, 10)}, Requests: []history.Request{{Start: ms(0), End: ms(9999)}}}
-	return draw(h, []experiments.Picture{experiments.Steps})
-}
-
-func TestStepsShowWhatRequestsDidTogether(t *testing.T) {
-	p := steps(
-		trace(0, history.StepRead, history.StepWrite, history.StepRelease, history.StepCommit),
-		trace(5, history.StepAcquire, history.StepRead),
-		trace(900, history.StepRollback), // alone
-	)
-	all := texts(t, p)
-	lacks(t, all, "replica-1", "replica-1 (2)", "2 requests of 3", "acquire: it waits for the lock", "commits")
-	if strings.Contains(all, "rolls back") {
-		t.Errorf("it has a request that was alone:\n%s", all)
-	}
-}
-
-// Of very many tries the last ones are drawn, each to be seen.
-func TestStepsShowTheLastOfVeryMany(t *testing.T) {
-	kinds := make([]history.StepKind, 0, 301)
-	for range 100 {
-		kinds = append(kinds, history.StepRead, history.StepWrite, history.StepRollback)
-	}
-	if n := drawn(steps(trace(0, append(kinds, history.StepCommit)...)), "rollback"); n < 10 || n > 20 {
-		t.Errorf("%d rollbacks are drawn of 100, want those among the last %d steps", n, maxSteps)
-	}
 }
 
 // The first has three of five; the second asks three times, and has it when the first is gone.

@@ -123,7 +123,7 @@ func votes(h *history.History) live.Table {
 			said += ", held"
 		}
 		if r.again > 0 {
-			said += fmt.Sprintf(", %s until %s", Times(r.again+1), Duration(r.until.Sub(from).Round(time.Millisecond)))
+			said += fmt.Sprintf(", %d times until %s", r.again+1, Duration(r.until.Sub(from).Round(time.Millisecond)))
 		}
 		t.Rows = append(t.Rows, append(row, said))
 	}

@@ -30,7 +30,8 @@ func Plural(n int, one, many string) string {
 
 // Sentence begins with a capital letter and ends with a stop.
 func Sentence(s string) string {
-	return Stop(strings.ToUpper(first(s)) + strings.TrimPrefix(s, first(s)))
+	_, size := utf8.DecodeRuneInString(s)
+	return Stop(strings.ToUpper(s[:size]) + s[size:])
 }
 
 // Stop ends with one.
@@ -39,23 +40,6 @@ func Stop(s string) string {
 		return s
 	}
 	return s + "."
-}
-
-func first(s string) string {
-	_, size := utf8.DecodeRuneInString(s)
-	return s[:size]
-}
-
-// Times is how often something was.
-func Times(n int) string {
-	switch n {
-	case 1:
-		return "once"
-	case 2:
-		return "twice"
-	default:
-		return Count(n) + " times"
-	}
 }
 
 // Value is a number with no more digits than it means: three where it is not
