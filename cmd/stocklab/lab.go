@@ -219,6 +219,11 @@ func (p labProgress) Try(e experiments.Experiment, part experiments.Part, try in
 	}
 }
 
+// Attempt and Part are for those who draw what happens.
+func (labProgress) Attempt(experiments.Attempt) (over func()) { return func() {} }
+
+func (labProgress) Part(string, experiments.PartResult) {}
+
 // Done reports the verdict over an experiment.
 func (p labProgress) Done(r experiments.Result) {
 	p.Finish(fmt.Sprintf("%2d %s: %s", r.Number, r.Name, r.Verdict))

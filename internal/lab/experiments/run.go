@@ -25,8 +25,6 @@ type Plan struct {
 	// gone with the run.
 	Folder   string
 	Progress Progress
-	// Watch follows the run as it happens; its zero value follows nothing.
-	Watch Watch
 	// NextItem, where it is not nil, names an item that nothing else uses, for each try. Otherwise
 	// they are counted from 1.
 	NextItem func() int64
@@ -40,6 +38,11 @@ type Progress interface {
 	Begin(experiments int)
 	// Try is called when a part is made, the first time or once more.
 	Try(e Experiment, p Part, try int)
+	// Attempt is called before the function of a try begins, and what it returns when that has ended.
+	Attempt(a Attempt) (over func())
+	// Part is called when a part was made as often as it had to be, or could not be made. Its
+	// history is relative to the folder.
+	Part(folder string, p PartResult)
 	// Done is called with each experiment.
 	Done(r Result)
 	// End is called once, after all other calls.
@@ -117,7 +120,7 @@ func (t *provisioner) experiment(ctx context.Context, e Experiment) (Result, err
 			part.NotRun = err.Error()
 			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
 		}
-		t.plan.Watch.part(t.plan.Folder, part)
+		t.plan.Progress.Part(t.plan.Folder, part)
 		result.Parts = append(result.Parts, part)
 		if ctx.Err() != nil {
 			break
@@ -179,15 +182,6 @@ func (t *provisioner) try(ctx context.Context, p Part, result *PartResult) error
 
 func (t *provisioner) inFolder(name string) string { return filepath.Join(t.plan.Folder, name) }
 
-// Watch follows a run as it happens. Each of its functions may be nil.
-type Watch struct {
-	// Try is called before a try begins, and what it returns when its function has ended.
-	Try func(Attempt) (over func())
-	// Part is called when a part was made as often as it had to be, or could not be made. Its
-	// history is relative to the folder.
-	Part func(folder string, p PartResult)
-}
-
 // Attempt is where one try of a part records what happens, while it does.
 type Attempt struct {
 	Item  int64
@@ -197,23 +191,14 @@ type Attempt struct {
 	Files []string
 }
 
-func (w Watch) try(s *Try, file string) (over func()) {
-	if w.Try == nil {
-		return func() {}
-	}
-	a := Attempt{Item: s.Item, Start: s.Start, Files: []string{file}}
-	if s.Cluster != nil {
-		for _, replica := range s.Cluster.Replicas {
+func attemptOf(x *Try, file string) Attempt {
+	a := Attempt{Item: x.Item, Start: x.Start, Files: []string{file}}
+	if x.Cluster != nil {
+		for _, replica := range x.Cluster.Replicas {
 			if record := replica.History(); record != "" {
 				a.Files = append(a.Files, record)
 			}
 		}
 	}
-	return w.Try(a)
-}
-
-func (w Watch) part(folder string, p PartResult) {
-	if w.Part != nil {
-		w.Part(folder, p)
-	}
+	return a
 }

@@ -34,6 +34,8 @@ type silent struct{}
 func (silent) Say(string)                {}
 func (silent) Begin(int)                 {}
 func (silent) Try(Experiment, Part, int) {}
+func (silent) Attempt(Attempt) func()    { return func() {} }
+func (silent) Part(string, PartResult)   {}
 func (silent) Done(Result)               {}
 func (silent) End()                      {}
 
@@ -299,20 +301,19 @@ func (d *diary) step(err error) func(x *Try) {
 	return func(x *Try) { d.notef("step"); x.Must(err); measure(x) }
 }
 
-func (d *diary) watch() Watch {
-	return Watch{
-		Try: func(a Attempt) (over func()) {
-			d.notef("watch item %d in %s", a.Item, filepath.Base(a.Files[0]))
-			return func() { d.notef("over") }
-		},
-		Part: func(_ string, p PartResult) { d.notef("%s is over, and holds: %t", p.Name, p.Finding.Holds) },
-	}
+func (d *diary) Attempt(a Attempt) (over func()) {
+	d.notef("watch item %d in %s", a.Item, filepath.Base(a.Files[0]))
+	return func() { d.notef("over") }
+}
+
+func (d *diary) Part(_ string, p PartResult) {
+	d.notef("%s is over, and holds: %t", p.Name, p.Finding.Holds)
 }
 
 func TestARunIsFollowedAsItHappens(t *testing.T) {
 	d, item, broken := new(diary), int64(40), errors.New("the server is gone")
 	plan := Plan{
-		Folder: t.TempDir(), Progress: d, Watch: d.watch(), NextItem: func() int64 { item++; return item },
+		Folder: t.TempDir(), Progress: d, NextItem: func() int64 { item++; return item },
 		Experiments: []Experiment{
 			{Number: 1, Name: "breaks", Parts: []Part{{Name: "one", Do: d.step(broken), Check: reaches(0)}}},
 			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2), Tries: 2}}},

@@ -213,7 +213,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	s.Start = time.Now()
-	over := t.plan.Watch.try(s, file)
+	over := t.plan.Progress.Attempt(attemptOf(s, file))
 	err = s.do(ctx, p.Do)
 	if over(); err != nil {
 		s.Spoil() // a replica may be paused

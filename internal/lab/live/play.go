@@ -125,7 +125,6 @@ func (s *Session) perform(ctx context.Context, p *performance, e experiments.Exp
 	defer p.cancel()
 	err := s.ground.experiment(ctx, experiments.Plan{
 		Experiments: []experiments.Experiment{e}, Progress: p, NextItem: s.nextItem,
-		Watch: experiments.Watch{Try: p.watch, Part: p.finished},
 	})
 	p.mu.Lock()
 	if err != nil && ctx.Err() == nil {
@@ -206,8 +205,8 @@ func (p *performance) Done(r experiments.Result) {
 	p.session.hub.publish(&p.play)
 }
 
-// watch draws a try while it is made.
-func (p *performance) watch(a experiments.Attempt) (over func()) {
+// Attempt draws a try while it is made.
+func (p *performance) Attempt(a experiments.Attempt) (over func()) {
 	s := p.session
 	p.mu.Lock()
 	of := newMeter()
@@ -259,8 +258,8 @@ func (p *performance) appear(holder string) {
 	p.session.hub.publish(machines(slices.Clone(p.machines)))
 }
 
-// finished shows what came of a part, and keeps its recording.
-func (p *performance) finished(folder string, r experiments.PartResult) {
+// Part shows what came of a part, and keeps its recording.
+func (p *performance) Part(folder string, r experiments.PartResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, err := history.Read(filepath.Join(folder, r.History))
