@@ -29,8 +29,8 @@ type actor struct {
 	ahead time.Duration
 	owner string
 
-	proxy    *servers.Proxy   // where rules are laid down; nil before a database
-	links    []*servers.Proxy // to the masters, where there are several
+	links    []*servers.Proxy // to its servers; none to a database
+	proxy    *servers.Proxy   // where rules are laid down: the first of them
 	rule     *servers.Trigger
 	answered chan struct{} // closed when its Acquire has returned
 	leave    context.CancelFunc
@@ -44,13 +44,16 @@ func (x *Try) enter(name, kind string, need Need, ttl time.Duration) *actor {
 	a := &actor{Try: x, name: name, need: need}
 	if need == ZooKeeper {
 		a.proxy = x.proxied(x.ZooKeeper.Address)
+		a.links = []*servers.Proxy{a.proxy}
 		a.locker = x.queuer(name, kind, a.proxy.Address, ttl)
 		return a
 	}
 	c := x.contend(name)
-	c.ttl = ttl
+	c.ttl, c.timeout = ttl, heldUp
 	c.now = func() time.Time { return time.Unix(0, x.clock.Load()).Add(a.ahead) }
-	a.proxy, a.links = c.through(need)
+	if a.links = c.connectByProxies(need); len(a.links) > 0 {
+		a.proxy = a.links[0]
+	}
 	a.locker = c.locker(kind)
 	return a
 }
@@ -163,7 +166,7 @@ func (a *actor) giveBack() {
 		return
 	}
 	// That it was lost is in the history, and some masters may be out of reach.
-	if err := a.lease.Release(a); !errors.Is(err, lock.ErrLost) && a.links == nil {
+	if err := a.lease.Release(a); !errors.Is(err, lock.ErrLost) && a.need != Redlock {
 		a.Must(err)
 	}
 }
@@ -185,7 +188,7 @@ func (a *actor) giveUp() {
 // die ends it like a process that is killed: it sends nothing any more.
 func (a *actor) die() {
 	a.dead = true
-	for _, link := range append(a.links, a.proxy) {
+	for _, link := range a.links {
 		link.Cut()
 	}
 	a.mark(checker.Killed + ": its connections end, and it sends nothing any more")

@@ -28,7 +28,7 @@ type contender struct {
 	name string
 	// ttl is that of its locks, retry their pause between two tries.
 	ttl, retry time.Duration
-	// timeout is for how long a ZooKeeper, or one of several masters, may be silent.
+	// timeout is for how long a Redis or a ZooKeeper may be silent.
 	timeout time.Duration
 	// now is the clock of locks that write times; nil: time.Now.
 	now func() time.Time
@@ -49,7 +49,7 @@ func (x *Try) contend(name string, needs ...Need) *contender {
 	}
 	x.Later(c.close)
 	for _, need := range needs {
-		c.connect(need)
+		c.connect(need, func(address string) string { return address })
 	}
 	return c
 }
@@ -60,24 +60,39 @@ const (
 	contenderTimeout = time.Second
 )
 
-// connect has the contender go to a backend of the run.
-func (c *contender) connect(need Need) {
-	b, err := c.Backends, error(nil)
+// connect has the contender go to a backend. For the address of each server via has the one where it is reached.
+func (c *contender) connect(need Need, via func(address string) string) {
+	var err error
 	switch need {
 	case MySQL:
-		c.clients.DB, c.clients.Dialect, err = b.Database.Pool(contenderPool, contenderTimeout)
+		c.clients.DB, c.clients.Dialect, err = c.Backends.Database.Pool(contenderPool, contenderTimeout)
 	case Redis:
-		c.useRedis(b.Redis.Address, contenderTimeout)
+		c.clients.RedisOptions = c.redisAt(via(c.Backends.Redis.Address), c.Backends.Redis.Password)
+		c.clients.Redis = backend.NewRedis(c.clients.RedisOptions)
 	case Redlock:
-		for _, node := range b.Redlock.Nodes {
-			c.useMasters([]string{node.Address}, node.Password)
+		for _, node := range c.Masters.Nodes {
+			c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(c.redisAt(via(node.Address), node.Password)))
 		}
 	case ZooKeeper:
-		c.useZooKeeper(b.ZooKeeper.Address, c.ttl)
+		c.useZooKeeper(via(c.ZooKeeper.Address), c.ttl)
 	case Etcd:
-		c.useEtcd(b.Etcd, b.Etcd.Endpoint)
+		scheme, address, _ := strings.Cut(c.Backends.Etcd.Endpoint, "//")
+		c.useEtcd(c.Backends.Etcd, scheme+"//"+via(address))
 	}
 	c.Must(err)
+}
+
+// connectByProxies is connect through proxies that hold up or lose what the contender sends.
+func (c *contender) connectByProxies(need Need) (links []*servers.Proxy) {
+	c.connect(need, func(address string) string {
+		links = append(links, c.proxied(address))
+		return links[len(links)-1].Address
+	})
+	return links
+}
+
+func (c *contender) redisAt(address, password string) backend.RedisOptions {
+	return backend.RedisOptions{Addresses: []string{address}, Password: password, Timeout: c.timeout, PoolSize: contenderPool}
 }
 
 // useEtcd has the contender go to this server at an address.
@@ -87,20 +102,6 @@ func (c *contender) useEtcd(e *servers.Etcd, endpoint string) {
 		Endpoints: []string{endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: contenderTimeout,
 	})
 	c.Must(err)
-}
-
-func (c *contender) useRedis(address string, timeout time.Duration) {
-	o := backend.RedisOptions{Addresses: []string{address}, Password: c.Backends.Redis.Password, Timeout: timeout, PoolSize: contenderPool}
-	c.clients.RedisOptions, c.clients.Redis = o, backend.NewRedis(o)
-}
-
-// useMasters has the contender ask these masters, and returns its connections.
-func (c *contender) useMasters(addresses []string, password string) []redis.UniversalClient {
-	for _, address := range addresses {
-		o := backend.RedisOptions{Addresses: []string{address}, Password: password, Timeout: c.timeout, PoolSize: contenderPool}
-		c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(o))
-	}
-	return c.clients.Redlock
 }
 
 // useZooKeeper gives the contender a session that lasts for so long when it is silent.
@@ -239,26 +240,6 @@ func (x *Try) turn(by time.Duration) {
 
 // heldUp outlasts what is held up at a proxy.
 const heldUp = 10 * time.Second
-
-// through connects a contender to the backend of its lock by proxies that hold up or lose what it sends.
-func (c *contender) through(need Need) (proxy *servers.Proxy, links []*servers.Proxy) {
-	switch need {
-	case Redis:
-		proxy = c.proxied(c.Backends.Redis.Address)
-		c.useRedis(proxy.Address, heldUp)
-	case Redlock:
-		links = c.linksTo(c.Masters)
-		proxy, c.timeout = links[0], heldUp
-		c.useMasters(addresses(links), c.Masters.Nodes[0].Password)
-	case Etcd:
-		scheme, address, _ := strings.Cut(c.Backends.Etcd.Endpoint, "//")
-		proxy = c.proxied(address)
-		c.useEtcd(c.Backends.Etcd, scheme+"//"+proxy.Address)
-	default:
-		c.connect(need)
-	}
-	return proxy, links
-}
 
 // queuer is a contender for a lock in ZooKeeper, with a session that outlasts what is held up.
 func (x *Try) queuer(who, kind, address string, session time.Duration) lock.Locker {

@@ -79,17 +79,8 @@ func workOutlastsTTL() []Part {
 // the middle of it, and the third wait.
 func slowHolders(strategy string, seen checker.Check) Part {
 	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
-		sale := Sale{Strategy: strategy}
 		x.stock(100)
-		x.willStall(1, ttl*16/10)
-		x.willStall(2, ttl*8/10)
-		x.willStall(3, 200*time.Millisecond)
-		x.start(func() { x.buy(1, sale) })
-		x.awaitFault(1)
-		x.start(func() { x.buy(2, sale) })
-		x.awaitFault(2)
-		x.buy(3, sale)
-		x.wait()
+		x.buyInTurn(Sale{Strategy: strategy}, nil, ttl*16/10, ttl*8/10, 200*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }
@@ -135,7 +126,7 @@ func watchdog() []Part {
 func longWork(strategy string, seen checker.Check) Part {
 	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
 		x.stock(100)
-		x.whileOneWorks(Sale{Strategy: strategy}, ttl*5/2, nil)
+		x.buyInTurn(Sale{Strategy: strategy}, nil, ttl*5/2, 500*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ func failover() []Part {
 		newPart("failover", pair, checker.All(checker.OverlappingHolders(), checker.LostUpdates()), func(x *Try) {
 			x.stock(100)
 			x.freezeReplication()
-			x.whileOneWorks(Sale{Strategy: "redis-lua"}, 2*time.Second, x.promoteReplica)
+			x.buyInTurn(Sale{Strategy: "redis-lua"}, x.promoteReplica, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline),
 		asRemedy(newPart("fenced", pair, rejected, func(x *Try) {
@@ -30,28 +31,32 @@ func failover() []Part {
 			x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
 			x.Must(x.Pair.AwaitSync(x))
 			x.freezeReplication()
-			x.whileOneWorks(Sale{Strategy: "redis-lua", Fence: true}, 2*time.Second, x.promoteReplica)
+			x.buyInTurn(Sale{Strategy: "redis-lua", Fence: true}, x.promoteReplica, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline)),
 		asRemedy(newPart("five-masters", onMasters(servers.RedlockOptions{}), exclusive, func(x *Try) {
 			x.stock(100)
-			x.whileOneWorks(Sale{Strategy: "redlock"}, 2*time.Second, func() { x.killMaster(1) })
+			x.buyInTurn(Sale{Strategy: "redlock"}, func() { x.killMaster(1) }, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline)),
 	}
 }
 
-// whileOneWorks has replica 1 buy, and work for a time between its read and its write, under the lock. Something may
-// happen meanwhile, and then replica 2 buys.
-func (x *Try) whileOneWorks(sale Sale, works time.Duration, happens func()) {
-	x.willStall(1, works)
-	x.willStall(2, 500*time.Millisecond)
-	x.start(func() { x.buy(1, sale) })
-	x.awaitFault(1)
-	if happens != nil {
-		happens()
+// buyInTurn has replica 1 buy, and work for a time between its read and its write, under the lock, while something may
+// happen. Each next replica buys when the one before is at work, and works in the same way.
+func (x *Try) buyInTurn(sale Sale, happens func(), works ...time.Duration) {
+	for i, d := range works {
+		x.willStall(i+1, d)
 	}
-	x.buy(2, sale)
+	last := len(works)
+	for replica := 1; replica < last; replica++ {
+		x.start(func() { x.buy(replica, sale) })
+		x.awaitFault(replica)
+		if replica == 1 && happens != nil {
+			happens()
+		}
+	}
+	x.buy(last, sale)
 	x.wait()
 }
 
@@ -82,20 +87,15 @@ func onMasters(o servers.RedlockOptions) Stage {
 // time, ignoring cancellation. Something happens to master 3, and the second replica wants the lock.
 func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func(x *Try), seen checker.Check) Part {
 	return newPart(name, onMasters(o), seen, func(x *Try) {
-		sale := Sale{Strategy: "redlock", Fence: fence}
 		x.stock(100)
 		for _, master := range []int{4, 5} {
 			x.Links[master-1].Cut()
 		}
 		x.Mark("", "masters [4 5] are out of reach for replica 1")
-		x.willStall(1, masterTTL*2/3)
-		x.willStall(2, 300*time.Millisecond)
-		x.start(func() { x.buy(1, sale) })
-		x.awaitFault(1)
-		x.start(func() { happens(x) })
-		x.sleep(200 * time.Millisecond)
-		x.buy(2, sale)
-		x.wait()
+		x.buyInTurn(Sale{Strategy: "redlock", Fence: fence}, func() {
+			x.start(func() { happens(x) })
+			x.sleep(200 * time.Millisecond)
+		}, masterTTL*2/3, 300*time.Millisecond)
 		x.audit()
 	}, Votes, Timeline)
 }
@@ -181,16 +181,13 @@ func (x *Try) splitVote(kind string) {
 
 // voter is a contender that is near to some masters and far from the others.
 func (x *Try) voter(number int, kind string, near []int) lock.Locker {
-	links := x.linksTo(x.Backends.Redlock)
-	for _, link := range links {
-		link.Slow(120 * time.Millisecond)
-	}
-	for _, master := range near {
-		links[master].Slow(0)
-	}
 	c := x.contend(fmt.Sprintf("contender-%d", number))
-	clients := c.useMasters(addresses(links), x.Backends.Redlock.Nodes[0].Password)
-	for _, client := range clients { // or connecting would be part of the race
+	for master, link := range c.connectByProxies(Redlock) {
+		if !slices.Contains(near, master) {
+			link.Slow(120 * time.Millisecond)
+		}
+	}
+	for _, client := range c.clients.Redlock { // or connecting would be part of the race
 		x.Must(client.Ping(x).Err())
 	}
 	c.retry = 100 * time.Millisecond

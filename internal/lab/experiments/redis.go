@@ -22,18 +22,10 @@ func lateDelete(strategy, release string, seen checker.Check) Part {
 	stage := onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_TIMEOUT=5s")
 	stage.Servers = throughRedis
 	return newPart(strategy, stage, seen, func(x *Try) {
-		sale := Sale{Strategy: strategy}
 		x.stock(100)
-		x.willStall(1, 300*time.Millisecond)
-		x.willStall(2, ttl*9/10)
-		x.willStall(3, 100*time.Millisecond)
-		x.start(func() { x.buy(1, sale) })
-		x.awaitFault(1)
-		x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
-		x.start(func() { x.buy(2, sale) })
-		x.awaitFault(2)
-		x.buy(3, sale)
-		x.wait()
+		x.buyInTurn(Sale{Strategy: strategy}, func() {
+			x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
+		}, 300*time.Millisecond, ttl*9/10, 100*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }
@@ -78,7 +70,7 @@ func clocks(strategy string, seen checker.Check) Part {
 	stage.Own = map[int][]string{2: {"STOCKD_LAB_CLOCK_OFFSET=10s"}}
 	return newPart(strategy+"-clocks", stage, seen, func(x *Try) {
 		x.stock(100)
-		x.whileOneWorks(Sale{Strategy: strategy}, time.Second, nil)
+		x.buyInTurn(Sale{Strategy: strategy}, nil, time.Second, 500*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }

@@ -73,8 +73,12 @@ func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
 		x.Masters, err = servers.StartRedlockWith(x, x.Supervisor, o)
 		x.Must(err)
 		x.closeLater(x.Masters)
-		x.Links = x.linksTo(x.Masters)
-		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses(x.Links), ",")}}
+		var addresses []string
+		for _, node := range x.Masters.Nodes {
+			link := x.proxied(node.Address)
+			x.Links, addresses = append(x.Links, link), append(addresses, link.Address)
+		}
+		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ",")}}
 		return x.Masters.Env()
 	}
 }
@@ -87,22 +91,6 @@ type closer interface {
 // closeLater closes servers at the end of the try.
 func (x *Try) closeLater(started closer) {
 	x.Later(func() error { return started.Close(context.WithoutCancel(x)) })
-}
-
-func (x *Try) linksTo(masters *servers.Redlock) []*servers.Proxy {
-	list := make([]*servers.Proxy, len(masters.Nodes))
-	for i, node := range masters.Nodes {
-		list[i] = x.proxied(node.Address)
-	}
-	return list
-}
-
-func addresses(links []*servers.Proxy) []string {
-	list := make([]string, len(links))
-	for i, link := range links {
-		list[i] = link.Address
-	}
-	return list
 }
 
 // Masters are numbered from 1.
