@@ -219,7 +219,11 @@ func (c *crowd) wait(ctx context.Context, buyer client.Client, p client.Purchase
 			return true
 		}
 		sleepUntil(ctx, time.Now().Add(max(ticket.AskAfter, pauseAfter(err))))
-		ticket, err = buyer.Queue(ctx, p) // again it keeps the place
+		if err != nil || ticket.State == client.Ended {
+			ticket, err = buyer.Queue(ctx, p) // a place that it has already is kept
+		} else {
+			ticket, err = buyer.Ticket(ctx, ticket.Ticket)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
