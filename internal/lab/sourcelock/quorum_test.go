@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,67 +101,6 @@ func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
 			t.Errorf("%s: the lease ended after %s", kind, took)
 		}
 	})
-}
-
-// late is a master whose answers to a vote come later, or are lost, as long as on says so.
-func late(on *atomic.Bool, after time.Duration, lost bool) around {
-	return func(cmd redis.Cmder, pass func() error) error {
-		err := pass()
-		if cmd.Name() != "set" || !on.Load() {
-			return err
-		}
-		time.Sleep(after)
-		if lost {
-			err = errors.New("the answer is lost")
-			cmd.SetErr(err)
-		}
-		return err
-	}
-}
-
-// Votes that took the TTL are no grant, unless the time that they took is not counted: then
-// the lease lasts for a whole TTL after them.
-func TestVotesThatTookTooLongAreNoGrant(t *testing.T) {
-	const ttl = 200 * time.Millisecond
-	together(t, quorums(), func(t *testing.T, kind string) {
-		l, name := contend(t, kind, lastingFor(ttl)), "late-"+kind
-		var on atomic.Bool
-		on.Store(true)
-		l.Redlock[0].AddHook(late(&on, ttl, false))
-		start := time.Now()
-		if kind != sourcelock.QuorumUntimed {
-			ctx, cancel := context.WithTimeout(t.Context(), ttl+ttl/2)
-			defer cancel()
-			if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
-				t.Errorf("%s: the votes took %s, and the name is granted (%v)", kind, time.Since(start), err)
-			}
-			on.Store(false)
-			locktest.Release(t, locktest.Hold(t, l, name))
-			return
-		}
-		lease := locktest.Hold(t, l, name)
-		labtest.AwaitLoss(t, lease, 5*time.Second)
-		if took := time.Since(start); took < 2*ttl-ttl/4 { // the same
-			t.Errorf("%s: the lease ended %s after it was asked for", kind, took)
-		}
-	})
-}
-
-// A master whose answer is lost may have the key. It is released there, but where only the
-// masters that have agreed are asked to.
-func TestAMasterWhoseAnswerIsLostKeepsTheKeyUnlessAllAreReleased(t *testing.T) {
-	for _, kind := range quorums() {
-		l, name := contend(t, kind), "lost-"+kind
-		var on atomic.Bool
-		on.Store(true)
-		l.Redlock[0].AddHook(late(&on, 0, true))
-		locktest.Release(t, locktest.Hold(t, l, name))
-		kept := values(t, l.Redlock, keyOf(kind, name))[0] != ""
-		if want := kind == sourcelock.QuorumAcknowledged; kept != want {
-			t.Errorf("%s: the key is kept: %v, want %v", kind, kept, want)
-		}
-		l.Redlock[0].Del(t.Context(), keyOf(kind, name))
-	}
 }
 
 // Redlock without a random delay: the key is on each master for ten seconds, until the release.
