@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stockd/stockd/internal/lab/report"
 )
@@ -123,20 +124,16 @@ func (s *stage) ofItems() (suite Suite) {
 
 // stockUpItems makes the items, and sells each of them twice.
 func (s *stage) stockUpItems(ctx context.Context, how Setting) (*shelf, error) {
-	var mu sync.Mutex
-	next, of := 0, new(shelf)
-	of.pick = func() int64 {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		return of.goods[next%len(of.goods)]
-	}
+	var next atomic.Int64
+	of := new(shelf)
+	of.pick = func() int64 { return of.goods[int(next.Add(1))%len(of.goods)] }
 	if err := s.prepared(ctx, how, of, few, 2*how.Items); err != nil {
 		return nil, err
 	}
 	of.pick = func() int64 { return of.goods[rand.IntN(len(of.goods))] }
 	if how.Zipf {
 		draw := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), zipfExponent, 1, uint64(len(of.goods)-1)) //nolint:gosec // there are items
+		var mu sync.Mutex
 		of.pick = func() int64 {
 			mu.Lock()
 			defer mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -237,10 +238,7 @@ func TestThePictureIsOfWhatIsIllegal(t *testing.T) {
 	if !drawn || err != nil {
 		t.Fatalf("drawn %v, %v", drawn, err)
 	}
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	for _, want := range []string{"sold 1, 8 left", "sold 1, 7 left (still open)", "here the window is cut"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the picture does not show %q", want)
@@ -249,9 +247,7 @@ func TestThePictureIsOfWhatIsIllegal(t *testing.T) {
 	if strings.Contains(string(page), "sold 1, 6 left") {
 		t.Error("the picture shows what came after the contradiction")
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if drawn, err := checker.DrawIllegal(wrong, filepath.Join(path, "no", "folder")); drawn || err == nil {
 		t.Error("a picture was drawn into no folder")
 	}

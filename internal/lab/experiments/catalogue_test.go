@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Every experiment has its page in docs/lab, and every page its experiment.
@@ -24,10 +25,7 @@ func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("%02d-%s.md", e.Number, e.Name))
 	}
-	pages, err := filepath.Glob("../../../docs/lab/[0-9]*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(filepath.Glob("../../../docs/lab/[0-9]*.md"))(t)
 	for i := range pages {
 		pages[i] = filepath.Base(pages[i])
 	}
@@ -35,10 +33,7 @@ func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
 		t.Errorf("docs/lab has %q, and the experiments are %q", pages, want)
 	}
 	for i, e := range all {
-		page, err := os.ReadFile(filepath.Join("../../../docs/lab", want[i]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(filepath.Join("../../../docs/lab", want[i])))(t)
 		for _, words := range []string{e.Title, e.Claim} {
 			if !strings.Contains(string(page), words) {
 				t.Errorf("%s does not say %q: stocklab lab docs writes it again", want[i], words)

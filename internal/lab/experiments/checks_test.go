@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -16,10 +17,7 @@ import (
 // checkOf is the check of a part.
 func checkOf(t *testing.T, experiment, part string) checker.Check {
 	t.Helper()
-	picked, err := Pick([]string{experiment})
-	if err != nil {
-		t.Fatal(err)
-	}
+	picked := must.Get(Pick([]string{experiment}))(t)
 	i := slices.IndexFunc(picked[0].Parts, func(p Part) bool { return p.Name == part })
 	if i < 0 {
 		t.Fatalf("%s has no part %s", experiment, part)

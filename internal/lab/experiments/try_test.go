@@ -43,7 +43,7 @@ func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
 // A step that fails may have left a replica paused, or with a failpoint: no other try gets it.
 func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("half done")} {
-		p := &provisioner{shop: &shop.Shop{Servers: new(servers.Backends)}, cluster: &shop.Cluster{}, stage: Stage{Replicas: 1}}
+		p := &provisioner{plan: Plan{Progress: silent{}}, shop: &shop.Shop{Servers: new(servers.Backends)}, cluster: &shop.Cluster{}, stage: Stage{Replicas: 1}}
 		step := func(x *Try) { x.Must(failure) }
 		if err := p.execute(t.Context(), Part{Stage: p.stage, Do: step}, filepath.Join(t.TempDir(), "history")); !errors.Is(err, failure) {
 			t.Errorf("%v, want %v", err, failure)

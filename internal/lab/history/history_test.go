@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // at is a time of the test, so many seconds after it began.
@@ -216,9 +217,7 @@ func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 	for i := range 8 {
 		writers.Go(func() {
 			for j := range 100 {
-				if err := w.Add(request(i, j)); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, w.Add(request(i, j)))
 			}
 		})
 	}
@@ -293,9 +292,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	if err := w.Copy("/nonexistent/history", at(5)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, w.Close())
 	if err := w.Add(request(3, 3)); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a line after the end: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 var lab *labtest.Lab
@@ -22,11 +23,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 func open(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
 	db := must.Get(innodb.Open(d))(t)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, db)
 	return db
 }
 

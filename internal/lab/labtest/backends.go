@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Redis is the lab's Redis, which all tests share. A test whose server is not
@@ -87,11 +88,7 @@ type closer interface {
 func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
 	t.Helper()
 	server := started(t, l, what, start)
-	t.Cleanup(func() {
-		if err := server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { should.Do(t, server.Close(context.Background())) })
 	return server
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Require names the variable that lists, comma separated, what must be on the
@@ -71,11 +72,7 @@ func Main(m *testing.M, into **Lab) int {
 func StartSupervisor(t testing.TB) *servers.Supervisor {
 	t.Helper()
 	k := must.Get(servers.StartSupervisor())(t)
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, k)
 	return k
 }
 
@@ -135,11 +132,7 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 func (l *Lab) OwnDatabase(t *testing.T, kind, options string) *servers.Database {
 	t.Helper()
 	server := l.start(t, kind, options)
-	t.Cleanup(func() {
-		if err := server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { should.Do(t, server.Close(context.Background())) })
 	return l.empty(t, server)
 }
 
@@ -253,11 +246,7 @@ func OpenReady(t testing.TB, d *servers.Database, replica string) *repo.Store {
 	t.Helper()
 	const connections = 8
 	store := must.Get(d.Open(t.Context(), replica, connections))(t)
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, store)
 	return store
 }
 

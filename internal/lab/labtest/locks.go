@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // The limits of locks in tests: short enough for a test, long enough for a busy
@@ -42,11 +43,7 @@ func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lo
 		Clients: clients, TTL: LockTTL, Retry: lockRetry, Releases: lock.NewReleases(),
 		Issue: sqllock.NewTokens(pool, dialect).Issue,
 	}
-	t.Cleanup(func() {
-		if err := deps.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	should.Close(t, deps)
 	for _, need := range needs {
 		l.connect(t, clients, need)
 	}

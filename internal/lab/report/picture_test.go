@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/innodb"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -37,9 +38,7 @@ func lease(holder string, granted, released float64) history.Lease {
 func texts(t *testing.T, p *Picture) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := p.File(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.File(&b))
 	var all []string
 	for d := xml.NewDecoder(&b); ; {
 		token, err := d.Token()

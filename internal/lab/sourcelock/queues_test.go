@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // waiting is an Acquire under way that can leave.
@@ -159,9 +160,7 @@ func (l listener) end(t *testing.T) {
 	if !ok {
 		t.Fatal("the lock cannot be closed")
 	}
-	if err := closer.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, closer.Close())
 }
 
 // listen begins to wait, and returns when the server knows what it listens to: the lock would
