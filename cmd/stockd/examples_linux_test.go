@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // notRun are the commands that cannot run in this test, by how their lines begin. A
@@ -269,9 +270,7 @@ func (d document) check(t *testing.T) (done int) {
 			}
 		}
 		if e.format != "" && e.text != "" {
-			if err := compare(e.format, e.shown, d.read(t, i, "out")); err != nil {
-				t.Errorf("%s:%d: %v", d.path, e.line, err)
-			}
+			should.Fail(t, compare(e.format, e.shown, d.read(t, i, "out")), nil, d.path, e.line)
 		}
 	}
 	return done

@@ -131,9 +131,7 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 			Trace   string `json:"trace_id"`
 			Path    string `json:"path"`
 		}
-		if err := json.Unmarshal([]byte(line), &said); err != nil {
-			t.Errorf("a line is no JSON: %s", line)
-		}
+		should.Fail(t, json.Unmarshal([]byte(line), &said), nil, "a line is no JSON: …", line)
 		if said.Path != "" && (said.Request == "" || said.Trace == "") {
 			t.Errorf("a line of a request does not tell which: %s", line)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -79,9 +80,7 @@ func TestAPingOfWhatIsNotConfiguredSaysSo(t *testing.T) {
 	for _, b := range all() {
 		err := new(backend.Clients).Ping(t.Context(), b)
 		assertNames(t, err, b)
-		if !errors.Is(err, backend.ErrNotConfigured) {
-			t.Errorf("%s: %v, want %v", b, err, backend.ErrNotConfigured)
-		}
+		should.Fail(t, err, backend.ErrNotConfigured, b)
 	}
 }
 

@@ -21,13 +21,9 @@ func (c closer) Close() error { return c.err }
 // Closing a client returns its failures, except that the server closed the connection first.
 func TestAServerThatHungUpFirstIsNoFailure(t *testing.T) {
 	reset := &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
-	if err := HangUp(closer{fmt.Errorf("tls: failed to send closeNotify alert: %w", reset)}); err != nil {
-		t.Errorf("the server had hung up, and closing fails: %v", err)
-	}
+	should.Fail(t, HangUp(closer{fmt.Errorf("tls: failed to send closeNotify alert: %w", reset)}), nil, "the server had hung up, and closing fails")
 	twice := errors.New("closed twice")
-	if err := HangUp(closer{twice}); !errors.Is(err, twice) {
-		t.Errorf("closing says %v, want %v", err, twice)
-	}
+	should.Fail(t, HangUp(closer{twice}), twice, "closing says")
 }
 
 // In a process that was paused the clock may be past the deadline of a transaction before its
@@ -45,9 +41,7 @@ func TestACommitAfterItsDeadlineIsNotAllowed(t *testing.T) {
 		"of a request that has ended": {ended, time.Minute, context.Canceled},
 	} {
 		tx := boundedTx{ctx: c.ctx, until: time.Now().Add(c.until)}
-		if err := tx.expired(); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		should.Fail(t, tx.expired(), c.want, name)
 	}
 }
 

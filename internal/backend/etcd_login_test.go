@@ -262,9 +262,7 @@ func TestTheWaitForALoginEndsWithItsRequest(t *testing.T) {
 		first <- err
 	}()
 	var logins []string
-	if !labtest.Eventually(5*time.Second, func() bool { logins, _ = g.set(func() {}); return len(logins) > 0 }) {
-		t.Fatal("the first does not log in")
-	}
+	labtest.Await(t, "the login of the first", 5*time.Second, func() bool { logins, _ = g.set(func() {}); return len(logins) > 0 })
 	answer := sync.OnceFunc(func() { close(g.hold) })
 	timer := time.AfterFunc(5*time.Second, answer)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

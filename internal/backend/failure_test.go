@@ -52,9 +52,7 @@ func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
 			rejects(t, c, backend.Redis, state.why)
 			rejects(t, c, backend.Redlock, state.why)
 			err := client.Eval(t.Context(), `return redis.call("set", KEYS[1], 1)`, []string{"stockd:lock"}).Err()
-			if got := backend.Rejects(err); got != state.why {
-				t.Errorf("the script of a lock is answered %v, because %q, want %q", err, got, state.why)
-			}
+			should.Be(t, backend.Rejects(err), state.why, "the script of a lock is answered …, because", err)
 			must.Do(t, client.Do(t.Context(), state.leave...).Err())
 			must.Do(t, ping(t, c, backend.Redis))
 		})

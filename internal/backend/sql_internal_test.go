@@ -127,9 +127,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), inTransactions)
 			tx := must.Get(c.BeginTx(ctx, driver.TxOptions{}))(t)
 			check("in a transaction", inTransactions)
-			if err := end(tx); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.Fail(t, end(tx), nil, name)
 			cancel()
 			check("after its "+name, limitOfStatements)
 		}
@@ -215,9 +213,7 @@ func TestTheErrorOfACommitTellsWhatHappened(t *testing.T) {
 		must.Do(t, err)
 		err = tx.Commit()
 		for _, kind := range []error{full, ErrNotSent, ErrUnanswered} {
-			if errors.Is(err, kind) != errors.Is(c.kind, kind) {
-				t.Errorf("%s: the error of the commit is %v, want %v", name, err, c.kind)
-			}
+			should.Be(t, errors.Is(err, kind), errors.Is(c.kind, kind), "the error of the commit is …, want …", name, err, c.kind)
 		}
 		if l.closed != 1 || !conn.until.IsZero() {
 			t.Errorf("%s: the connection is closed %d times, and its transaction has ended: %v", name, l.closed, conn.until.IsZero())

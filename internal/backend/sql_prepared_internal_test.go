@@ -156,9 +156,7 @@ func TestNothingIsSentAfterAnErrorOfPreparing(t *testing.T) {
 		eachWay(t, func(t *testing.T, p *preparer, send func(string, ...driver.NamedValue) error) {
 			must.Do(t, send("INSERT A ?", one))
 			p.answer = func(string) error { return err }
-			if got := send("INSERT A ?", one); !errors.Is(got, err) {
-				t.Errorf("it is answered with %v, want %v", got, err)
-			}
+			should.Fail(t, send("INSERT A ?", one), err, "it is answered with")
 			p.answer = nil
 			must.Do(t, send("INSERT A ?", one))
 			p.assertGot(t, "text: INSERT A ?", "prepare: INSERT A ?", "text: INSERT A ?")

@@ -150,9 +150,7 @@ func TestLockingTheSchemaLeavesNoConnection(t *testing.T) {
 		unlock := must.Get(s.LockSchema(t.Context()))(t)
 		before := connections()
 		must.Do(t, unlock())
-		if !labtest.Eventually(5*time.Second, func() bool { return connections() == before-1 }) {
-			t.Errorf("%d connections of %d are left", connections(), before)
-		}
+		should.Be(t, labtest.Eventually(5*time.Second, func() bool { return connections() == before-1 }), true, "… connections of … are left", connections(), before)
 	})
 }
 

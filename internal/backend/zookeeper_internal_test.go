@@ -184,9 +184,7 @@ func TestZKAsksNothingOnAConnectionThatDoesNotStand(t *testing.T) {
 	cut := s.Current()
 	s.suspend()
 	for name, link := range map[string]*ZKLink{"cut": cut, "not made yet": s.Current()} {
-		if err := ZKDo(t.Context(), link, func(*zk.Conn) error { t.Error("asked"); return nil }); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("%s: %v, want %v", name, err, zk.ErrConnectionClosed)
-		}
+		should.Fail(t, ZKDo(t.Context(), link, func(*zk.Conn) error { t.Error("asked"); return nil }), zk.ErrConnectionClosed, name)
 	}
 }
 
@@ -300,9 +298,7 @@ func TestZKWaitersShareTheWatchOfAPath(t *testing.T) {
 		t.Errorf("the first sets a watch: %v, the second: %v, that of another path: %v", first, second, third)
 	}
 	l.fire("/nowhere")
-	if w.ctx.Err() != nil {
-		t.Error("an event of another path ends a watch")
-	}
+	should.Be(t, w.ctx.Err(), nil, "an event of another path ends a watch")
 	s.event(zk.Event{Type: zk.EventNodeDeleted, Path: "/a"})
 	if w.ctx.Err() == nil || other.ctx.Err() != nil {
 		t.Errorf("after an event of /a its watch has ended: %v, and that of /b: %v", w.ctx.Err(), other.ctx.Err())

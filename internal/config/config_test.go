@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -210,12 +209,8 @@ type closedPipe struct{}
 func (closedPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestAConfigurationThatCannotBePrintedIsAnError(t *testing.T) {
-	if err := load(t, "").Print(closedPipe{}); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("printed with %v", err)
-	}
-	if err := config.Example(closedPipe{}); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the example is written with %v", err)
-	}
+	should.Fail(t, load(t, "").Print(closedPipe{}), os.ErrClosed, "printed")
+	should.Fail(t, config.Example(closedPipe{}), os.ErrClosed, "the example is written")
 }
 
 // The file in configs documents every key with its default: it is made from

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func authority(t *testing.T) *servers.Authority {
@@ -108,9 +109,7 @@ func TestATLSGroupIsPrintedAndReadFromAFile(t *testing.T) {
 	file := write(t, "tls.yaml", "zookeeper:\n  addresses: z:2281\n  auth: shop:hidden\n  tls:\n    enabled: true\n    ca_file: "+
 		a.CAFile+"\n    cert_file: "+own.CertFile+"\n    key_file: "+own.KeyFile+"\n")
 	c := load(t, file)
-	if c.ZooKeeper.TLS != (config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: own.CertFile, KeyFile: own.KeyFile}) {
-		t.Errorf("read as %+v", c.ZooKeeper.TLS)
-	}
+	should.Be(t, c.ZooKeeper.TLS, (config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: own.CertFile, KeyFile: own.KeyFile}), "read as")
 	var printed bytes.Buffer
 	must.Do(t, c.Print(&printed))
 	if text := printed.String(); strings.Contains(text, "hidden") || !strings.Contains(text, "    ca_file: "+a.CAFile) {

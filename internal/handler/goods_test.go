@@ -40,9 +40,7 @@ func TestABuyerIsLimitedPerItem(t *testing.T) {
 	if got.status != http.StatusConflict || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
 		t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
 	}
-	if got.header.Get("Retry-After") != "" {
-		t.Error("waiting does not help")
-	}
+	should.Be(t, got.header.Get("Retry-After"), "", "waiting does not help")
 	if got := a.buy(t, "goods_id=2"); got.status != http.StatusBadRequest || got.field() != "user_id" {
 		t.Errorf("without a user_id the answer is %d %s", got.status, got.text)
 	}
@@ -143,9 +141,7 @@ func TestReadingAnItem(t *testing.T) {
 	for field, wanted := range map[string]any{
 		"stock": 7.0, "initial": 10.0, "sold": 3.0, "oversold": 0.0, "lost": 0.0, "clean": true,
 	} {
-		if audit.body[field] != wanted {
-			t.Errorf("%s is %v, want %v: %s", field, audit.body[field], wanted, audit.text)
-		}
+		should.Be(t, audit.body[field], wanted, "… is …", field, audit.text)
 	}
 	for path, wanted := range map[string]int{ // an item has one path, which may be escaped
 		"/goods/2": 404, "/goods/2/audit": 404, "/goods/x": 400, "/goods/0": 400, "/goods/-1/audit": 400, "/nothing": 404,
@@ -182,9 +178,7 @@ func TestALookShowsALimitThatIsBeingSet(t *testing.T) {
 		got := a.get(t, "/goods/1")
 		return got.body["changes"] == nil && got.body["per_user"] == 2.0
 	}
-	if !labtest.Eventually(20*time.Second, isSet) {
-		t.Errorf("the item is %s, want a limit of 2", a.get(t, "/goods/1").text)
-	}
+	should.Be(t, labtest.Eventually(20*time.Second, isSet), true, "the item is …, want a limit of 2", a.get(t, "/goods/1").text)
 }
 
 func TestTheAdminCreatesAndRestocks(t *testing.T) {

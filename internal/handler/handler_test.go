@@ -214,9 +214,7 @@ func TestASaleInEachForm(t *testing.T) {
 			"goods_id": 1.0, "quantity": 2.0, "remaining": left, "strategy": "naive", "replica": "replica-1",
 			"token": 0.0, "wait_ms": 0.0, "hold_ms": 0.0,
 		} {
-			if got.body[field] != wanted {
-				t.Errorf("%s: %s is %v, want %v: %s", c.name, field, got.body[field], wanted, got.text)
-			}
+			should.Be(t, got.body[field], wanted, "… is …: …", c.name, field, got.text)
 		}
 		if id, _ := got.body["order_id"].(string); id == "" || got.status != http.StatusOK {
 			t.Errorf("%s is answered with %d and order %q", c.name, got.status, id)
@@ -265,9 +263,7 @@ func TestBadInput(t *testing.T) {
 			if got.body["status"] != float64(c.status) || got.body["title"] == "" || got.body["detail"] == nil {
 				t.Errorf("the problem is not complete: %s", got.text)
 			}
-			if got.header.Get("X-Content-Type-Options") != "nosniff" {
-				t.Error("a browser may take a problem, which quotes the request, for a page")
-			}
+			should.Be(t, got.header.Get("X-Content-Type-Options"), "nosniff", "a browser may take a problem, which quotes the request, for a page")
 		})
 	}
 	if audit := a.get(t, "/goods/1/audit"); audit.body["orders"] != 0.0 || audit.body["stock"] != 10.0 {

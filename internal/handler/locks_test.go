@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // The answer says where the order is written down. durable=sql waits for the
@@ -31,9 +32,7 @@ func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 		t.Errorf("durable=yes is answered with %d %v", got.status, got.body)
 	}
 	got := a.asAdmin(t, http.MethodGet, "/goods/2/drift", "", http.StatusOK)
-	if got.body["installed"] != true {
-		t.Errorf("the drift is %v", got.body)
-	}
+	should.Be(t, got.body["installed"], true, "the drift is …", got.body)
 }
 
 func TestGroupIsAFlagThatComposesWithFence(t *testing.T) {

@@ -113,9 +113,7 @@ func TestAnItemWithAWaitingRoomIsSoldOutThroughAnyStrategy(t *testing.T) {
 			}
 			late := a.post(t, fmt.Sprintf("/queue?goods_id=%d&user_id=late", items[i]), "X-Test", "").body["ticket"]
 			closed := func() bool { return a.get(t, fmt.Sprint("/queue/", late)).body["state"] == "closed" }
-			if !labtest.Eventually(10*time.Second, closed) {
-				t.Error("the line is not told that it is sold out")
-			}
+			should.Be(t, labtest.Eventually(10*time.Second, closed), true, "the line is not told that it is sold out")
 		})
 	}
 }

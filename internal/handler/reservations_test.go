@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // reserve reserves, and wants a status.
@@ -167,8 +168,6 @@ func TestAReservationRevealsNoStock(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	got, _ := a.reserve(t, "goods_id=1", http.StatusCreated)
 	for _, field := range []string{"remaining", "replica", "token", "wait_ms", "hold_ms", "user_id"} {
-		if got.body[field] != nil {
-			t.Errorf("it reveals %s: %s", field, got.text)
-		}
+		should.Be(t, got.body[field], nil, "it reveals …: …", field, got.text)
 	}
 }

@@ -33,9 +33,7 @@ func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 		}
 		before := a.claimed(t, "/goods/2")
 		got := a.buy(t, "goods_id=2"+c.query)
-		if got.body["strategy"] != c.want {
-			t.Errorf("after %s a purchase with %q is answered with %s, want %s", c.change, c.query, got.text, c.want)
-		}
+		should.Be[any](t, got.body["strategy"], c.want, "after … a purchase with … is answered with …", c.change, c.query, got.text)
 		should.Be(t, a.claimed(t, "/goods/2") > before, strings.Contains(c.change, `true`), c.change)
 	}
 	if got := a.get(t, "/goods/2"); got.body["strategy"] != nil || got.body["group"] != true || got.body["per_user"] != 0.0 {

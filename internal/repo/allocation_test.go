@@ -153,9 +153,7 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 		a.returned(2, 0, 10)
 		for _, strategy := range []string{place, "naive"} {
 			err := a.As(strategy).InTxOnce(ctx, func(tx *repo.Tx) error { return tx.SetStock(ctx, read, 0) })
-			if !errors.Is(err, repo.ErrRowChanged) {
-				t.Errorf("the write by %s ended with %v, want %v", strategy, err, repo.ErrRowChanged)
-			}
+			should.Fail(t, err, repo.ErrRowChanged, "the write by … ended with", strategy)
 		}
 		a.assert(10, "recall", repo.Allocation{Epoch: 2, Closed: true})
 		for name, want := range map[string]bool{place: true, "another": false} {
@@ -242,9 +240,7 @@ func TestAPoolIsFilledAndSold(t *testing.T) {
 		}
 		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
 			p, err := tx.Pool(t.Context(), 1)
-			if p != (repo.Pool{Rows: rows, Free: free}) {
-				t.Errorf("the pool is %+v, want %d of %d", p, free, rows)
-			}
+			should.Be(t, p, (repo.Pool{Rows: rows, Free: free}), "the pool")
 			return err
 		})
 		if err != nil {

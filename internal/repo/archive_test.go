@@ -298,9 +298,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 		"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.MinAge)) },
 		"an order by a clock behind ours": func() error { return lateOrder("4", "key-3", time.Now().Add(-repo.MinAge*3/4)) },
 	} {
-		if err := do(); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("%s: %v, want %v", what, err, stock.ErrDuplicateRequest)
-		}
+		should.Fail(t, do(), stock.ErrDuplicateRequest, what)
 	}
 	should.Reject(s.Goods(t.Context(), 3))(t, stock.ErrUnknownGoods)
 	after, full := bothAudits(t, s, 1)
@@ -512,9 +510,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 			t.Errorf("the ledger has the rows %v, and the archive %v (%v); want the first three archived", live, archived, err)
 		}
 		for i, order := range orders {
-			if err := giveBack(s, order, fmt.Sprint("too many ", i), 3); !errors.Is(err, stock.ErrReturned) {
-				t.Errorf("three units of order %d: %v, want %v: one came back", i, err, stock.ErrReturned)
-			}
+			should.Fail(t, giveBack(s, order, fmt.Sprint("too many ", i), 3), stock.ErrReturned, "three units of order …: one came back", i)
 			must.Do(t, giveBack(s, order, fmt.Sprint("the rest ", i), 2))
 		}
 		wantSums(t, s, 100, 0, 6, 6)

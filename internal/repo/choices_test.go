@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -49,9 +50,7 @@ func TestChoices(t *testing.T) {
 			{"cleared", 1, set(func(c *stock.Choice) { *c = stock.Choice{} }), nil, map[int64]stock.Choice{2: own}},
 			{"an unknown item", 3, set(func(c *stock.Choice) { *c = own }), stock.ErrUnknownGoods, map[int64]stock.Choice{2: own}},
 		} {
-			if err := s.ChangeChoice(t.Context(), step.item, step.change); !errors.Is(err, step.err) {
-				t.Errorf("%s: %v, want %v", step.name, err, step.err)
-			}
+			should.Fail(t, s.ChangeChoice(t.Context(), step.item, step.change), step.err, step.name)
 			if got, err := s.Choices(t.Context()); err != nil || !reflect.DeepEqual(got, step.want) {
 				t.Errorf("%s: %v (%v), want %v", step.name, got, err, step.want)
 			}
@@ -69,9 +68,7 @@ func TestChangesOfOneChoiceFollowEachOther(t *testing.T) {
 		for _, s := range []*repo.Store{one, other} {
 			changing.Go(func() {
 				for range changes {
-					if err := s.ChangeChoice(t.Context(), 1, set(func(c *stock.Choice) { c.Strategy += "x" })); err != nil {
-						t.Error(err)
-					}
+					should.Do(t, s.ChangeChoice(t.Context(), 1, set(func(c *stock.Choice) { c.Strategy += "x" })))
 				}
 			})
 		}

@@ -67,9 +67,7 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 		_, _, released := s.Release(t.Context(), over)
 		_, extended := s.Extend(t.Context(), over, time.Hour, time.Hour)
 		for step, err := range map[string]error{"confirmed": confirmed, "released": released, "extended": extended} {
-			if !errors.Is(err, stock.ErrExpired) {
-				t.Errorf("%s: %v", step, err)
-			}
+			should.Fail(t, err, stock.ErrExpired, step)
 		}
 		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 2, Overdue: 1}) {
 			t.Errorf("what is held is %+v (%v)", n, err)

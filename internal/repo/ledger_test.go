@@ -230,9 +230,7 @@ func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 		t.Errorf("of an item without a limit %d buyers are counted (%v)", n, err)
 	}
 	for epoch := range int64(2) { // also where the allocation does not cover it any more
-		if err := s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: epoch}}); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("kept again in epoch %d: %v, want %v", epoch, err, stock.ErrDuplicateRequest)
-		}
+		should.Fail(t, s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: epoch}}), stock.ErrDuplicateRequest, "kept again in epoch …", epoch)
 	}
 	wantSums(t, s, 7, 1, 2, 0)
 }

@@ -177,9 +177,7 @@ func TestNothingIsTakenUnderAnotherLimit(t *testing.T) {
 					}
 					return undone
 				})
-				if !errors.Is(err, undone) {
-					t.Errorf("%s: %v", name, err)
-				}
+				should.Fail(t, err, undone, name)
 			}
 		}
 	})
@@ -390,9 +388,7 @@ func TestALimitOfALockedItemLeavesConnections(t *testing.T) {
 			return nil
 		}))
 		for range cap(answers) {
-			if err := <-answers; err != nil {
-				t.Errorf("%s: %v", c.name, err)
-			}
+			should.Fail(t, <-answers, nil, c.name)
 		}
 	}
 }

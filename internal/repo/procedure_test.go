@@ -150,9 +150,7 @@ func TestACallThatIsLateIsNotCommitted(t *testing.T) {
 		s, _ := bounded(t, d, 300*time.Millisecond)
 		row := block(t, d)
 		err := ends(t, 300*time.Millisecond, 300*time.Millisecond+soon, func() error { return call(t.Context(), s, 1, one("late")) })
-		if !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Errorf("it ended with %v, want %v", err, stock.ErrUnknownOutcome)
-		}
+		should.Fail(t, err, stock.ErrUnknownOutcome, "it ended with")
 		row.awaitWaiters(1) // the server does not look whether its client is there
 		row.commit()
 		row.awaitWaiters(0)
@@ -190,9 +188,7 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id))
 		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
 		should.Fail(t, <-killed, stock.ErrUnknownOutcome)
-		if !labtest.Eventually(10*time.Second, func() bool { return !row.connected(id) }) {
-			t.Error("the connection of the call that was killed is in the pool")
-		}
+		should.Be(t, labtest.Eventually(10*time.Second, func() bool { return !row.connected(id) }), true, "the connection of the call that was killed is in the pool")
 		row.commit()
 		for range 2 {
 			must.Do(t, sell(t.Context(), s, 1, rand.Text()))

@@ -180,9 +180,7 @@ func TestRequestIDsThatDifferInCaseAreTwo(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
 		for _, id := range []string{"key", "KEY"} {
-			if err := sell(t.Context(), s, 1, id); err != nil {
-				t.Errorf("sell under %s: %v", id, err)
-			}
+			should.Fail(t, sell(t.Context(), s, 1, id), nil, "sell under …", id)
 		}
 		if err := sell(t.Context(), s, 1, "key"); !errors.Is(err, stock.ErrDuplicateRequest) { // by the key of the table alone
 			t.Errorf("sell under key again: %v, want %v", err, stock.ErrDuplicateRequest)

@@ -143,9 +143,7 @@ func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
 			_, _, release := s.Release(t.Context(), number)
 			_, extend := s.Extend(t.Context(), number, time.Hour, time.Hour)
 			for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
-				if !errors.Is(err, stock.ErrUnknownReservation) {
-					t.Errorf("%s %q: %v", doing, number, err)
-				}
+				should.Fail(t, err, stock.ErrUnknownReservation, doing, number)
 			}
 		}
 		wantSums(t, s, 9, 1, 0, 0)

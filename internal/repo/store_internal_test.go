@@ -127,9 +127,7 @@ func TestAnErrorOfTheDriverGetsItsKind(t *testing.T) {
 			for _, w := range c.want {
 				want = want || errors.Is(w, kind)
 			}
-			if errors.Is(err, kind) != want {
-				t.Errorf("%s is %v: %v %v, want %v", c.name, err, kind, !want, want)
-			}
+			should.Be(t, errors.Is(err, kind), want, "… is …: … …", c.name, err, kind, !want)
 		}
 		if failed, ok := errors.AsType[*stock.BackendError](err); ok && failed.Backend != SQLite {
 			t.Errorf("%s names %q", c.name, failed.Backend)
@@ -176,9 +174,7 @@ func TestATurnToWriteIsWaitedForNoLongerThanATransaction(t *testing.T) {
 			}
 			return errWrong
 		})
-		if !errors.Is(err, errWrong) {
-			t.Errorf("the other one ends with %v", err)
-		}
+		should.Fail(t, err, errWrong, "the other one ends")
 		func() {
 			defer func() { _ = recover() }()
 			_ = s.InTx(t.Context(), func(*Tx) error { panic("a bug") })
@@ -355,9 +351,7 @@ func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
 				t.Errorf("where it answers %q with %v, a call is %v, want %v", c.asked, c.err, called, c.want)
 			}
 		}
-		if !errors.Is(err, c.want) {
-			t.Errorf("where it answers %q with %v, %v is %v, want %v", c.asked, c.want, c.err, err, c.want)
-		}
+		should.Fail(t, err, c.want, "where it answers … with … is", c.asked, c.err)
 	}
 }
 
@@ -419,9 +413,7 @@ func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
 	}
 	_, _, released := s.Release(t.Context(), number)
 	for step, err := range map[string]error{"released": released, "extended": extend(t.Context())} {
-		if !errors.Is(err, stock.ErrExpired) {
-			t.Errorf("%s: %v, want %v", step, err, stock.ErrExpired)
-		}
+		should.Fail(t, err, stock.ErrExpired, step)
 	}
 	if ended, _, err := s.Expire(t.Context(), 1); err != nil || ended != 1 {
 		t.Errorf("a sweeper has ended %d (%v)", ended, err)

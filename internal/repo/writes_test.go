@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -136,9 +137,7 @@ func TestEveryWriteOfTheRowSaysWhoWroteIt(t *testing.T) {
 			takeOne(t, s, writer, item)
 			before, err := s.Goods(t.Context(), item)
 			must.Do(t, err)
-			if err := write.do(item, before); err != nil {
-				t.Errorf("%s after a sale by %s: %v", name, writer, err)
-			}
+			should.Fail(t, write.do(item, before), nil, "… after a sale by …", name, writer)
 			after, err := s.Goods(t.Context(), item)
 			want := before
 			if write.leaves != nothing {
@@ -380,13 +379,9 @@ func TestTheLastClaimMayWrite(t *testing.T) {
 				continue
 			}
 			if writer != "" {
-				if err := write(writer, before); !errors.Is(err, stock.ErrFenced) {
-					t.Errorf("the holder before token %d of %s writes: %v, want %v", c.token, c.strategy, err, stock.ErrFenced)
-				}
+				should.Fail(t, write(writer, before), stock.ErrFenced, "the holder before token … of … writes", c.token, c.strategy)
 			}
-			if err := write(c.strategy, claim); err != nil {
-				t.Errorf("token %d of %s does not write: %v", c.token, c.strategy, err)
-			}
+			should.Fail(t, write(c.strategy, claim), nil, "token … of … does not write", c.token, c.strategy)
 			before, writer = claim, c.strategy
 		}
 	})

@@ -199,9 +199,7 @@ func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
 		p.TTL, first = time.Second, p.Number
 		return hold(ctx, goodsID, p)
 	})
-	if !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("answered with %v", err)
-	}
+	should.Fail(t, err, stock.ErrUnknownOutcome, "answered")
 	if !labtest.Eventually(30*time.Second, func() bool {
 		_, err := all[0].Expire(t.Context())
 		r, look := all[0].Read(t.Context(), first)
@@ -241,9 +239,7 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 			}
 			return stock.Outcome{}, stock.ErrInsufficientStock
 		})
-		if !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Errorf("answered with %v", err)
-		}
+		should.Fail(t, err, stock.ErrInsufficientStock, "answered")
 		comesBack(t, all[0], held[2])
 		if ended, err := all[0].Expire(t.Context()); err != nil || ended != 1 {
 			t.Errorf("%d lines expire (%v), want the first", ended, err)
@@ -273,9 +269,7 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 		}
 		return stock.Outcome{}, stock.ErrInsufficientStock
 	})
-	if !errors.Is(err, stock.ErrInsufficientStock) {
-		t.Errorf("answered with %v", err)
-	}
+	should.Fail(t, err, stock.ErrInsufficientStock, "answered")
 	comesBack(t, all[0], held[2])
 }
 
@@ -416,9 +410,7 @@ func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
 			r, err := all[0].Read(t.Context(), number)
 			return err == nil && r.State == stock.Released
 		}
-		if !labtest.Eventually(5*time.Second, back) {
-			t.Errorf("the line %s stays held", number)
-		}
+		should.Be(t, labtest.Eventually(5*time.Second, back), true, "the line … stays held", number)
 	}
 }
 
@@ -453,9 +445,7 @@ func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
 			}
 			return outcome, err
 		})
-		if !errors.Is(err, c.err) {
-			t.Errorf("%s: answered with %v, want %v", name, err, c.err)
-		}
+		should.Fail(t, err, c.err, "answered with", name)
 		for i, want := range c.want {
 			if r, err := all[0].Read(t.Context(), numbers[i]); err != nil || r.State != want {
 				t.Errorf("%s: line %d is %s (%v), want it %s", name, i+1, r.State, err, want)

@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -43,9 +44,7 @@ func TestALimitInTheBackgroundIsShown(t *testing.T) {
 			if got, elsewhere := state(s), state(other); got != stock.ChangeInProgress || elsewhere != "" {
 				t.Errorf("it is %q, and %q at another replica; want it in progress here", got, elsewhere)
 			}
-			if !labtest.Eventually(20*time.Second, failed) {
-				t.Errorf("it is %q, want it failed", state(s))
-			}
+			should.Be(t, labtest.Eventually(20*time.Second, failed), true, "it is …, want it failed", state(s))
 			return nil
 		}))
 	}

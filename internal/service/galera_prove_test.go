@@ -173,9 +173,7 @@ func awaitWhole(t *testing.T, nodes []*servers.Database, faulty *servers.Databas
 	}
 	t.Log("a node does not come back by itself")
 	must.Do(t, faulty.Restart(t.Context()))
-	if !labtest.Eventually(time.Minute, whole) {
-		t.Fatal("the cluster is not whole again")
-	}
+	labtest.Await(t, "a whole cluster", time.Minute, whole)
 }
 
 func seen(t *testing.T, node *servers.Database, size string) (count int) {

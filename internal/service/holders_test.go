@@ -62,9 +62,7 @@ func TestABuyerHoldsNoMoreThanTheLimit(t *testing.T) {
 			s.create(t, goods, 100)
 			s.create(t, goods+1, 100)
 			one, two := s.holders(t, 0, nil, name), s.holders(t, 1, nil, name)
-			if n := reserveAtOnce(t, []buyers{one}, user, goods); n != maxHeld {
-				t.Errorf("one replica accepted %d reservations, want %d", n, maxHeld)
-			}
+			should.Be(t, reserveAtOnce(t, []buyers{one}, user, goods), maxHeld, "one replica accepted reservations")
 			if n := reserveAtOnce(t, []buyers{one, two}, user+"2", goods); n < maxHeld || n > maxHeld+1 {
 				t.Errorf("two replicas accepted %d reservations, want %d or one more", n, maxHeld)
 			}
@@ -89,9 +87,7 @@ func TestWhatIsNotHeldAnyMoreDoesNotCount(t *testing.T) {
 	again.RequestID, again.Keyed = "key", true
 	released, first := number(heldBy("ann", 1)), number(again)
 	full()
-	if number(again) != first {
-		t.Error("a copy at the limit did not get the first answer")
-	}
+	should.Be(t, number(again), first, "a copy at the limit did not get the first answer")
 	number(heldBy("bob", maxHeld))
 	if _, err := held.Deduct(t.Context(), 1, stock.Purchase{Quantity: 5, UserID: "ann"}); err != nil {
 		t.Errorf("a sale at the limit is answered with %v", err)

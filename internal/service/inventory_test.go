@@ -252,9 +252,7 @@ func TestACopyOfAWriteThatIsInFlightIsOneWrite(t *testing.T) {
 		go write(s)
 		labtest.AwaitRowWait(t, d, "%", answers)
 		held.Pass()
-		if err := errors.Join(<-answers, <-answers); err != nil {
-			t.Errorf("%s and its copy: %v", c.name, err)
-		}
+		should.Fail(t, errors.Join(<-answers, <-answers), nil, "… and its copy", c.name)
 	}
 }
 

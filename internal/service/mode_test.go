@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
@@ -57,9 +58,7 @@ func TestADefaultThatCannotSell(t *testing.T) {
 		{Strategy: "sql-conditional", Fence: true}: service.ErrNotFenceable,
 		{Strategy: "hope"}:                         service.ErrUnknownStrategy,
 	} {
-		if err := c.SetDefault(mode); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", mode, err, want)
-		}
+		should.Fail(t, c.SetDefault(mode), want, mode)
 	}
 }
 
@@ -89,12 +88,7 @@ func follow(t *testing.T, c *service.Catalogue) {
 // soon waits for what another replica has to learn.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Errorf("%s: not within 5 s", what)
+	should.Be(t, labtest.Eventually(5*time.Second, is), true, what)
 }
 
 func TestASwitchHoldsOnEveryReplica(t *testing.T) {
@@ -142,9 +136,7 @@ func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 		}
 	}
 	for _, err := range []error{c.SwitchOn(t.Context(), "hope"), c.SwitchOff(t.Context(), "hope", "it is none")} {
-		if !errors.Is(err, service.ErrUnknownStrategy) {
-			t.Errorf("a name that is none: %v", err)
-		}
+		should.Fail(t, err, service.ErrUnknownStrategy, "a name that is none")
 	}
 }
 

@@ -138,9 +138,7 @@ func openOn(t *testing.T, linger time.Duration, nodes ...*servers.Database) shop
 			RedisStock: redisstock.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
 		t.Cleanup(func() {
-			if err := catalogue.Close(); err != nil {
-				t.Errorf("close %s: %v", replica, err)
-			}
+			should.Fail(t, catalogue.Close(), nil, "close …", replica)
 		})
 		s.inventory = service.NewInventory(store, catalogue)
 		s.replicas = append(s.replicas, catalogue)

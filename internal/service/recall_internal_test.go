@@ -76,9 +76,7 @@ func TestARecallCountsWhatEachAllocationReturned(t *testing.T) {
 		log: slog.New(slog.DiscardHandler),
 	}
 	got, err := r.recall(t.Context(), 1, "")
-	if !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("with an allocation that this replica does not know it fails with %v", err)
-	}
+	should.Fail(t, err, stock.ErrBackendUnavailable, "with an allocation that this replica does not know it fails")
 	if got.Recalled != (stock.Recalled{Returned: 5, Pending: 5}) || len(got.Allocations) != 2 || got.Allocations[1].Returned != 3 {
 		t.Errorf("recalled %+v, want 5 units back and 5 pending in two allocations", got)
 	}

@@ -262,9 +262,7 @@ func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
 		must.Do(t, end(held.Order.ID))
 		found, err := s.replicas[0].OrderOf(t.Context(), key, "ann")
 		if key == "released" {
-			if !errors.Is(err, stock.ErrUnknownOrder) {
-				t.Errorf("released it is found as %+v (%v)", found, err)
-			}
+			should.Fail(t, err, stock.ErrUnknownOrder, "released it is found as …", found)
 		} else if err != nil || found.ID != held.Order.ID || found.Quantity != 2 || found.Kind != stock.Confirmation {
 			t.Errorf("paid it is found as %+v (%v), want order %s", found, err, held.Order.ID)
 		}

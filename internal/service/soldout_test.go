@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -228,9 +229,7 @@ func TestADatabaseThatFailsIsNeverSoldOut(t *testing.T) {
 		}
 		leave()
 		f.Thaw()
-		if err := <-patient; !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Errorf("%s: the one that stays gets %v", name, err)
-		}
+		should.Fail(t, <-patient, stock.ErrInsufficientStock, "the one that stays gets", name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -132,9 +133,7 @@ func (stuckShop) goesOn(t *testing.T, name string, do func(context.Context) erro
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if err := do(ctx); err != nil {
-		t.Errorf("%s of another item is answered with %v", name, err)
-	}
+	should.Fail(t, do(ctx), nil, "… of another item is answered", name)
 }
 
 // stick has four callers of each operation of item 1 wait for what a statement locks, until it is stopped.

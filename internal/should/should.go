@@ -17,11 +17,12 @@ func Do(t testing.TB, errs ...error) {
 	}
 }
 
-// Fail fails the test where a call has not ended with an error.
-func Fail(t testing.TB, err, want error) {
+// Fail fails the test where a call has not ended with an error, or, where that is nil, has ended with one;
+// about says of what call.
+func Fail(t testing.TB, err, want error, about ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("it ends with %v, want %v", err, want)
+		t.Errorf("%v: it ends with %v, want %v", about, err, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/should"
@@ -97,9 +98,7 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	unknown := s.goods.Add(1)
 	purchase := buy(1)
 	_, err := s.deduct(t.Context(), unknown, purchase)
-	if !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("a purchase of an unknown item got %v, want %v", err, stock.ErrUnknownGoods)
-	}
+	should.Fail(t, err, stock.ErrUnknownGoods, "a purchase of an unknown item got")
 	orders, err := s.store.Orders(t.Context(), purchase.RequestID)
 	if err != nil || len(orders) > 0 {
 		t.Errorf("the ledger has %v of an unknown item (%v)", orders, err)
@@ -142,9 +141,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 			continue
 		}
 		for item, has := range map[int64]int64{goods: sold, other: 0} {
-			if err := oneOf(s.deduct(t.Context(), item, by("a", most-has))); err != nil {
-				t.Errorf("what is left of a limit of %d after %d units is answered with %v", most, has, err)
-			}
+			should.Fail(t, oneOf(s.deduct(t.Context(), item, by("a", most-has))), nil, "what is left of a limit of … after … units is answered", most, has)
 		}
 		s.wantSoldInAll(t, goods, 10, most)
 		s.wantSoldInAll(t, other, 10, most)
@@ -172,9 +169,7 @@ func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 			if err == nil && wanted != nil && outcomes[0].Replayed && outcomes[0].Order.RequestID == known.RequestID {
 				return // it gets the first answer again
 			}
-			if !errors.Is(err, wanted) {
-				t.Errorf("buyer %d is answered with %v, want %v", i, err, wanted)
-			}
+			should.Fail(t, err, wanted, "buyer … is answered with", i)
 			if err == nil && (outcomes[0].Rejected != nil || outcomes[0].Order.RequestID != purchase.RequestID) {
 				t.Errorf("buyer %d of %s is answered with %+v", i, purchase.RequestID, outcomes[0])
 			}
@@ -234,9 +229,7 @@ func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	_, err := s.deduct(ctx, goods, buy(1))
-	if !errors.Is(err, gone) {
-		t.Errorf("a cancelled request was answered with %v, want its cause", err)
-	}
+	should.Fail(t, err, gone, "a cancelled request was answered")
 	s.wantBooks(t, goods, 10, 0)
 }
 
@@ -295,9 +288,7 @@ func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 	}
 	before := s.audit(t, goods)
 	time.Sleep(50 * time.Millisecond)
-	if after := s.audit(t, goods); after != before {
-		t.Errorf("the item changed after every buyer had an answer: %+v, then %+v", before, after)
-	}
+	should.Be(t, s.audit(t, goods), before, "the item after every buyer had an answer")
 	if s.entry.Guarantees.ExclusiveInProcess && !before.Clean {
 		t.Errorf("units were lost or oversold: %+v", before)
 	}
@@ -407,11 +398,10 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 // for a second at most, it may know the item as sold out.
 func (s *subject) deductSoon(t *testing.T, goodsID int64, p stock.Purchase) (err error) {
 	t.Helper()
-	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if err = oneOf(s.deduct(t.Context(), goodsID, p)); !errors.Is(err, stock.ErrInsufficientStock) {
-			break
-		}
-	}
+	labtest.Eventually(settleWithin, func() bool {
+		err = oneOf(s.deduct(t.Context(), goodsID, p))
+		return !errors.Is(err, stock.ErrInsufficientStock)
+	})
 	return err
 }
 
@@ -433,9 +423,7 @@ func countsWhatABuyerHolds(t *testing.T, s *subject) {
 	held := reserve(perUser)
 	held.UserID = "小明"
 	must.Do(t, oneOf(s.deduct(t.Context(), goods, held)))
-	if err := oneOf(s.deduct(t.Context(), goods, by("小明", 1))); !errors.Is(err, stock.ErrUserLimit) {
-		t.Errorf("one more than the limit is answered with %v", err)
-	}
+	should.Fail(t, oneOf(s.deduct(t.Context(), goods, by("小明", 1))), stock.ErrUserLimit, "one more than the limit is answered")
 	s.wantReservation(t, held, goods)
 	s.giveBack(t, held)
 	should.Be(t, oneOf(s.deduct(t.Context(), goods, by("小明", perUser))), nil, "what was released")

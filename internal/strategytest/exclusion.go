@@ -85,9 +85,7 @@ func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Deduct) {
 	t.Helper()
 	audit, busy := sellOut(t, s, replicas)
 	if rest := s.crowd().units - audit.Sold; rest > 0 && busy > 0 {
-		if err := oneOf(insist(t, replicas[0], audit.GoodsID, buy(rest))); err != nil {
-			t.Errorf("%d units are left after a crowd of which %d got busy, and a purchase of them is answered with %v", rest, busy, err)
-		}
+		should.Fail(t, oneOf(insist(t, replicas[0], audit.GoodsID, buy(rest))), nil, "… units are left after a crowd of which … got busy, and a purchase of them is answered", rest, busy)
 	}
 	if !audit.Clean || audit.Sold == 0 || audit.Sold != s.crowd().units && busy == 0 {
 		t.Fatalf("guarantees a consistent ledger on %d replicas, and with %d busy purchases the audit is %+v", len(replicas), busy, audit)
@@ -248,8 +246,6 @@ func rejectsAWriteAfterAClaimInItsMiddle(t *testing.T, s *subject) {
 	if !claimed {
 		t.Skip("no other holder can claim an item in the middle of its sales")
 	}
-	if !errors.Is(err, stock.ErrFenced) {
-		t.Errorf("a sale whose item was claimed in its middle is answered with %v, want %v", err, stock.ErrFenced)
-	}
+	should.Fail(t, err, stock.ErrFenced, "a sale whose item was claimed in its middle is answered with")
 	s.wantBooks(t, goods, 10, 0)
 }

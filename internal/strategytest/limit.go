@@ -200,9 +200,7 @@ func followsTheLimit(t *testing.T, s *subject) {
 	sell := func(units int64, wanted error) {
 		t.Helper()
 		err := oneOf(s.deduct(t.Context(), goods, by("a", units)))
-		if !errors.Is(err, wanted) {
-			t.Errorf("%d units got %v, want %v", units, err, wanted)
-		}
+		should.Fail(t, err, wanted, "… units got", units)
 	}
 	sell(2, nil)
 	s.limit(t, goods, 3)

@@ -12,12 +12,12 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
@@ -220,18 +220,12 @@ const settleWithin = 40 * time.Second
 // whose buyer has left, makes a counter.
 func (s *subject) settle(t *testing.T, goodsID int64) {
 	t.Helper()
-	var unknown error
-	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		outbox, ok := s.bare[0].(*redisstock.Stock)
-		if !ok {
-			return
-		}
-		pending, err := outbox.Pending(context.WithoutCancel(t.Context()), goodsID)
-		if unknown = err; err == nil && pending == 0 {
-			return
-		}
+	if outbox, ok := s.bare[0].(*redisstock.Stock); ok {
+		labtest.Await(t, "the ledger to have what was answered", settleWithin, func() bool {
+			pending, err := outbox.Pending(context.WithoutCancel(t.Context()), goodsID)
+			return err == nil && pending == 0
+		})
 	}
-	t.Fatalf("the ledger does not have what was answered within %s, or it is unknown: %v", settleWithin, unknown)
 }
 
 // Limits that are short enough for a test and long enough for a busy machine.
@@ -357,16 +351,12 @@ func buy(units int64) stock.Purchase {
 
 func want(t *testing.T, what string, got, wanted int64) {
 	t.Helper()
-	if got != wanted {
-		t.Errorf("%s is %s, want %s", what, strconv.FormatInt(got, 10), strconv.FormatInt(wanted, 10))
-	}
+	should.Be(t, got, wanted, what)
 }
 
 func (s *subject) wantSold(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	if err := oneOf(s.deduct(t.Context(), goodsID, buy(units))); err != nil {
-		t.Errorf("%d units were not sold: %v", units, err)
-	}
+	should.Fail(t, oneOf(s.deduct(t.Context(), goodsID, buy(units))), nil, "… units were not sold", units)
 }
 
 // wantRejected requires that the first replica does not sell units, for a reason.

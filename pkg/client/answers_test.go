@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -128,9 +129,7 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"a return":      func() error { _, err := c.Return(t.Context(), "o", 1, ""); return err },
 		"a switch":      func() error { return c.SwitchOff(t.Context(), "naive", "it oversells") },
 	} {
-		if err := call(); !errors.Is(err, client.ErrOutcomeUnknown) {
-			t.Errorf("%s: %v, want an unknown outcome", name, err)
-		}
+		should.Fail(t, call(), client.ErrOutcomeUnknown, name)
 	}
 	for name, call := range map[string]func() error{
 		"an order":            func() error { _, err := c.Order(t.Context(), "o"); return err },
@@ -144,9 +143,7 @@ func TestAnAnswerThatNamesNothingIsNoSaleAndNoOrder(t *testing.T) {
 		"the strategies":      func() error { _, err := c.Strategies(t.Context()); return err },
 		"a page of the order": func() error { return firstOf(c.Orders(t.Context(), client.Pages{})) },
 	} {
-		if err := call(); !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("%s: %v, want unavailable", name, err)
-		}
+		should.Fail(t, call(), client.ErrUnavailable, name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -130,16 +131,10 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		if err := call(c); !errors.Is(err, client.ErrKeyReused) || errors.Is(err, client.ErrConcealed) {
 			t.Errorf("%s: %v, want the problem of the answer", want, err)
 		}
-		if sent != want {
-			t.Errorf("sent\n%s, want\n%s", sent, want)
-		}
+		should.Be(t, sent, want, "what is sent")
 		status, body = http.StatusOK, `{"order_id": "o", "reservation_id": "r", "next": "c", "goods_id": 7, "name": "s", "strategies": [{"name": "s"}]}`
-		if err := call(c); err != nil {
-			t.Errorf("%s: %v", want, err)
-		}
-		if len(c.Header) != 1 {
-			t.Errorf("%s leaves the client with the headers %v", want, c.Header)
-		}
+		should.Fail(t, call(c), nil, want)
+		should.Be(t, len(c.Header), 1, "… leaves the client with the headers …", want, c.Header)
 	}
 }
 
@@ -155,9 +150,7 @@ func TestTheLargestPageIsRead(t *testing.T) {
 		}
 		n++
 	}
-	if n != 1000 {
-		t.Errorf("%d orders are read, want 1,000", n)
-	}
+	should.Be(t, n, 1000, "orders are read")
 }
 
 // A write that has no key of its caller's gets one, so that an unknown outcome can be found

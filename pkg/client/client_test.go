@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -196,9 +197,7 @@ func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) || unknown {
 			t.Errorf("%s: %v, want %v", name, err, client.ErrUnavailable)
 		}
-		if n := len(s.seen()); n != 1 {
-			t.Errorf("%s: it is asked %d times, want once: only what was not sent is sent again", name, n)
-		}
+		should.Be(t, len(s.seen()), 1, "it is asked … times", name)
 	}
 }
 
@@ -366,9 +365,7 @@ func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 		}
 		ids += order.OrderID
 	}
-	if ids != "10007" {
-		t.Errorf("listed %q, want the order after the empty page", ids)
-	}
+	should.Be(t, ids, "10007", "listed")
 }
 
 // Every page is asked for as the first, but for its cursor.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -65,9 +64,7 @@ func TestAReportIsShownAndKept(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "report.json")
 		var out bytes.Buffer
-		if err := Show(&verdict.Report{Runs: c.runs}, &out, path); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		should.Fail(t, Show(&verdict.Report{Runs: c.runs}, &out, path), c.want, name)
 		content, err := os.ReadFile(path)
 		var kept verdict.Report
 		if c.kept && (json.Unmarshal(content, &kept) != nil || len(kept.Runs) != len(c.runs)) || !c.kept && err == nil {

@@ -60,12 +60,7 @@ func NeedDatabase(t *testing.T, kind string) {
 // Await waits for a condition, and fails the test where it does not come in time.
 func Await(t *testing.T, what string, within time.Duration, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("waited %s for %s", within, what)
+	labtest.Await(t, what, within, ok)
 }
 
 // Buffer may be written and read at the same time.

@@ -212,13 +212,9 @@ func TestAConnectionWithoutARequestIsReset(t *testing.T) {
 			}
 			_ = conn.Close() // it has ended
 		}
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%s: it ends with %v, want %v", name, err, syscall.ECONNRESET)
-		}
+		should.Fail(t, err, syscall.ECONNRESET, "it ends with", name)
 		must.Do(t, l.Close())
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: it is accepted: %v", name, err)
-		}
+		should.Fail(t, <-ended, net.ErrClosed, "it is accepted", name)
 	}
 }
 

@@ -182,9 +182,7 @@ func TestAnIdleConnectionIsServedAfterTheListenerHasClosed(t *testing.T) {
 			served <- struct{}{}
 		}, func(error) {})
 		should.Do(t, d.drain(t.Context()))
-		if len(served) != 1 {
-			t.Error("the purchase on the idle connection has no answer")
-		}
+		should.Be(t, len(served), 1, "the purchase on the idle connection has no answer")
 		end()
 	})
 }
@@ -216,9 +214,7 @@ func TestADrainDoesNotWaitForWhatStaysIdle(t *testing.T) {
 				time.AfterFunc(at, func() { d.note(nil, http.StateActive) })
 			}
 			began := time.Now()
-			if err := d.drain(t.Context()); err != nil {
-				t.Errorf("%s: drain says %v", name, err)
-			}
+			should.Fail(t, d.drain(t.Context()), nil, "drain says", name)
 			if took := time.Since(began); took < c.want || took > c.want+20*time.Millisecond {
 				t.Errorf("%s: it takes %s, want %s", name, took, c.want)
 			}

@@ -43,9 +43,7 @@ func TestTheConfigurationOpensAWaitingRoom(t *testing.T) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
-	if line := must.Get(r.CountLine(t.Context(), 1))(t); line != (client.LineCount{Admitted: 1, Admissions: 1}) {
-		t.Errorf("the line is %+v", line)
-	}
+	should.Be(t, must.Get(r.CountLine(t.Context(), 1))(t), (client.LineCount{Admitted: 1, Admissions: 1}), "the line is")
 	should.Reject(r.CountLine(t.Context(), 2))(t, client.ErrNoRoom)
 	must.Get(r.Deduct(t.Context(), buyer))(t)
 	should.Reject(r.Deduct(t.Context(), buyer))(t, client.ErrNotAdmitted)

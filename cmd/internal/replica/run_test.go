@@ -353,9 +353,7 @@ func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 	serveOn(ctx, group, c, slog.New(slog.DiscardHandler), "public", listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stop()
 		<-r.Context().Done()
-		if cause := context.Cause(r.Context()); !errors.Is(cause, stock.ErrBusy) {
-			t.Errorf("the request is cancelled by %v, which is not busy", cause)
-		}
+		should.Fail(t, context.Cause(r.Context()), stock.ErrBusy, "the cause of the cancelled request")
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, `{}`) // the client notices
 	}), func(string, string) {})
@@ -412,9 +410,7 @@ func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	}
 	for _, allowed := range []bool{true, true, false} {
 		c.Database.Migrate = allowed
-		if err := bringUpToDate(t.Context(), c, store, log); err != nil {
-			t.Errorf("migrate=%v: %v", allowed, err)
-		}
+		should.Fail(t, bringUpToDate(t.Context(), c, store, log), nil, "migrate=…", allowed)
 	}
 	if changes := strings.Count(out.Text(), `msg="schema changed"`); changes != len(list) || !out.Contains("migration="+list[0].File) {
 		t.Errorf("the log has %d of %d changes:\n%s", changes, len(list), out.Text())

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/process"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func open(t *testing.T) (l *failpoint.Registry, path string) {
@@ -26,9 +27,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, l.Close())
 	})
 	return l, path
 }
@@ -76,9 +75,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := held.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("the release of a lost lease is %v", err)
-	}
+	should.Fail(t, held.Release(t.Context()), lock.ErrLost, "the release of a lost lease is")
 	if _, err := l.Acquire(t.Context(), "goods/1"); !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("the lock that was not granted is %v", err)
 	}
@@ -112,18 +109,14 @@ func TestSeveralRecordInOneFile(t *testing.T) {
 			for range leases {
 				labtest.HoldAndRelease(t, recorded, "goods/1")
 			}
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, l.Close())
 		})
 	}
 	all.Wait()
 	if h := read(t, path); len(h.Leases) != contenders*leases {
 		t.Errorf("%d leases were read of %d", len(h.Leases), contenders*leases)
 	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, w.Close())
 }
 
 func TestAHoldEndsWithTheLeaseUnlessItIgnoresCancellation(t *testing.T) {
@@ -157,9 +150,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 				lab.Between(t.Context(), "naive", 1)
 			}()
 			synctest.Wait()
-			if err := end(lab); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.Fail(t, end(lab), nil, name)
 			<-done
 			if held := time.Since(began); held > 0 || len(lab.Faults()) != 0 {
 				t.Errorf("%s: held for %s, and faults are %+v", name, held, lab.Faults())
@@ -180,9 +171,7 @@ func TestARecordEndsWithItsRegistry(t *testing.T) {
 	if step(); log.Len() > 0 {
 		t.Errorf("while it is open the log has %q", log.String())
 	}
-	if err := lab.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, lab.Close())
 	if step(); !strings.Contains(log.String(), "gap") {
 		t.Errorf("after Close the log has %q", log.String())
 	}
@@ -262,9 +251,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 		held, err := lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1")
 		must.Do(t, err)
 		time.Sleep(time.Second)
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, held.Release(t.Context()))
 		h := read(t, path)
 		got := h.Leases[0]
 		if len(h.Leases) != 1 || got.Shared || got.Name != "goods/1" || got.Holder != "replica-1" || got.Lock != "slow" || !got.Lost.IsZero() || got.Error != "" {
@@ -281,12 +268,8 @@ func TestALockWithoutARecordIsNotWrapped(t *testing.T) {
 	lab, err := failpoint.Open(failpoint.Options{})
 	must.Do(t, err)
 	own := process.New()
-	if got := lab.Record("mutex", own); got != lock.Locker(own) {
-		t.Errorf("the lock is %T", got)
-	}
-	if err := lab.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Be(t, lab.Record("mutex", own), lock.Locker(own), "the lock is")
+	should.Do(t, lab.Close())
 	if _, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "no", "folder")}); err == nil || !strings.Contains(err.Error(), "lab.history") {
 		t.Errorf("a record that cannot be written: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // admin sends a request to /lab/faults of a replica.
@@ -74,9 +75,7 @@ func TestFaultsAreSetListedAndCleared(t *testing.T) {
 		t.Fatalf("the list is answered with %d %s", w.Code, w.Body)
 	}
 	for i := range want {
-		if list.Faults[i] != want[i] {
-			t.Errorf("fault %d is %+v, want %+v", i, list.Faults[i], want[i])
-		}
+		should.Be(t, list.Faults[i], want[i], "fault … is", i)
 	}
 	if w := send(t, http.MethodDelete, ""); w.Code != http.StatusNoContent || w.Body.Len() > 0 || len(l.Faults()) > 0 {
 		t.Errorf("the deletion is answered with %d %s, and faults are %+v", w.Code, w.Body, l.Faults())

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lock/process"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
@@ -102,9 +103,7 @@ func TestFiftyPurchasesOfEachSecondAreTraced(t *testing.T) {
 				_, other := begin("r", "GET /healthz")
 				other.End()
 			}
-			if n := len(read(t, path).Traces); n != c.want {
-				t.Errorf("after %s more %d are traced, want %d", c.after, n, c.want)
-			}
+			should.Be(t, len(read(t, path).Traces), c.want, "after … more are traced", c.after)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // purchasing has a test binary make one purchase and end, as a replica does: it names the
@@ -65,9 +66,7 @@ func TestAFaultStopsOrKillsTheProcess(t *testing.T) {
 			if err != nil || !status.Stopped() || !slices.Equal(marks(), want[:1]) {
 				t.Errorf("a pause: status %x (%v), marks %q", status, err, marks())
 			}
-			if err := self.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, self.Process.Signal(syscall.SIGCONT))
 		}
 		_ = self.Wait() // how it ended is below
 		ended, ok := self.ProcessState.Sys().(syscall.WaitStatus)

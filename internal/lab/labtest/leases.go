@@ -63,6 +63,14 @@ func Eventually(limit time.Duration, ok func() bool) bool {
 	}
 }
 
+// Await repeats a check until it succeeds, and ends a test where it does not in time.
+func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	if !Eventually(limit, ok) {
+		t.Fatalf("waited %s for %s", limit, what)
+	}
+}
+
 // Archive moves the ledger into its archive, as if it were a day old and its replicas had worked
 // since. The row that stays, the newest one, is that of an item of its own.
 func Archive(t *testing.T, d *servers.Database, s *repo.Store) {

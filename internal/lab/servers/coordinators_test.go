@@ -11,8 +11,10 @@ import (
 	"github.com/go-zookeeper/zk"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
@@ -37,9 +39,7 @@ func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
 		t.Error("a killed server answers")
 	}
 	must.Do(t, e.Restart(t.Context()))
-	if e.Endpoint != endpoint {
-		t.Errorf("it is at %s, and was at %s", e.Endpoint, endpoint)
-	}
+	should.Be(t, e.Endpoint, endpoint, "where it is, and was before")
 	kept, err := etcdClient(t, e).Get(within(t, 5*time.Second), "kept")
 	if err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "value" {
 		t.Errorf("the key of before the kill: %v, %v", kept, err)
@@ -76,12 +76,7 @@ func connect(t *testing.T, z *servers.ZooKeeper) *zk.Conn {
 // eventually asks until it is so, for a bounded time.
 func eventually(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	const bound = 20 * time.Second
-	for end := time.Now().Add(bound); !ask(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", bound, what)
-		}
-	}
+	labtest.Await(t, what, 20*time.Second, ask)
 }
 
 func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
@@ -96,9 +91,7 @@ func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
 	must.Do(t, z.Kill(t.Context()))
 	eventually(t, "the connection is gone", func() bool { return conn.State() != zk.StateHasSession })
 	must.Do(t, z.Restart(t.Context()))
-	if z.Address != address {
-		t.Errorf("it is at %s, and was at %s", z.Address, address)
-	}
+	should.Be(t, z.Address, address, "where it is, and was before")
 	eventually(t, "the client finds it again", func() bool { return conn.State() == zk.StateHasSession })
 	if value, _, err := conn.Get("/kept"); err != nil || string(value) != "value" {
 		t.Errorf("the node of before the kill: %q, %v", value, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // limit bounds what a test waits for.
@@ -36,9 +37,7 @@ func open(t *testing.T, r *servers.Redis) *redis.Client {
 	t.Helper()
 	client := r.Open()
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, client.Close())
 	})
 	return client
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
@@ -29,9 +30,7 @@ func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 200 {
-				if err := far.Incr(t.Context(), "n").Err(); err != nil {
-					t.Error(err)
-				}
+				should.Do(t, far.Incr(t.Context(), "n").Err())
 			}
 		})
 	}
@@ -83,9 +82,7 @@ func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 	pending(t, released, "the release")
 	point.Pass()
 	must.Do(t, ended(t, released))
-	if n := near.Exists(t.Context(), "lock").Val(); n != 0 {
-		t.Error("the lock of the other is there: the request came before it")
-	}
+	should.Be(t, near.Exists(t.Context(), "lock").Val(), 0, "the lock of the other is there: the request came before it")
 }
 
 func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
@@ -112,9 +109,7 @@ func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
 	if err := ended(t, done); err == nil {
 		t.Error("a held request was answered")
 	}
-	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
-		t.Error("it came while it was held")
-	}
+	should.Be(t, near.Exists(t.Context(), "n").Val(), 0, "it came while it was held")
 	point.Pass()
 	for end := time.Now().Add(limit); near.Exists(t.Context(), "n").Val() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -231,9 +226,7 @@ func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // or the kernel would put the pieces together
 	}
 	must.Do(t, point.Wait(within(t, limit)))
-	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
-		t.Error("the server got it")
-	}
+	should.Be(t, near.Exists(t.Context(), "n").Val(), 0, "the server got it")
 }
 
 func TestALinkIsCutAndMended(t *testing.T) {
@@ -291,9 +284,7 @@ func TestAHangingLinkIsMadeAndPassesNothing(t *testing.T) {
 	}
 	p.Hang(false)
 	must.Do(t, far.Ping(t.Context()).Err())
-	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
-		t.Error("the server received what was sent on a hung link")
-	}
+	should.Be(t, near.Exists(t.Context(), "n").Val(), 0, "the server received what was sent on a hung link")
 }
 
 func TestAFrozenLinkLosesNothing(t *testing.T) {
@@ -303,9 +294,7 @@ func TestAFrozenLinkLosesNothing(t *testing.T) {
 	p.Freeze()
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
 	pending(t, done, "the request")
-	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
-		t.Error("it came through the ice")
-	}
+	should.Be(t, near.Exists(t.Context(), "n").Val(), 0, "it came through the ice")
 	p.Thaw()
 	p.Thaw()
 	must.Do(t, ended(t, done))
@@ -317,9 +306,7 @@ func TestFrozenRepliesArriveAfterTheServerActed(t *testing.T) {
 	p.FreezeReplies()
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
 	pending(t, done, "the reply")
-	if n := near.Get(t.Context(), "n").Val(); n != "1" {
-		t.Errorf("the server has acted %q times, want once", n)
-	}
+	should.Be(t, near.Get(t.Context(), "n").Val(), "1", "how often the server has acted")
 	p.Thaw()
 	must.Do(t, ended(t, done))
 }
@@ -334,9 +321,7 @@ func TestALinkIsRedirected(t *testing.T) {
 	must.Do(t, direct.Set(t.Context(), "name", "second", 0).Err())
 	must.Do(t, p.Redirect(other.Address))
 	_ = far.Ping(t.Context()) // a connection of before is gone
-	if name := far.Get(t.Context(), "name").Val(); name != "second" {
-		t.Errorf("behind the link is the %q", name)
-	}
+	should.Be(t, far.Get(t.Context(), "name").Val(), "second", "behind the link is the")
 }
 
 // Whatever is held or frozen, a proxy that is closed holds nothing up.
@@ -381,20 +366,14 @@ func TestARuleKnowsAPreparedStatement(t *testing.T) {
 		other, err := conn.PrepareContext(t.Context(), "SELECT ? + 2")
 		must.Do(t, err)
 		defer other.Close() //nolint:errcheck // the same
-		if n := count.Seen(); n != 0 {
-			t.Errorf("its preparation counts %d times", n)
-		}
+		should.Be(t, count.Seen(), 0, "how often its preparation counts")
 		for i := range 3 {
 			var n int
 			must.Do(t, first.QueryRowContext(t.Context(), i).Scan(&n))
 			must.Do(t, other.QueryRowContext(t.Context(), i).Scan(&n))
-			if n != i+2 {
-				t.Errorf("%d + 2 is %d", i, n)
-			}
+			should.Be(t, n, i+2, "… + 2 is", i)
 		}
-		if n := count.Seen(); n != 3 {
-			t.Errorf("it was seen %d times, want 3", n)
-		}
+		should.Be(t, count.Seen(), 3, "how often it was seen")
 		lost := way.Arm(servers.Rule{Sent: "SELECT ? + 2", Do: servers.LoseReply})
 		var n int
 		must.Do(t, first.QueryRowContext(t.Context(), 1).Scan(&n))

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // eachRedis runs a test on a Redis of its own, local and embedded.
@@ -34,9 +35,7 @@ type closer interface {
 
 func closed(t *testing.T, s closer) {
 	t.Helper()
-	if err := s.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, s.Close(context.Background()))
 }
 
 func TestRedisIsEmptyAfterARestart(t *testing.T) {
@@ -52,16 +51,12 @@ func TestRedisIsEmptyAfterARestart(t *testing.T) {
 			t.Error("a killed server answers")
 		}
 		must.Do(t, r.Restart(t.Context()))
-		if r.Address != address {
-			t.Errorf("it is at %s, and was at %s", r.Address, address)
-		}
+		should.Be(t, r.Address, address, "where it is, and was before")
 		// A client of before; a connection that it still had may be broken.
 		if err := client.Ping(t.Context()).Err(); err != nil {
 			t.Log(err)
 		}
-		if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-			t.Errorf("the key of before the kill: %v, want none", err)
-		}
+		should.Fail(t, client.Get(t.Context(), "key").Err(), redis.Nil, "the key of before the kill")
 		must.Do(t, r.Restart(t.Context())) // which kills it first
 	})
 }
@@ -109,9 +104,7 @@ func TestARedisHasAClock(t *testing.T) {
 		if lived < ttl-time.Millisecond || lived > 10*ttl { // it counts whole milliseconds
 			t.Errorf("the key lived %s, want %s", lived, ttl)
 		}
-		if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-			t.Errorf("the key that went: %v", err)
-		}
+		should.Fail(t, client.Get(t.Context(), "key").Err(), redis.Nil, "the key that went")
 		passed := time.Duration(ask(now)-before) * time.Microsecond
 		if most := time.Since(asked); passed < lived-time.Millisecond || passed > most+time.Millisecond {
 			t.Errorf("its clock went on by %s, ours by %s to %s", passed, lived, most)

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 var lab *labtest.Lab
@@ -115,14 +116,10 @@ esac
 		t.Fatal("the server makes no data")
 	}
 	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("a start that was cancelled ended with %v", err)
-	}
+	should.Fail(t, <-failed, context.Canceled, "a start that was cancelled")
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	must.Do(t, err)
-	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d goes on after the start was cancelled: %v", pid, err)
-	}
+	should.Fail(t, syscall.Kill(pid, 0), syscall.ESRCH, "process … goes on after the start was cancelled", pid)
 }
 
 func TestAPrivateServerLetsNobodyInWithoutThePassword(t *testing.T) {
@@ -181,9 +178,7 @@ func TestEmbeddedBackendsNeedNothing(t *testing.T) {
 	}) {
 		t.Errorf("a replica gets %q", got)
 	}
-	if err := open(t, b.Redis).Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, open(t, b.Redis).Ping(t.Context()).Err())
 	closed(t, b)
 	if err := open(t, b.Redis).Ping(t.Context()).Err(); err == nil {
 		t.Error("an embedded Redis answers after its close")
@@ -205,9 +200,7 @@ func TestAutoEmbedsWhatIsNotOnThisMachine(t *testing.T) {
 		t.Skip("there is a server in a folder where systems put them, which cannot be hidden")
 	}
 	b, _ := startBackends(t, "auto,database=sqlite")
-	if b.Redis.Started != servers.Embedded {
-		t.Errorf("there are %+v", b.Infos())
-	}
+	should.Be(t, b.Redis.Started, servers.Embedded, "there are …", b.Infos())
 	if got := slices.Sorted(maps.Keys(b.Missing)); !slices.Equal(got, []string{"etcd", "zookeeper"}) {
 		t.Errorf("missing are %q", b.Missing)
 	}
@@ -226,9 +219,7 @@ func TestLocalBackendsThatAreNotOnThisMachineAreMissing(t *testing.T) {
 		"zookeeper": "needs ZooKeeper: java: not found on this machine; apt-get install zookeeper brings it",
 		"etcd":      "needs etcd: not found on this machine; apt-get install etcd-server brings it",
 	} {
-		if b.Missing[name] != want {
-			t.Errorf("the %s is missing because %q, want %q", name, b.Missing[name], want)
-		}
+		should.Be(t, b.Missing[name], want, "the … is missing because", name)
 	}
 }
 
@@ -262,9 +253,7 @@ func TestLocalBackendsRunAtOnce(t *testing.T) {
 			t.Errorf("the %s is %+v", name, info)
 		}
 	}
-	if got := len(names(b.Env())); got != 13 {
-		t.Errorf("a replica gets %q", names(b.Env()))
-	}
+	should.Be(t, len(names(b.Env())), 13, "a replica gets …", names(b.Env()))
 }
 
 // What runs in this process must not write between its lines. A process of its
@@ -273,9 +262,7 @@ func TestEmbeddedBackendsPrintNothing(t *testing.T) {
 	const inside = "STOCKDTEST_INSIDE"
 	if os.Getenv(inside) != "" {
 		b, _ := startBackends(t, "embedded")
-		if err := errors.Join(b.Redis.Kill(t.Context()), b.Redis.Restart(t.Context())); err != nil {
-			t.Error(err)
-		}
+		should.Do(t, errors.Join(b.Redis.Kill(t.Context()), b.Redis.Restart(t.Context())))
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")

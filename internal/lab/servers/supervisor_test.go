@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // clientArgument has the test binary run superviseAndWait.
@@ -121,9 +122,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
 	must.Do(t, err)
 	<-p.Done()
-	if p.State() != "exit status 7" {
-		t.Errorf("state is %q, want exit status 7", p.State())
-	}
+	should.Be(t, p.State(), "exit status 7", "state is")
 	if log, err := os.ReadFile(filepath.Join(k.Folder(), "log")); string(log) != "oh dear\n" {
 		t.Errorf("the log is %q (%v), want what the child printed", log, err)
 	}
@@ -153,9 +152,7 @@ func TestSignalsReachAChild(t *testing.T) {
 	awaitNumber(t, filepath.Join(k.Folder(), "log"))
 	must.Do(t, p.Signal(t.Context(), syscall.SIGUSR1))
 	<-p.Done()
-	if p.State() != "exit status 3" {
-		t.Errorf("state is %q, want exit status 3", p.State())
-	}
+	should.Be(t, p.State(), "exit status 3", "state is")
 	// What its supervisor does not end by, a child does.
 	for signal, want := range map[syscall.Signal]string{
 		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
@@ -165,9 +162,7 @@ func TestSignalsReachAChild(t *testing.T) {
 		must.Do(t, p.Signal(t.Context(), signal))
 		select {
 		case <-p.Done():
-			if p.State() != want {
-				t.Errorf("state is %q, want %q", p.State(), want)
-			}
+			should.Be(t, p.State(), want, "state is")
 		case <-time.After(limit):
 			t.Fatalf("it does not end by %s", signal)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // front is a client of the server behind the front of a pair.
@@ -55,9 +56,7 @@ func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 	if taken, err := client.SetNX(t.Context(), "lock", "other", time.Minute).Result(); err != nil || !taken {
 		t.Errorf("the other takes the lock: %t, %v", taken, err)
 	}
-	if n := client.Exists(t.Context(), "before").Val(); n != 1 {
-		t.Error("what was replicated is gone, too")
-	}
+	should.Be(t, client.Exists(t.Context(), "before").Val(), 1, "what was replicated is gone, too")
 	// It is a primary also after a restart.
 	must.Do(t, p.Replica.Kill(t.Context()))
 	must.Do(t, p.Replica.Restart(t.Context()))

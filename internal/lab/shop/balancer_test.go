@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestTheProxyClosesASpareConnectionBeforeAReplicaDoes(t *testing.T) {
@@ -99,9 +100,7 @@ func TestTheProxyTakesTurnsAndSendsNothingTwice(t *testing.T) {
 	must.Do(t, c.Leave(t.Context(), b))
 	must.Do(t, c.Join(t.Context(), breaks))
 	want("one breaks off", map[string]int{"a": 2, "502 Bad Gateway": 2})
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, c.Close(t.Context()))
 	if _, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://")); err == nil {
 		t.Error("a proxy that was closed listens")
 	}
@@ -124,7 +123,5 @@ func TestTheProxyPassesOnARequestToEveryReplica(t *testing.T) {
 	if failed.Load() > 0 {
 		t.Errorf("%d of %d requests failed beside a replica that answers", failed.Load(), clients*each)
 	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, c.Close(t.Context()))
 }

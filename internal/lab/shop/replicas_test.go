@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // What a replica has of its own wins over what all have, and what the cluster says of it over both. None of it
@@ -50,9 +51,7 @@ func TestReplicasShareTheProcessors(t *testing.T) {
 		{Replicas{Count: 1}, false, max(1, n/2)},
 		{Replicas{Count: n + 1, Processors: 1}, true, 1},
 	} {
-		if got := c.options.processors(c.embedded); got != c.want {
-			t.Errorf("%+v: each has %d of %d, want %d", c.options, got, n, c.want)
-		}
+		should.Be(t, c.options.processors(c.embedded), c.want, "each has … of …", c.options, n)
 	}
 }
 

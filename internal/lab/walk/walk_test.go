@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -123,9 +124,7 @@ func TestNoWalkBreaksWhatIsNotGuaranteed(t *testing.T) {
 // was added that comes before them. Then it is time to look for another seed.
 func TestTheSeedsThatFoundBugsKeepTheirStrategies(t *testing.T) {
 	for seed, want := range map[uint64]string{4: "channel", 28: "mutex-in-tx", 8: "channel sql-bucket", 100: "mutex-in-tx redis-stock"} {
-		if got := strings.Join(Random(seed).Strategies, " "); got != want {
-			t.Errorf("seed %d sells by %s, want %s", seed, got, want)
-		}
+		should.Be(t, strings.Join(Random(seed).Strategies, " "), want, "seed … sells by", seed)
 	}
 }
 
@@ -477,7 +476,5 @@ func TestStepsReadAsSentences(t *testing.T) {
     after 0s read audit at replica 1
     after 0s change the limit to 4 at replica 1
 `
-	if got := p.Steps(); got != want {
-		t.Errorf("the steps are\n%s\nwant\n%s", got, strings.TrimSpace(want))
-	}
+	should.Be(t, p.Steps(), want, "the steps")
 }

@@ -103,9 +103,7 @@ func TestWorkInTheBackgroundHasALimitOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs, begun := NewJobs(slog.New(slog.DiscardHandler)), time.Now()
 		work := func(ctx context.Context) error {
-			if ctx.Value(key{}) != "request" {
-				t.Error("the work does not know its request")
-			}
+			should.Be(t, ctx.Value(key{}), "request", "the work does not know its request")
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -165,9 +163,7 @@ func TestWorkThatFailsAfterItsRequestIsLogged(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				return fails
 			})
-			if !errors.Is(err, stock.ErrUnknownOutcome) {
-				t.Errorf("%s: answered with %v", name, err)
-			}
+			should.Fail(t, err, stock.ErrUnknownOutcome, "answered", name)
 			should.Do(t, jobs.Close(3*time.Second))
 			synctest.Wait()
 			should.Be(t, strings.Contains(log.String(), `doing="set a limit"`) && strings.Contains(log.String(), "lock wait timeout"), fails != nil, name, &log)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -17,9 +18,7 @@ func TestAChangeIsShownUntilItSucceeds(t *testing.T) {
 			t.Errorf("%s it is %+v, want %q %v", when, of, want, err)
 		}
 	}
-	if err := c.Run(1, recall, func() error { wantState("meanwhile", stock.ChangeInProgress, nil); return cause }); !errors.Is(err, cause) {
-		t.Errorf("it is answered with %v, want %v", err, cause)
-	}
+	should.Fail(t, c.Run(1, recall, func() error { wantState("meanwhile", stock.ChangeInProgress, nil); return cause }), cause, "it is answered with")
 	wantState("after a failure", stock.ChangeFailed, cause)
 	if of := c.Of(2); len(of) > 0 {
 		t.Errorf("another item has %+v", of)

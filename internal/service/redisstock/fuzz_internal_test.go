@@ -1,7 +1,6 @@
 package redisstock
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -48,9 +48,7 @@ func FuzzAnswers(f *testing.F) {
 		if list, err := readVerdicts([]any{row}, 1); err == nil {
 			t.Errorf("%q is read as %+v", row, list)
 		}
-		if err := readLimited(text); !errors.Is(err, stock.ErrUserLimit) {
-			t.Errorf("a limit of %q is %v", text, err)
-		}
+		should.Fail(t, readLimited(text), stock.ErrUserLimit, "a limit of … is", text)
 		if at, err := addedAt(text); err != nil && !at.IsZero() {
 			t.Errorf("%q is no id (%v), and of %s", text, err, at)
 		}

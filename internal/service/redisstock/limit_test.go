@@ -224,9 +224,7 @@ func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
 	}
 	reported = append(reported, outcomes[0].Order)
 	for i, p := range batch[1:] {
-		if err := outcomes[1+i].Rejected; !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Errorf("purchase %d is answered with %v, want %v", 1+i, err, stock.ErrUnknownOutcome)
-		}
+		should.Fail(t, outcomes[1+i].Rejected, stock.ErrUnknownOutcome, "purchase … is answered with", 1+i)
 		p.Keyed = true
 		again, err := deduct(t, b, p)
 		if err != nil || !again.Replayed {

@@ -262,10 +262,5 @@ func (s *shop) key(name string) string { return s.options.Prefix + ":{stock-1}:"
 
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("waited 10s for %s", what)
+	labtest.Await(t, what, 10*time.Second, is)
 }

@@ -182,9 +182,7 @@ func TestAnOrderKeepsItsFieldsWhereverItGoes(t *testing.T) {
 		s.assertMessages("dead", 0, order)
 		s.assertMessages("orders", 0)
 		s.assertCounter(10, 0)
-		if n := s.client.Exists(t.Context(), s.base+"request:r").Val(); n != 0 {
-			t.Error("a dead letter is remembered: its buyer cannot buy again")
-		}
+		should.Be(t, s.client.Exists(t.Context(), s.base+"request:r").Val(), 0, "a dead letter is remembered: its buyer cannot buy again")
 		s.sell("r", 1, "u-1", ttl)
 		s.settle(s.read()[0])
 		s.assertMessages("orders", 0)
@@ -359,9 +357,7 @@ func TestARebuildWithoutALimitStagesNoUser(t *testing.T) {
 		t.Fatalf("a page is answered with %v", got)
 	}
 	s.settle(s.read()[0])
-	if n := s.client.Exists(t.Context(), s.base+"staged:1").Val(); n != 0 {
-		t.Error("a user is staged")
-	}
+	should.Be(t, s.client.Exists(t.Context(), s.base+"staged:1").Val(), 0, "a user is staged")
 	should.Be(t, s.page(next, 2), "THERE", "the last page")
 	s.assertCounter(7, 2)
 }

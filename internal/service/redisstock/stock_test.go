@@ -509,9 +509,7 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 	await(t, "the first to be forgotten", func() bool {
 		return s.client.Exists(t.Context(), s.key("request:"+first.RequestID)).Val() == 0
 	})
-	if s.client.Exists(t.Context(), s.key("request:"+second.RequestID)).Val() != 1 {
-		t.Error("a request is forgotten that the ledger does not have")
-	}
+	should.Be(t, s.client.Exists(t.Context(), s.key("request:"+second.RequestID)).Val(), 1, "a request is forgotten that the ledger does not have")
 	s.assertExact(t, s.replica(t, "b"), []stock.Order{first, second})
 	await(t, "both to be forgotten", func() bool {
 		left := s.client.Keys(t.Context(), s.options.Prefix+"*request*").Val()

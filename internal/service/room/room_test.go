@@ -376,9 +376,7 @@ func TestKillsAndALossOfRedisGiveNoTicketASecondAdmission(t *testing.T) {
 			rejects(t, replicas[(step+1)%len(replicas)], buyer, "with the same admission")
 		}
 	}
-	if len(bought) != units {
-		t.Errorf("%d tickets have bought %d units", len(bought), units)
-	}
+	should.Be(t, len(bought), units, "tickets have bought units")
 }
 
 func TestATicketOfOthersIsUnknown(t *testing.T) {

@@ -501,9 +501,7 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 				grouped := strategy.NewBatcher(made.Deduct, nil, strategy.Group{Batch: 1, Units: 1, Queue: 1, Timeout: time.Minute, Log: quiet})
 				for range 2 {
 					_, err := grouped.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "id", Quantity: 1}})
-					if !errors.Is(err, stock.ErrUnknownOutcome) {
-						t.Errorf("a panic under the lock is answered with %v, want %v", err, stock.ErrUnknownOutcome)
-					}
+					should.Fail(t, err, stock.ErrUnknownOutcome, "a panic under the lock is answered with")
 				}
 			})
 		})

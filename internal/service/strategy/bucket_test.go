@@ -218,9 +218,7 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 		first := purchase(1)
 		must.Get(s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{first}))(t)
 		_, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(90), first})
-		if !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
-		}
+		should.Fail(t, err, stock.ErrDuplicateRequest)
 		if a := s.audit(t, 1); !a.Clean || a.Stock != 99 || a.Orders != 1 {
 			t.Errorf("%+v, want 99 in stock and one order", a)
 		}

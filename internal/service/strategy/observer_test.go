@@ -108,9 +108,7 @@ func TestAWaitInVainIsReported(t *testing.T) {
 		}
 		cancel()
 		close(still.goOn)
-		if err := <-first; err != nil {
-			t.Errorf("%s: %v", entry.Name, err)
-		}
+		should.Fail(t, <-first, nil, entry.Name)
 		if waited, held := seen.waited.Load(), seen.held.Load(); waited != 3 || held != 1 {
 			t.Errorf("%s waits %d times and holds %d times, want 3 and 1", entry.Name, waited, held)
 		}
@@ -171,9 +169,7 @@ func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 			assertPlaceInSeveral(t, seen, d.Store, joiner, entry.Name, goods)
 		}
 		locked := entry.Guarantees.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
-		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
-			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
-		}
+		should.Be(t, locked, slices.Equal(seen.recorded, []string{entry.Name}), "the locks that are recorded are …", entry.Name, seen.recorded)
 	})
 }
 

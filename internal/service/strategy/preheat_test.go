@@ -127,9 +127,7 @@ func TestACopyHasABound(t *testing.T) {
 			}
 			must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
-			if err := deduct(t, newCopying(t, entry, store, locks, prefix)); !errors.Is(err, want) {
-				t.Errorf("with %d units in stock, a purchase is answered with %v, want %v", units, err, want)
-			}
+			should.Fail(t, deduct(t, newCopying(t, entry, store, locks, prefix)), want, "with … units in stock, a purchase is answered with", units)
 			if keys := redisKeys(t, prefix); want != nil && len(keys) != 0 {
 				t.Errorf("%q are left of the copy", keys)
 			}
@@ -158,9 +156,7 @@ func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
 			s := newCopying(t, entry, store, locks, prefix)
 			for attempt := 1; attempt <= 2; attempt++ {
 				cut := way.Arm(servers.Rule{Sent: "watch", Do: servers.Lose})
-				if err := deduct(t, s); !errors.Is(err, stock.ErrBackendUnavailable) {
-					t.Errorf("attempt %d is answered with %v, want %v", attempt, err, stock.ErrBackendUnavailable)
-				}
+				should.Fail(t, deduct(t, s), stock.ErrBackendUnavailable, "attempt … is answered with", attempt)
 				labtest.AwaitReached(t, cut)
 				keys := redisKeys(t, prefix)
 				if len(keys) != attempt+1 { // what it had, and its mark

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -170,9 +171,7 @@ func TestACrowdOfTheProcedureLeavesAConnectionToOthers(t *testing.T) {
 			for range 6 {
 				crowd.Go(func() { _, _ = s.Deduct(t.Context(), 1, oneUnit()) })
 			}
-			if !labtest.Eventually(3*time.Second, func() bool { return labtest.WaitingWriters(t, d) >= 3 }) {
-				t.Error("the crowd does not wait for the row")
-			}
+			should.Be(t, labtest.Eventually(3*time.Second, func() bool { return labtest.WaitingWriters(t, d) >= 3 }), true, "the crowd does not wait for the row")
 			time.Sleep(100 * time.Millisecond) // a fourth one would wait, too
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -269,12 +268,8 @@ func TestNoPurchaseIsRejectedForWhatHappensInItsMiddle(t *testing.T) {
 		}}
 		s := entry.New(d)
 		closeAfter(t, s)
-		if err := oneOf(s.Deduct(t.Context(), goods, []stock.Purchase{purchase(10)})); err != nil {
-			t.Errorf("%s answers a purchase of all that it has read with %v", entry.Name, err)
-		}
-		if err := <-happened; err != nil {
-			t.Errorf("beside %s: %v", entry.Name, err)
-		}
+		should.Fail(t, oneOf(s.Deduct(t.Context(), goods, []stock.Purchase{purchase(10)})), nil, "… answers a purchase of all that it has read", entry.Name)
+		should.Fail(t, <-happened, nil, "beside …", entry.Name)
 		if audit, err := d.Store.AuditInFull(t.Context(), goods); err != nil || !audit.Clean || audit.Stock != 15-audit.Sold {
 			t.Errorf("%s: the audit is %+v (%v)", entry.Name, audit, err)
 		}

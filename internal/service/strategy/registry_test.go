@@ -1,7 +1,6 @@
 package strategy_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -46,9 +45,7 @@ func TestAStrategyWithoutItsBackendSaysWhichIsMissing(t *testing.T) {
 	_, fenced := made.(strategy.Fencer).DeductFenced(t.Context(), 1, []stock.Purchase{purchase(1)}) //nolint:forcetypeassert // a panic fails the test as well
 	_, recall := made.(strategy.Allocator).Recall(t.Context(), 1)                                   //nolint:forcetypeassert // the same
 	for _, err := range []error{err, fenced, recall} {
-		if !errors.Is(err, backend.ErrNotConfigured) {
-			t.Errorf("%v, want %v", err, backend.ErrNotConfigured)
-		}
+		should.Fail(t, err, backend.ErrNotConfigured)
 	}
 }
 

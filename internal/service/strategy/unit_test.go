@@ -115,9 +115,7 @@ func TestAFillIsThatOfNoPurchase(t *testing.T) {
 		leave()
 		should.Fail(t, <-left, context.Canceled) // the purchase that left
 		held.Pass()
-		if !labtest.Eventually(10*time.Second, func() bool { return s.pool(t, 1).Free == 4 }) {
-			t.Errorf("the pool is %+v, want 4 free rows", s.pool(t, 1))
-		}
+		should.Be(t, labtest.Eventually(10*time.Second, func() bool { return s.pool(t, 1).Free == 4 }), true, "the pool is …, want 4 free rows", s.pool(t, 1))
 		s.create(t, 2, 10)
 		labtest.Lose(proxy, "COMMIT", true) // of the fill
 		if !buy(t, s.replicas[0], 2, 1) {
