@@ -33,9 +33,7 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 	lease := NewHeld(1, func(context.Context) error { return ErrLost })
 	should.Fail(t, lease.Release(t.Context()), ErrLost)
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
-		t.Errorf("ended with %v, want %v", cause, ErrLost)
-	}
+	should.Fail(t, context.Cause(lease.Context()), ErrLost, "ended with")
 }
 
 func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
@@ -201,9 +199,7 @@ func TestWorkEndsWithTheRequestOrTheLeaseAndKeepsTheCause(t *testing.T) {
 			defer stop()
 			must.Do(t, c.end(lease, leave, stop))
 			<-work.Done()
-			if cause := context.Cause(work); !errors.Is(cause, c.want) {
-				t.Errorf("the work ended with %v, want %v", cause, c.want)
-			}
+			should.Fail(t, context.Cause(work), c.want, "the work ended with")
 		})
 	}
 }
@@ -277,9 +273,7 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 				if held := time.Since(begun) - c.after; held > ttl-spare || held < ttl-2*spare {
 					t.Errorf("it was held for %s of %s", held, ttl)
 				}
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
-					t.Errorf("it ended with %v, want %v", cause, ErrLost)
-				}
+				should.Fail(t, context.Cause(lease.Context()), ErrLost, "it ended with")
 			})
 		})
 	}
@@ -355,9 +349,7 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 				if !slices.Equal(at, c.at) || ended != c.ended {
 					t.Errorf("renewed at %v until %d, want %v until %d", at, ended, c.at, c.ended)
 				}
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, c.cause) {
-					t.Errorf("it ended with %v, want %v", cause, c.cause)
-				}
+				should.Fail(t, context.Cause(lease.Context()), c.cause, "it ended with")
 			})
 		})
 	}

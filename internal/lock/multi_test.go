@@ -171,12 +171,8 @@ func TestTheLossOfOneNameIsTheLossOfAll(t *testing.T) {
 			lease := takeAll(t, s, "a", "b", "c")
 			s.leases[lost].Lose()
 			<-lease.Context().Done()
-			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-				t.Errorf("%s is lost, and the lease ended because of %v", lost, cause)
-			}
-			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("%s is lost, and Release answers %v", lost, err)
-			}
+			should.Fail(t, context.Cause(lease.Context()), lock.ErrLost, "… is lost, and the lease ended", lost)
+			should.Fail(t, lease.Release(t.Context()), lock.ErrLost, "… is lost, and Release answers", lost)
 			given := slices.DeleteFunc([]string{"give c", "give b", "give a"}, func(did string) bool { return did == "give "+lost })
 			assertDid(t, s, append([]string{"take a", "take b", "take c"}, given...)...)
 		}

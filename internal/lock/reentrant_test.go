@@ -188,9 +188,7 @@ func TestALossEndsEveryLeaseThatJoined(t *testing.T) {
 		g.leases[0].Lose()
 		synctest.Wait()
 		for _, lease := range leases {
-			if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
-				t.Errorf("a lease that joined ended with %v, want %v", cause, ErrLost)
-			}
+			should.Fail(t, context.Cause(lease.Context()), ErrLost, "a lease that joined ended with")
 			should.Fail(t, lease.Release(me), ErrLost)
 		}
 		should.Be(t, len(r.owned), 0, "a name that was lost is kept for its owner", r.owned)
@@ -257,8 +255,6 @@ func (c closable) Close() error { return c.err }
 
 func TestClosingAReentrantLockClosesTheOneBehind(t *testing.T) {
 	stuck := errors.New("the session does not end")
-	if err := NewReentrant(closable{err: stuck}).Close(); !errors.Is(err, stuck) {
-		t.Errorf("closed with %v, want %v", err, stuck)
-	}
+	should.Fail(t, NewReentrant(closable{err: stuck}).Close(), stuck, "closed with")
 	should.Do(t, NewReentrant(newGate(0)).Close())
 }

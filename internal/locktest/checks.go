@@ -110,9 +110,7 @@ func assertHeld(t *testing.T, lease lock.Lease, others lock.Locker, name string)
 	if isFree(t, others, name) {
 		t.Error("a name that is held was granted to another")
 	}
-	if cause := context.Cause(lease.Context()); cause != nil {
-		t.Errorf("a lease that was not released ended: %v", cause)
-	}
+	should.Be(t, context.Cause(lease.Context()), nil, "a lease that was not released ended")
 }
 
 // assertGaveUp requires that an error reports the end of the wait, and no failure of the
@@ -130,17 +128,13 @@ func assertGaveUp(t *testing.T, err, cause error) {
 // assertLost requires that a lease has ended because the backend took it.
 func assertLost(t *testing.T, lease lock.Lease) {
 	t.Helper()
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("a lease that was lost ended with %v, want %v", cause, lock.ErrLost)
-	}
+	should.Fail(t, context.Cause(lease.Context()), lock.ErrLost, "a lease that was lost ended with")
 }
 
 // assertReleaseLost requires that a lease that was lost says so when it is released.
 func assertReleaseLost(t *testing.T, lease lock.Lease) {
 	t.Helper()
-	if err := lease.Release(within(t)); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)
-	}
+	should.Fail(t, lease.Release(within(t)), lock.ErrLost, "released after the loss with")
 }
 
 func closed(t *testing.T, what io.Closer) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,12 @@ func (p proxies) freeze() {
 	}
 }
 
+func (p proxies) thaw() {
+	for _, one := range p {
+		one.Thaw()
+	}
+}
+
 func (p proxies) cut() {
 	for _, one := range p {
 		one.Cut()
@@ -207,6 +214,13 @@ func (p proxies) lose(n int, sent string, deliver bool) (armed triggers) {
 	return armed
 }
 
+func (p proxies) arm(rule servers.Rule) (armed triggers) {
+	for _, one := range p {
+		armed = append(armed, one.Arm(rule))
+	}
+	return armed
+}
+
 // triggers are rules that were armed.
 type triggers []*servers.Trigger
 
@@ -216,6 +230,20 @@ func (p triggers) seen() (n int) {
 		n = max(n, one.Seen())
 	}
 	return n
+}
+
+// await waits until a request has met its rule at one of the servers.
+func (p triggers) await(t *testing.T) {
+	t.Helper()
+	met := func(one *servers.Trigger) bool {
+		select {
+		case <-one.Reached():
+			return true
+		default:
+			return false
+		}
+	}
+	labtest.Await(t, "the request that is to be held", patience, func() bool { return slices.ContainsFunc(p, met) })
 }
 
 // disarm ends that, and reports whether a connection was ended.

@@ -3,6 +3,8 @@ package locktest
 import (
 	"sync"
 	"testing"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 // No lock here lets two holders in, so that the suite is not shown one that does.
@@ -20,9 +22,7 @@ func TestTheGateShowsTwoHolders(t *testing.T) {
 		all.Wait()
 		return g.damage()
 	}
-	if damage := pass(1); damage != "" {
-		t.Errorf("one holder: %q", damage)
-	}
+	should.Be(t, pass(1), "", "one holder")
 	if pass(8) == "" {
 		t.Error("eight holders at once do no damage")
 	}

@@ -89,9 +89,7 @@ func (w *Later) Within(t *testing.T, limit time.Duration) lock.Lease {
 func (w *Later) Fails(t *testing.T) error {
 	t.Helper()
 	err := w.end(t, patience)
-	if w.Lease != nil {
-		t.Error("an Acquire that was to fail is granted the name")
-	}
+	should.Be(t, w.Lease != nil, false, "an Acquire that was to fail is granted the name")
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -20,9 +21,7 @@ const waitLimit = 4 * time.Second
 // assertNamed requires that an error reports the failure of the backend, by its name.
 func (s *subject) assertNamed(t *testing.T, err error) {
 	t.Helper()
-	if !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
-	}
+	should.Fail(t, err, lock.ErrNotAcquired)
 	failed, ok := errors.AsType[*stock.BackendError](err)
 	if !ok || failed.Backend != string(s.site.name) {
 		t.Errorf("%v, want an error that names %s", err, s.site.name)
@@ -105,17 +104,19 @@ func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 
 // losesRequests ends the connections in the middle of an Acquire, at one of its requests
 // after the other, before the servers get it or before they answer. Then the name is the
-// holder's, or it is free within the TTL.
+// holder's, or it is free long before its TTL is over; where a release does not compare the owner, it
+// cannot be taken back, and is free then.
 func losesRequests(t *testing.T, s *subject, deliver bool) {
-	at, cuts := s.site.at.through(t)
-	l, other := s.replicaAt(t, at, nil).connected(t), s.replica(t)
+	l, cuts, other, limit := s.lossy(t)
 	for _, sent := range s.site.requests() {
-		n, all := 0, requestsOf(t, l, cuts, sent)
-		for n < all && !t.Failed() && losesRequest(t, s, l, other, cuts, lostRequest{n, sent, deliver}) {
-			n++
-		}
-		if n == 0 && sent == "" {
-			t.Error("no request of an Acquire contains the name, so that none could be lost")
+		for _, known := range []bool{true, false} {
+			n, all := 0, requestsOf(t, l, cuts, sent, known)
+			for n < all && !t.Failed() && losesRequest(t, s, l, other, cuts, lostRequest{n, sent, known, deliver, limit}) {
+				n++
+			}
+			if n == 0 && sent == "" {
+				t.Error("no request of an Acquire contains the name, so that none could be lost")
+			}
 		}
 	}
 }
@@ -123,13 +124,22 @@ func losesRequests(t *testing.T, s *subject, deliver bool) {
 // never is the number of a request that is not reached.
 const never = 1 << 20
 
+// aName is a name of which there is all that is made once for a name, or one that is new.
+func aName(t *testing.T, l lock.Locker, known bool) string {
+	t.Helper()
+	name := unique()
+	if known {
+		Release(t, Hold(t, l, name))
+	}
+	return name
+}
+
 // requestsOf counts the requests of an Acquire without contention. One more would be the
 // lease's, which a busy machine may send before the Acquire returns: the lease is rightly
 // lost then.
-func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string) int {
+func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string, known bool) int {
 	t.Helper()
-	name := unique()
-	Release(t, Hold(t, l, name))
+	name := aName(t, l, known)
 	armed := cuts.lose(never, cmp.Or(sent, name), false)
 	lease := Hold(t, l, name)
 	n := armed.seen()
@@ -141,38 +151,74 @@ func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string) int {
 // lostRequest is one that is lost: the n-th, counted from 0, of those with these
 // bytes in them, or with the name where there are none.
 type lostRequest struct {
-	n       int
-	sent    string
-	deliver bool
+	n              int
+	sent           string
+	known, deliver bool
+	limit          time.Duration // the name is free by then
 }
 
 // losesRequest loses one of the requests of an Acquire. It reports whether there are so
 // many.
 func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, lost lostRequest) (met bool) {
 	t.Helper()
-	name := unique()
-	Release(t, Hold(t, l, name)) // makes what is made once for a name
+	name := aName(t, l, lost.known)
 	armed := cuts.lose(lost.n+1, cmp.Or(lost.sent, name), lost.deliver)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
 	met = armed.disarm()
-	limit := s.site.at.TTL + time.Second
 	if err != nil {
 		s.assertNamed(t, err)
 		if lost.deliver && !s.lock.Guarantees.SurvivesCrash {
-			if isFreeWithin(t, other, name, limit) {
+			if isFreeWithin(t, other, name, soon) {
 				t.Error("does not guarantee SurvivesCrash, and gave back what a lost answer had granted")
 			}
 			return met
 		}
-		lease = s.recover(t, l, name, limit)
+		lease = s.recover(t, l, name, lost.limit)
 	}
 	assertHeld(t, lease, other, name)
 	Release(t, lease)
-	Release(t, HoldWithin(t, other, name, limit))
+	Release(t, HoldWithin(t, other, name, lost.limit))
 	s.assertClean(t, name)
 	return met
+}
+
+// takesNothingByALateRequest freezes the way to the servers until an Acquire has given up, and lets its
+// requests through then.
+func takesNothingByALateRequest(t *testing.T, s *subject) {
+	l, cuts, other, limit := s.lossy(t)
+	name := aName(t, l, true)
+	cuts.freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*aWhile)
+	defer cancel()
+	late := HoldLater(ctx, l, name)
+	should.Fail(t, late.Fails(t), lock.ErrNotAcquired, "without an answer it ends with")
+	cuts.thaw()
+	time.Sleep(aWhile) // the servers have time to act
+	Release(t, HoldWithin(t, other, name, limit))
+	s.assertClean(t, name)
+}
+
+// takesNothingByALateAnswer cancels an Acquire while the answer to one of its requests is on its way, to
+// one after the other.
+func takesNothingByALateAnswer(t *testing.T, s *subject) {
+	l, cuts, other, limit := s.lossy(t)
+	for _, sent := range s.site.requests() {
+		for n := range requestsOf(t, l, cuts, sent, true) {
+			name := aName(t, l, true)
+			held := cuts.arm(servers.Rule{Sent: cmp.Or(sent, name), Nth: n + 1, Do: servers.HoldReply})
+			ctx, leave := context.WithCancelCause(t.Context())
+			defer leave(nil)
+			late := HoldLater(ctx, l, name)
+			held.await(t)
+			leave(errHungUp)
+			held.disarm()
+			assertGaveUp(t, late.Fails(t), errHungUp)
+			Release(t, HoldWithin(t, other, name, limit))
+			s.assertClean(t, name)
+		}
+	}
 }
 
 // namesAServerThatTakesNoRelease has no server answer when the name is given back: it may be held
@@ -199,7 +245,7 @@ func namesAServerThatTakesNoRelease(t *testing.T, s *subject) {
 // name is free long before its TTL is over. Where a release names no hold, it must not be repeated, and the name stays
 // taken.
 func freesANameWhoseReleaseIsLost(t *testing.T, s *subject) {
-	l, cuts, other := s.lossy(t)
+	l, cuts, other, limit := s.lossy(t)
 	for _, deliver := range []bool{false, true} {
 		name := unique()
 		lease := Hold(t, l, name)
@@ -210,7 +256,7 @@ func freesANameWhoseReleaseIsLost(t *testing.T, s *subject) {
 		}
 		switch {
 		case s.lock.Guarantees.ReleasesOnlyItsOwn:
-			Release(t, HoldWithin(t, other, name, patience))
+			Release(t, HoldWithin(t, other, name, limit))
 			s.assertClean(t, name)
 		case !deliver && isFreeWithin(t, other, name, soon):
 			t.Error("does not guarantee ReleasesOnlyItsOwn, and repeats a release")
@@ -221,7 +267,7 @@ func freesANameWhoseReleaseIsLost(t *testing.T, s *subject) {
 // keepsTheOtherHoldOfALostRelease has an owner hold a name twice, and loses the answer to one of the releases:
 // repeating it must not end the other hold.
 func keepsTheOtherHoldOfALostRelease(t *testing.T, s *subject) {
-	l, cuts, other := s.lossy(t)
+	l, cuts, other, limit := s.lossy(t)
 	for _, sent := range s.site.requests() {
 		name, owner := unique(), lock.WithOwner(t.Context(), unique())
 		first, second := HoldUnder(owner, t, l, name), HoldUnder(owner, t, l, name)
@@ -230,16 +276,19 @@ func keepsTheOtherHoldOfALostRelease(t *testing.T, s *subject) {
 		armed.disarm()
 		assertHeld(t, first, other, name)
 		Release(t, first)
-		Release(t, HoldWithin(t, other, name, patience))
+		Release(t, HoldWithin(t, other, name, limit))
 		s.assertClean(t, name)
 	}
 }
 
-// lossy is a replica behind proxies, and one beside them. A name stays taken for longer than a topic waits.
-func (s *subject) lossy(t *testing.T) (l *replica, cuts proxies, other *replica) {
+// lossy is a replica behind proxies, and one beside them. A name stays taken for longer than a topic waits, which is
+// until limit; but for a lock that may have to leave it taken until its TTL is over.
+func (s *subject) lossy(t *testing.T) (l *replica, cuts proxies, other *replica, limit time.Duration) {
 	t.Helper()
 	direct := s.site.at
-	direct.TTL = 3 * patience
+	if limit = direct.TTL + time.Second; s.lock.Guarantees.ReleasesOnlyItsOwn {
+		direct.TTL, limit = 3*patience, patience
+	}
 	fronts, cuts := direct.through(t)
-	return s.replicaAt(t, fronts, nil).connected(t), cuts, s.replicaAt(t, direct, nil).connected(t)
+	return s.replicaAt(t, fronts, nil).connected(t), cuts, s.replicaAt(t, direct, nil).connected(t), limit
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // signalsLoss has the backend take one of two names from their holder, which is notified of that
@@ -64,9 +65,7 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 		}
 	}
 	signalled := endsWithin(lease, ttl+grace-time.Since(cut))
-	if signalled != s.lock.Guarantees.SignalsLoss {
-		t.Errorf("guarantees SignalsLoss: %v; signalled within the TTL: %v", s.lock.Guarantees.SignalsLoss, signalled)
-	}
+	should.Be(t, signalled, s.lock.Guarantees.SignalsLoss, "the loss is signalled within the TTL")
 	if signalled {
 		assertLost(t, lease)
 		assertReleaseLost(t, lease)
@@ -194,9 +193,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	s.assertLater(t, before.Token, lease.Token())
 	frozen.thaw()
 	if s.lock.Guarantees.SignalsLoss {
-		if !labtest.Eventually(soon, func() bool { return frozen.must(t, order{Do: doReport}).Lost }) {
-			t.Error("a holder that was frozen and replaced did not receive the loss")
-		}
+		should.Be(t, labtest.Eventually(soon, func() bool { return frozen.must(t, order{Do: doReport}).Lost }), true, "a holder that was frozen and replaced did not receive the loss")
 	}
 	if s.lock.Guarantees.ReleasesOnlyItsOwn {
 		if a := frozen.ask(t, order{Do: doRelease}); !a.Lost {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // isReentrant has an owner take again what it holds; or shows that it locks itself out.
@@ -33,9 +34,7 @@ func isReentrant(t *testing.T, s *subject) {
 	Release(t, second) // counts once
 	assertHeld(t, third, other, name)
 	Release(t, first)
-	if third.Context().Err() != nil {
-		t.Error("the last of three leases ended with another")
-	}
+	should.Be(t, third.Context().Err(), nil, "the last of three leases ended with another")
 	if s.lock.Guarantees.Renews {
 		time.Sleep(s.site.at.TTL)
 	}

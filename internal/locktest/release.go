@@ -106,9 +106,7 @@ func freesAnothers(t *testing.T, s *subject) {
 	if !isFreeWithin(t, third, name, patience) {
 		t.Error("does not guarantee ReleasesOnlyItsOwn, and did not free another's name")
 	}
-	if others.Context().Err() != nil {
-		t.Error("the holder whose name was freed received the loss: then the lock can guarantee more")
-	}
+	should.Be(t, others.Context().Err(), nil, "the holder whose name was freed received the loss: then the lock can guarantee more")
 	_ = others.Release(within(t)) // it was lost
 }
 
@@ -125,9 +123,7 @@ func fences(t *testing.T, s *subject) {
 			token := lease.Token()
 			Release(t, lease)
 			if !s.lock.Guarantees.Fences {
-				if token != 0 {
-					t.Errorf("does not guarantee Fences, and gave token %d", token)
-				}
+				should.Be(t, token, 0, "does not guarantee Fences, and gave token")
 				return
 			}
 			if token <= last {

@@ -208,6 +208,7 @@ func contents() []topic {
 		{"TakesNothingForACancelledRequest", takesNothingForACancelledRequest, nil},
 		{"TakesNothingWhenCancelledInTheMiddle", takesNothingWhenCancelledInTheMiddle, nil},
 		{"TakesNothingWhenCancelledAtTheGrant", takesNothingWhenCancelledAtTheGrant, freesOnlyItsOwn},
+		{"GivesBackWhatIsGrantedTooLate", givesBackWhatIsGrantedTooLate, nil},
 		{"LeavesNothingOfACrowd", leavesNothingOfACrowd, nil},
 		{"ForgetsWaitersThatLeft", forgetsWaitersThatLeft, nil},
 		{"AsksAtIntervals", asksAtIntervals, isServed},
@@ -244,6 +245,8 @@ func contents() []topic {
 		{"KeepsTheOtherHoldOfALostRelease", keepsTheOtherHoldOfALostRelease, isReentrantAndServed},
 		{"OutlivesALostRequest", outlivesALostRequest, isServed},
 		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
+		{"TakesNothingByALateRequest", takesNothingByALateRequest, isServedAndExpires},
+		{"TakesNothingByALateAnswer", takesNothingByALateAnswer, isServed},
 	}
 }
 
@@ -260,6 +263,10 @@ func isReentrantAndServed(s *subject) bool {
 func hasPrefix(s *subject) bool {
 	return !slices.Contains([]string{repo.SQLite, repo.MySQL}, string(s.site.name))
 }
+
+// isServedAndExpires leaves out a lock that keeps for ever what is granted to no one.
+func isServedAndExpires(s *subject) bool { return isServed(s) && s.lock.Guarantees.SurvivesCrash }
+
 func isForgetful(s *subject) bool { return !s.direct && len(s.site.masters()) > 0 }
 
 // subject is one lock on one backend.

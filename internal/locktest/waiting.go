@@ -19,34 +19,35 @@ import (
 var errHungUp = errors.New("the client closed the request")
 
 func givesUpWithItsDeadline(t *testing.T, s *subject) {
-	const limit = 200 * time.Millisecond
+	givesUp(t, s, context.DeadlineExceeded, func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), aWhile)
+	})
+}
+
+func givesUpWithItsCancellation(t *testing.T, s *subject) {
+	givesUp(t, s, errHungUp, func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(aWhile, func() { cancel(errHungUp) })
+		return ctx, func() { timer.Stop() }
+	})
+}
+
+// givesUp has a wait end after a while, and neither before nor long after.
+func givesUp(t *testing.T, s *subject, cause error, end func() (context.Context, context.CancelFunc)) {
+	t.Helper()
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
 	lease := Hold(t, holder, name)
 	before := len(s.traces(t, name))
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx, stop := end()
+	defer stop()
 	_, err := attempt(ctx, t, waiter, name, soon)
-	if waited := time.Since(start); waited < limit {
-		t.Errorf("waited %s, want %s", waited, limit)
+	if waited := time.Since(start); waited < aWhile {
+		t.Errorf("waited %s, want %s", waited, aWhile)
 	}
-	assertGaveUp(t, err, context.DeadlineExceeded)
+	assertGaveUp(t, err, cause)
 	s.assertTraces(t, name, before, s.site.at.TTL)
 	assertHeld(t, lease, holder, name)
-	Release(t, lease)
-	s.assertClean(t, name)
-}
-
-func givesUpWithItsCancellation(t *testing.T, s *subject) {
-	holder, waiter, name := s.replica(t), s.replica(t), unique()
-	lease := Hold(t, holder, name)
-	before := len(s.traces(t, name))
-	ctx, cancel := context.WithCancelCause(t.Context())
-	timer := time.AfterFunc(aWhile, func() { cancel(errHungUp) })
-	defer timer.Stop()
-	_, err := attempt(ctx, t, waiter, name, soon)
-	assertGaveUp(t, err, errHungUp)
-	s.assertTraces(t, name, before, s.site.at.TTL)
 	Release(t, lease)
 	s.assertClean(t, name)
 }
@@ -128,6 +129,31 @@ func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 	Release(t, HoldWithin(t, waiter, name, at.TTL/2))
 	t.Logf("%d of %d waiters were granted the name", granted, waits)
+}
+
+// givesBackWhatIsGrantedTooLate ends requests in the moment in which the backend has a key or a node for
+// them, where a lock tells of that.
+func givesBackWhatIsGrantedTooLate(t *testing.T, s *subject) {
+	const requests = 5 // an Acquire may look for the end of its context in several places
+	at, name := s.site.at, unique()
+	at.TTL *= 10 // what is taken is not free again in time
+	l := s.replicaAt(t, at, nil).connected(t)
+	for range requests {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		lease, err := l.Acquire(lock.WithNotes(ctx, func(n lock.Note) {
+			if n.What == lock.Placed {
+				cancel(errHungUp)
+			}
+		}), name)
+		if ctx.Err() == nil {
+			Release(t, lease)
+			t.Skip("it does not tell of its key or node")
+		}
+		should.Be(t, lease != nil, false, "a request that has ended is granted the name")
+		assertGaveUp(t, err, errHungUp)
+	}
+	Release(t, HoldWithin(t, l, name, at.TTL/2))
+	s.assertClean(t, name)
 }
 
 // leavesNothingOfACrowd has a crowd wait, most of which is cancelled.

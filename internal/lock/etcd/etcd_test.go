@@ -113,26 +113,17 @@ func (a etcdAdmin) keys(t *testing.T, name string) (keys []etcdKey) {
 }
 
 // await waits until so many keys of a name are there.
-func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) []etcdKey {
+func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) (keys []etcdKey) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
-		keys := a.keys(t, name)
-		if len(keys) == n {
-			return keys
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d keys of %s after %s, want %d: %v", len(keys), name, limit, n, keys)
-		}
-	}
+	labtest.Await(t, fmt.Sprint(n, " keys of ", name), limit, func() bool { keys = a.keys(t, name); return len(keys) == n })
+	return keys
 }
 
 // etcdAwaitInLine waits until a replica waits in the line of the test's name: that its
 // key is there is not enough, the answer may be lost that tells it so.
 func etcdAwaitInLine(t *testing.T, l lock.Locker) {
 	t.Helper()
-	if !labtest.Eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
-		t.Fatal("it does not wait in line")
-	}
+	labtest.Await(t, "a waiter in line", etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) })
 }
 
 func (a etcdAdmin) revoke(t *testing.T, lease clientv3.LeaseID) {
@@ -153,14 +144,10 @@ func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 	got := locktest.HoldLater(t.Context(), waiter, t.Name())
 	lost := admin.await(t, t.Name(), 2, etcdLimit)[1]
 	admin.revoke(t, lost.lease)
-	for end := time.Now().Add(etcdLimit); ; time.Sleep(5 * time.Millisecond) {
-		if keys := admin.keys(t, t.Name()); len(keys) == 2 && keys[1].lease != lost.lease {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the waiter did not come back under another session")
-		}
-	}
+	labtest.Await(t, "the waiter under another session", etcdLimit, func() bool {
+		keys := admin.keys(t, t.Name())
+		return len(keys) == 2 && keys[1].lease != lost.lease
+	})
 	locktest.Release(t, lease)
 	locktest.Release(t, got.Within(t, etcdSoon))
 }
@@ -283,19 +270,6 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 	}
 }
 
-// A request that ends in the moment of its grant is granted nothing, and leaves no key.
-func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
-	admin, l := newEtcdAdmin(t, lab.Etcd(t)), etcdReplica(t, lab.Etcd(t), etcdTTL)
-	for range 10 { // it may notice the end first
-		ctx, end := context.WithCancel(t.Context())
-		lease, err := l.Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), t.Name())
-		if lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-			t.Errorf("a request that has ended is answered with %v, %v", lease, err)
-		}
-		admin.await(t, t.Name(), 0, etcdSoon)
-	}
-}
-
 // A key that is there already is another's, or of a put that was sent twice: it is not taken for
 // our own place.
 func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
@@ -340,9 +314,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	if lease.Context().Err() == nil {
 		t.Error("a lease outlives its lock")
 	}
-	if len(admin.keys(t, t.Name())) != 0 {
-		t.Error("a key is left")
-	}
+	should.Be(t, len(admin.keys(t, t.Name())), 0, "a key is left")
 	left, err := admin.TimeToLive(t.Context(), key.lease)
 	must.Do(t, err)
 	if left.TTL > 0 {

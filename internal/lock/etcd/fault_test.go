@@ -168,9 +168,7 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 		t.Fatal("the loss was signalled before the release")
 	}
 	should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
-	if len(admin.keys(t, t.Name())) != 1 {
-		t.Error("deleted what is another's")
-	}
+	should.Be(t, len(admin.keys(t, t.Name())), 1, "deleted what is another's")
 	admin.delete(t, key)
 }
 
@@ -199,9 +197,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	cut.Hang(false)
 	locktest.Release(t, got.Within(t, etcdTTL/2))
 	labtest.AwaitLoss(t, lost, etcdSoon)
-	if kept.Context().Err() != nil {
-		t.Error("the session has ended with the watch")
-	}
+	should.Be(t, kept.Context().Err(), nil, "the session has ended with the watch")
 	locktest.Release(t, kept)
 }
 

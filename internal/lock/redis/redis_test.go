@@ -19,7 +19,6 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 const (
@@ -69,85 +68,6 @@ func onOne() (all []lock.Entry) {
 
 // scripted are the locks on one Redis that are made of scripts.
 func scripted() []string { return []string{"redis-lua", "redis-reentrant", "redis-fair", "redsync"} }
-
-// The answer to the script that took the name is lost: the Acquire fails with the error of
-// Redis, and the name does not stay taken for a TTL.
-func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
-	server := lab.Redis(t)
-	for _, name := range scripted() {
-		t.Run(name, func(t *testing.T) {
-			cut := labtest.NewProxy(t, server.Address)
-			l := onRedis(t, name, clientAt(server, cut.Address))
-			held := "lost-" + name
-			labtest.HoldAndRelease(t, l, held) // the script is known, and sent by its hash
-			asks := "evalsha"
-			if name == "redsync" {
-				asks = "exec" // it takes the name in a transaction
-			}
-			labtest.Lose(cut, asks, true)
-			_, err := l.Acquire(t.Context(), held)
-			if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Fatalf("%v, want %v that names the backend", err, lock.ErrNotAcquired)
-			}
-			asked := time.Now()
-			labtest.HoldAndRelease(t, l, held)
-			if took := time.Since(asked); took > redisTTL/2 {
-				t.Errorf("the name stayed taken for %s", took)
-			}
-		})
-	}
-}
-
-// A request is held up on its way until its Acquire has given up, and reaches Redis then: the grant
-// is taken back, and does not stay for a TTL.
-func TestAGrantAfterItsAcquireIsTakenBack(t *testing.T) {
-	server := lab.OwnRedis(t)
-	direct := labtest.RedisClient(server)
-	defer direct.Close() //nolint:errcheck // the test is over
-	must.Do(t, direct.ConfigSet(t.Context(), "notify-keyspace-events", "K$g").Err())
-	for _, name := range []string{"redis-lua", "redsync", "redlock"} {
-		t.Run(name, func(t *testing.T) {
-			onServer := func(address string) lock.Locker {
-				deps := redisDeps(clientAt(server, address))
-				deps.TTL, deps.Redlock = time.Hour, []redis.UniversalClient{deps.Redis}
-				return madeOf(t, name, deps)
-			}
-			way, held := labtest.NewProxy(t, server.Address), "late-"+name
-			l := onServer(way.Address)
-			labtest.HoldAndRelease(t, l, held) // connects, and has Redis know the scripts
-			events := direct.Subscribe(t.Context(), "__keyspace@0__:"+keyOf(held, name))
-			defer events.Close() //nolint:errcheck // the test is over
-			must.Get(events.Receive(t.Context()))(t)
-			way.Freeze()
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			if _, err := l.Acquire(ctx, held); !errors.Is(err, lock.ErrNotAcquired) {
-				t.Fatalf("%v, want %v", err, lock.ErrNotAcquired)
-			}
-			way.Thaw()
-			for _, want := range []string{"set", "del"} {
-				awaitEvent(t, events, want)
-			}
-			labtest.HoldAndRelease(t, onServer(server.Address), held)
-		})
-	}
-}
-
-// awaitEvent waits until Redis tells that a command changed a key.
-func awaitEvent(t *testing.T, events *redis.PubSub, command string) {
-	t.Helper()
-	late := time.After(5 * time.Second)
-	for {
-		select {
-		case event := <-events.Channel():
-			if event.Payload == command {
-				return
-			}
-		case <-late:
-			t.Fatalf("there is no %s of the key", command)
-		}
-	}
-}
 
 // A release wakes a waiter: none of them polls for it.
 func TestAReleaseWakesAWaiter(t *testing.T) {
@@ -260,9 +180,7 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 		}
 		left <- err
 	}()
-	if !labtest.Eventually(5*time.Second, func() bool { return client.ZCard(t.Context(), key+":queue").Val() == 1 }) {
-		t.Fatal("there is no waiter in the queue")
-	}
+	labtest.Await(t, "a waiter in the queue", 5*time.Second, func() bool { return client.ZCard(t.Context(), key+":queue").Val() == 1 })
 	queued(t, client, "left", next, 1000, time.Now().Add(time.Minute))
 	must.Do(t, client.Del(t.Context(), key).Err()) // the holder's time is over: it does not wake anyone
 	leave()

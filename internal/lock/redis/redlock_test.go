@@ -179,9 +179,7 @@ func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
 		gone <- err
 	}
 	asked := func(times int) {
-		if !labtest.Eventually(10*time.Second, func() bool { return first.Count(lock.VotedAgainst, "1") >= times }) {
-			t.Errorf("the first waiter did not ask %d times", times)
-		}
+		should.Be(t, labtest.Eventually(10*time.Second, func() bool { return first.Count(lock.VotedAgainst, "1") >= times }), true, "the first waiter did not ask … times", times)
 	}
 	go wait(&first)
 	asked(1)
@@ -232,13 +230,9 @@ func TestAMasterThatLosesAReleaseIsAskedAgain(t *testing.T) {
 	direct := labtest.RedisClient(masters[0])
 	t.Cleanup(func() { _ = direct.Close() }) // the same
 	key := "stockd:{" + url.PathEscape(name) + "}:redlock"
-	if !labtest.Eventually(10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 1 }) {
-		t.Fatal("the first master has not granted the name")
-	}
+	labtest.Await(t, "the vote of the first master", 10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 1 })
 	lost := labtest.Lose(cut, "evalsha", false)
 	must.Do(t, lease.Release(t.Context()))
 	labtest.AwaitReached(t, lost)
-	if !labtest.Eventually(10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 0 }) {
-		t.Error("the master keeps the name")
-	}
+	should.Be(t, labtest.Eventually(10*time.Second, func() bool { return direct.Exists(t.Context(), key).Val() == 0 }), true, "the master keeps the name")
 }

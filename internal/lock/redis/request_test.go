@@ -157,9 +157,7 @@ func TestAWaiterTellsWhatWokeIt(t *testing.T) {
 		var noted locktest.Notes
 		leave := waits(t, client, madeOf(t, name, deps), "told", name, noted.Take)
 		for _, by := range []string{lock.ByPubSub, lock.ByTimeout} {
-			if !labtest.Eventually(5*time.Second, func() bool { return noted.Count(lock.Woken, by) > 0 }) {
-				t.Errorf("%s: no waiter tells that it was woken by %s", name, by)
-			}
+			should.Be(t, labtest.Eventually(5*time.Second, func() bool { return noted.Count(lock.Woken, by) > 0 }), true, "no waiter tells that it was woken by …", name, by)
 		}
 		leave()
 	}
@@ -335,32 +333,6 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 	}
 }
 
-// The request ends while the answer that grants the name is on its way: it is granted nothing, and the
-// next one does not wait for its lease.
-func TestAGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
-	server := lab.Redis(t)
-	for _, e := range onOne() {
-		t.Run(e.Name, func(t *testing.T) {
-			client, next := clientAt(server, server.Address), new(afterNext)
-			deps, name := redisDeps(client), "too-late-"+e.Name
-			deps.TTL = time.Hour
-			l := madeOf(t, e.Name, deps)
-			labtest.HoldAndRelease(t, l, name) // what is made once for a name is there
-			client.AddHook(next)
-			ctx, cancel := context.WithCancel(t.Context())
-			leave := func() { cancel() }
-			next.do.Store(&leave)
-			if lease, err := l.Acquire(ctx, name); lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-				t.Errorf("a request that has ended is answered with %v, %v", lease, err)
-			}
-			if ctx.Err() == nil {
-				t.Fatal("the request was not granted the name, and did not end")
-			}
-			must.Do(t, locktest.Hold(t, l, name).Release(t.Context()))
-		})
-	}
-}
-
 const day = 24 * time.Hour
 
 func expiryOf(t *testing.T, client redis.UniversalClient, key string) time.Duration {
@@ -451,9 +423,7 @@ func TestAFairQueueExpires(t *testing.T) {
 	leave := waits(t, client, l, "queue-expires", "redis-fair")
 	key := keyOf("queue-expires", "redis-fair")
 	for _, what := range []string{key + ":queue", key + ":alive"} {
-		if !labtest.Eventually(5*time.Second, func() bool { return expiryOf(t, client, what) >= 0 }) {
-			t.Errorf("%s does not expire while a waiter is in it", what)
-		}
+		should.Be(t, labtest.Eventually(5*time.Second, func() bool { return expiryOf(t, client, what) >= 0 }), true, "… does not expire while a waiter is in it", what)
 		if left := expiryOf(t, client, what); left > 6*time.Second {
 			t.Errorf("%s expires in %s, want twice the patience of 3 s at the most", what, left)
 		}
@@ -495,14 +465,10 @@ func TestAWaiterThatReportsKeepsItsPlace(t *testing.T) {
 		return all[0].Member.(string), all[0].Score //nolint:forcetypeassert // members are strings
 	}
 	var until float64
-	if !labtest.Eventually(5*time.Second, func() bool { _, until = first(alive); return until > 0 }) {
-		t.Fatal("there is no waiter in the queue")
-	}
+	labtest.Await(t, "a waiter in the queue", 5*time.Second, func() bool { _, until = first(alive); return until > 0 })
 	who, place := first(queue)
 	queued(t, client, "reports", "the next", 1000, time.UnixMilli(int64(until)+1e6))
-	if !labtest.Eventually(5*time.Second, func() bool { _, now := first(alive); return now > until && now < until+1e6 }) {
-		t.Error("it does not report that it is alive")
-	}
+	should.Be(t, labtest.Eventually(5*time.Second, func() bool { _, now := first(alive); return now > until && now < until+1e6 }), true, "it does not report that it is alive")
 	if now, score := first(queue); now != who || score != place {
 		t.Errorf("the first in the queue is %s with %v, want %s with %v", now, score, who, place)
 	}

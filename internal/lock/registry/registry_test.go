@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // locks are those of each family, in the order in which they are shown. Those with a
@@ -36,9 +37,7 @@ func TestEveryLockIsInItsFamily(t *testing.T) {
 				t.Errorf("%s is of the family %q, needs %q and is described by %q", e.Name, e.Family, e.Needs, e.Summary)
 			}
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("the locks of %s are %s, want %s", family, got, want)
-		}
+		should.Be(t, strings.Join(names, " "), want, "the locks of … are", family)
 		n += len(names)
 	}
 	if all := registry.Locks(); len(all) != n {

@@ -41,9 +41,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 		if n := count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`); n != 1 {
 			t.Fatalf("the dead holder has %d rows, want 1", n)
 		}
-		if !labtest.Eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }) {
-			t.Error("the dead holder's row is not freed")
-		}
+		should.Be(t, labtest.Eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }), true, "the dead holder's row is not freed")
 	})
 }
 
@@ -134,9 +132,7 @@ func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
 	}
 	run(`INSERT INTO record_lock VALUES ('late', 'o', 'h', 'e', 1, 1, '2001-01-01 00:00:00.000')`)
 	time.Sleep(5 * deps.TTL)
-	if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'late'`); n != 1 {
-		t.Error("it goes on after it was closed")
-	}
+	should.Be(t, count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'late'`), 1, "it goes on after it was closed")
 }
 
 // Each hold begins the TTL anew, and the row names the host of its holder, for people.

@@ -3,7 +3,6 @@ package sql_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -63,9 +62,7 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 		killOthers(t, admin)
 		next := locktest.HoldWithin(t, sqlLock(t, d, kind), "gate", sqlSoon)
 		should.Fail(t, lease.Release(t.Context()), lock.ErrLost)
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-		}
+		should.Fail(t, context.Cause(lease.Context()), lock.ErrLost, "the lease ended with")
 		should.Be(t, pool.Stats().InUse, 0, "connections are not given back")
 		isHeld(t, l, "gate")
 		locktest.Release(t, next)
@@ -86,9 +83,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 		for round := range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			gaveUp := locktest.HoldLater(ctx, waiter, "gate")
-			if !labtest.Eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
-				t.Fatal("there is no waiter")
-			}
+			labtest.Await(t, "a waiter", 5*time.Second, func() bool { return busyOthers(t, admin) > 0 })
 			cancel()
 			start := time.Now()
 			should.Fail(t, gaveUp.Fails(t), context.Canceled)
@@ -192,16 +187,12 @@ func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
 		ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE()`
 	var id int64
 	// The server's list of transactions may be a tenth of a second old.
-	if !labtest.Eventually(5*time.Second, func() bool { return admin.QueryRowContext(t.Context(), holders).Scan(&id) == nil }) {
-		t.Fatal("no transaction holds the row")
-	}
+	labtest.Await(t, "a transaction that holds the row", 5*time.Second, func() bool { return admin.QueryRowContext(t.Context(), holders).Scan(&id) == nil })
 	must.Get(admin.ExecContext(t.Context(), `KILL ?`, id))(t)
 	next := locktest.HoldWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
 	held.Pass()
 	should.Fail(t, <-answered, stock.ErrBackendUnavailable)
-	if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
-		t.Errorf("%d connections are not given back", pool.Stats().InUse)
-	}
+	should.Be(t, labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }), true, "… connections are not given back", pool.Stats().InUse)
 	locktest.Release(t, next)
 }
 
@@ -225,9 +216,7 @@ func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
 		t.Fatalf("a waiter gave up with %v", gaveUp.Err)
 	case <-time.After(1200 * time.Millisecond): // a slice is a second
 	}
-	if !labtest.Eventually(sqlSoon, func() bool { return asked.Seen() > 1 }) {
-		t.Errorf("it asked %d times in two slices", asked.Seen())
-	}
+	should.Be(t, labtest.Eventually(sqlSoon, func() bool { return asked.Seen() > 1 }), true, "it asked … times in two slices", asked.Seen())
 	cancel()
 	should.Fail(t, gaveUp.Fails(t), context.Canceled)
 	locktest.Release(t, lease)

@@ -169,15 +169,11 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 				})
 			}
 			time.Sleep(sqlTTL / 2) // the waiters have what they can get, and the holder renews
-			if cause := context.Cause(first.Context()); cause != nil {
-				t.Errorf("the holder lost the name: %v", cause)
-			}
+			should.Be(t, context.Cause(first.Context()), nil, "the holder lost the name")
 			locktest.Release(t, first)
 			waiters.Wait()
 			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
-			if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
-				t.Errorf("%d connections are not given back", pool.Stats().InUse)
-			}
+			should.Be(t, labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }), true, "… connections are not given back", pool.Stats().InUse)
 		}
 	})
 }
@@ -203,44 +199,6 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 		cancel()
 		waiters.Wait()
 		locktest.Release(t, held)
-	})
-}
-
-// An answer that is lost does not tell what was done: whatever it was, it is
-// taken back.
-func TestSQLLostAnswersAreTakenBack(t *testing.T) {
-	// \x03 begins a statement: READ COMMITTED is not meant.
-	statements := map[string][]string{
-		"sql-insert-lock":  {"SELECT owner", "INSERT INTO lock_token", "UPDATE lock_token", "INSERT INTO record_lock", "\x03COMMIT"},
-		"sql-version-lock": {"SELECT version", "INSERT INTO lock_token", "INSERT INTO distribute_lock", "UPDATE distribute_lock"},
-		"sql-row-lock":     {"SET SESSION wait_timeout", "START TRANSACTION", "FOR UPDATE", "INSERT INTO lock_token", "UPDATE lock_token"},
-		"sql-named-lock":   {"SET SESSION wait_timeout", "GET_LOCK", "INSERT INTO lock_token", "UPDATE lock_token"},
-	}
-	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
-		through, cut := labtest.Through(t, d)
-		pool := sqlPool(t, through, 8)
-		l, other, names := sqlLockOn(t, pool, d, kind), sqlLock(t, d, kind), 0
-		for _, statement := range statementsOf(t, statements, kind) {
-			for _, delivered := range []bool{true, false} {
-				name := strconv.Itoa(names)
-				names++
-				if statement != "INSERT INTO distribute_lock" && statement != "INSERT INTO lock_token" { // which come once a name
-					locktest.Release(t, locktest.HoldWithin(t, l, name, 5*time.Second))
-				}
-				labtest.Lose(cut, statement, delivered)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				_, err := l.Acquire(ctx, name)
-				cancel()
-				if !errors.Is(err, stock.ErrBackendUnavailable) {
-					t.Errorf("%s lost, delivered %v: %v, want the backend's failure", statement, delivered, err)
-				}
-				locktest.Release(t, locktest.HoldWithin(t, other, name, sqlSoon))
-				locktest.Release(t, locktest.HoldWithin(t, l, name, sqlSoon))
-			}
-		}
-		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
-			t.Errorf("%d connections are not given back", pool.Stats().InUse)
-		}
 	})
 }
 
@@ -354,40 +312,6 @@ func renewsOnAnother(t *testing.T, d *servers.Database, kind, statement string) 
 	case <-renewed:
 	case <-lease.Context().Done():
 		t.Errorf("it ended with %v", context.Cause(lease.Context()))
-	}
-}
-
-// The request ends while the answer that grants the name is on its way: it is granted nothing, and the
-// next one does not wait for its lease.
-func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
-	d := migrated(t, lab.Database(t, servers.MariaDB))
-	through, way := labtest.Through(t, d)
-	for kind, last := range map[string]string{
-		"sql-insert-lock": "COMMIT", "sql-version-lock": "UPDATE distribute_lock",
-		"sql-named-lock": "UPDATE lock_token", "sql-row-lock": "UPDATE lock_token",
-	} {
-		t.Run(kind, func(t *testing.T) {
-			l := sqlLock(t, through, kind)
-			locktest.Release(t, locktest.HoldWithin(t, l, "late", 5*time.Second)) // what is made once for a name is there
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			held := way.Arm(servers.Rule{Sent: last, Do: servers.HoldReply})
-			answered := make(chan error, 1)
-			go func() {
-				lease, err := l.Acquire(ctx, "late")
-				if lease != nil {
-					t.Error("a request that has ended is granted a name")
-				}
-				answered <- err
-			}()
-			labtest.AwaitReached(t, held)
-			cancel()
-			held.Pass()
-			if err := <-answered; !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
-			}
-			locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, kind), "late", sqlSoon))
-		})
 	}
 }
 

@@ -61,9 +61,7 @@ func TestZKAWaiterIsNotGrantedBehindAPlaceItHasNotSeen(t *testing.T) {
 	lease := locktest.Hold(t, other, name)
 	waits := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, "zk-sequential", name)[0]), Do: servers.Count})
 	first := enter(ours, 2)
-	if !labtest.Eventually(zkWait, func() bool { return waits.Seen() == 1 }) {
-		t.Fatal("the first waiter watches nothing")
-	}
+	labtest.Await(t, "the watch of the first waiter", zkWait, func() bool { return waits.Seen() == 1 })
 	between := enter(other, 3)
 	lost := way.Arm(servers.Rule{Sent: zkFolder("zk-sequential", name) + "\x00", Do: servers.Lose})
 	last := enter(ours, 4)
@@ -362,15 +360,10 @@ func TestZKFolderGoesAndComesAgain(t *testing.T) {
 			}
 		}
 		locktest.Release(t, locktest.Hold(t, l, name))
-		for end := time.Now().Add(zkWait); ; time.Sleep(50 * time.Millisecond) {
+		labtest.Await(t, "the end of the folder of a name without waiters", zkWait, func() bool {
 			there, _, err := admin.Exists(zkFolder(kind, name))
-			if err == nil && !there {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the folder of a name without waiters is still there (%v)", err)
-			}
-		}
+			return err == nil && !there
+		})
 	})
 }
 

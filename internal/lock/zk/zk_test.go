@@ -4,6 +4,7 @@ import (
 	"context"
 	crypto "crypto/rand"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -110,13 +111,8 @@ func zkFolder(kind, name string) string { return "/stockd/" + kind + "/" + url.P
 func (a zkAdmin) awaitNodes(t *testing.T, kind, name string, n int, limit time.Duration) []string {
 	t.Helper()
 	var nodes []string
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if nodes = a.nodes(t, kind, name); len(nodes) == n {
-			return nodes
-		}
-	}
-	t.Fatalf("after %s there are %d nodes, want %d: %q", limit, len(nodes), n, nodes)
-	return nil
+	labtest.Await(t, fmt.Sprint(n, " nodes of ", name), limit, func() bool { nodes = a.nodes(t, kind, name); return len(nodes) == n })
+	return nodes
 }
 
 // zkName is a name that no other test locks.
@@ -124,68 +120,6 @@ func zkName() string { return "zk test/" + crypto.Text() }
 
 // zkWait is how long something may take that must happen.
 const zkWait = 10 * time.Second
-
-// A node whose creation was not answered is found again, and not made twice.
-func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		cut := labtest.NewProxy(t, server)
-		l := zkAt(t, kind, cut.Address)
-		name := zkName()
-		locktest.Release(t, locktest.Hold(t, l, name)) // the folder is there, and the connection
-		labtest.Lose(cut, url.PathEscape(name), true)
-		lease := locktest.Hold(t, l, name)
-		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
-			t.Errorf("there are %d nodes, want the holder's: %q", len(nodes), nodes)
-		} else if _, stat, err := admin.Get(nodes[0]); err != nil || uint64(stat.Czxid) != lease.Token() {
-			t.Errorf("the node was made by %d (%v), and the token is %d", stat.Czxid, err, lease.Token())
-		}
-		should.Do(t, context.Cause(lease.Context()))
-		locktest.Release(t, lease)
-		admin.awaitNodes(t, kind, name, 0, time.Second)
-	})
-}
-
-// Who does not wait for the answer any more leaves no node either, although it
-// was made.
-func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		way := labtest.NewProxy(t, server)
-		l := zkAt(t, kind, way.Address)
-		name := zkName()
-		locktest.Release(t, locktest.Hold(t, l, name))
-		if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			t.Fatal(err) // without its folder, it takes more than one request to make a node
-		}
-		held := way.Arm(servers.Rule{Sent: url.PathEscape(name), Do: servers.Hold})
-		defer held.Pass()
-		ctx, cancel := context.WithCancel(t.Context())
-		w := locktest.HoldLater(ctx, l, name)
-		labtest.AwaitReached(t, held)
-		cancel()
-		<-w.Done
-		if !errors.Is(w.Err, lock.ErrNotAcquired) || !errors.Is(w.Err, context.Canceled) {
-			t.Errorf("%v, want %v and %v", w.Err, lock.ErrNotAcquired, context.Canceled)
-		}
-		held.Pass() // only now the server gets it
-		next := locktest.Hold(t, zkAt(t, kind, server), name)
-		admin.awaitNodes(t, kind, name, 1, time.Second)
-		locktest.Release(t, next)
-		admin.awaitNodes(t, kind, name, 0, time.Second)
-	})
-}
-
-// A request that ends in the moment of its grant is granted nothing, and leaves no node.
-func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
-	eachZK(t, func(t *testing.T, kind, server string, admin zkAdmin) {
-		name := zkName()
-		ctx, end := context.WithCancel(t.Context())
-		lease, err := zkAt(t, kind, server).Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), name)
-		if lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-			t.Errorf("a request that has ended is answered with %v, %v", lease, err)
-		}
-		admin.awaitNodes(t, kind, name, 0, time.Second)
-	})
-}
 
 // A holder that is cut off has lost the name at once, as far as it knows; but the
 // session lives on, and would keep the node.
@@ -204,9 +138,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		zkMend(t, way)
 		admin.awaitNodes(t, kind, name, 0, 5*time.Second)
 		locktest.Release(t, locktest.Hold(t, l, name))
-		if now := client.SessionID(); now != session {
-			t.Error("the session did not live on, and its end removed the node")
-		}
+		should.Be(t, client.SessionID(), session, "the session did not live on, and its end removed the node")
 	})
 }
 
@@ -240,9 +172,7 @@ func TestZKGrantsOnAConnectionThatStands(t *testing.T) {
 			l, name := zkAt(t, kind, way.Address), zkName()
 			zklock.EndOnTurn(l, way.Break)
 			lease := locktest.Hold(t, l, name)
-			if err := lease.Context().Err(); err != nil {
-				t.Errorf("it is granted, and %v", context.Cause(lease.Context()))
-			}
+			should.Fail(t, lease.Context().Err(), nil, "it is granted, and …", context.Cause(lease.Context()))
 			locktest.Release(t, lease)
 		})
 	}
