@@ -40,9 +40,7 @@ func labListCommand() *cobra.Command {
 			"  stocklab lab list | grep -i redlock",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := table.NewWriter()
-			t.SetStyle(table.StyleLight)
-			t.AppendHeader(table.Row{"#", "name", "what it shows"})
+			t := verdict.NewTable("", 0, "#", "name", "what it shows")
 			for _, e := range experiments.All() {
 				t.AppendRow(table.Row{e.Number, e.Name, e.Title})
 			}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/stockd/stockd/internal/lab/report"
 )
 
@@ -101,13 +99,9 @@ func (r *Result) chartNotes() []string {
 			on = append(on, info.String())
 		}
 	}
-	commit := r.Machine.Commit
-	if len(commit) > 12 && !strings.Contains(commit, " ") {
-		commit = commit[:12]
-	}
 	return []string{
 		"Logarithmic scales. Dots are medians, whiskers the least and the most of " + r.Plan + "; processor time has medians alone.",
-		fmt.Sprintf("%s, %s processors, %s; stockd %s.", r.Machine.CPU, humanize.Comma(int64(r.Machine.Processors)), r.Machine.Memory, commit),
+		fmt.Sprintf("%s, %s processors, %s; stockd %s.", r.Machine.CPU, report.Count(r.Machine.Processors), r.Machine.Memory, report.Commit(r.Machine.Commit)),
 		strings.Join(on, ", ") + ". One ledger row a sale.",
 	}
 }

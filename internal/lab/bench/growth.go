@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -85,7 +84,7 @@ func (r *Result) Growth(w io.Writer) error {
 		}
 		chart.Panels = append(chart.Panels, panel)
 	}
-	chart.Notes = []string{"Medians; whiskers are the least and the most. " + strings.ToUpper(r.Plan[:1]) + r.Plan[1:] + ".", r.chartNotes()[1]}
+	chart.Notes = []string{"Medians; whiskers are the least and the most. " + report.Sentence(r.Plan), r.chartNotes()[1]}
 	return chart.Draw().File(w)
 }
 

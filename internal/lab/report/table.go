@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // reasonWidth is how many letters of a reason stand in one line of the table, and
@@ -23,11 +24,7 @@ const (
 // Table writes the report for people; colour is for terminals. Below the table
 // stand the findings of those experiments that did not come out, a line a part.
 func Table(w io.Writer, r *experiments.Report, colour bool) error {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"no.", "experiment", "verdict", "seconds", "tries", "reason"})
+	t := verdict.NewTable("", 0, "no.", "experiment", "verdict", "seconds", "tries", "reason")
 	t.SetColumnConfigs([]table.ColumnConfig{
 		{Number: 1, Align: text.AlignRight, AlignHeader: text.AlignRight},
 		{Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},

@@ -138,7 +138,7 @@ func facts(r *experiments.Report) []fact {
 	for _, f := range []fact{
 		{Name: "Started", Chinese: "开始时间", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Took", Chinese: "用时", Value: Seconds(r.Seconds)},
-		{Name: "Commit", Chinese: "提交", Value: commit(m.Commit)},
+		{Name: "Commit", Chinese: "提交", Value: Commit(m.Commit)},
 		{Name: "Go", Value: strings.TrimPrefix(m.Go, "go")},
 		{Name: "Processor", Chinese: "处理器", Value: fmt.Sprintf("%s, %s", m.CPU, Plural(m.Processors, "processor", "processors"))},
 		{Name: "Memory", Chinese: "内存", Value: m.Memory},
@@ -156,8 +156,8 @@ func facts(r *experiments.Report) []fact {
 	return list
 }
 
-// commit is short, but for what is said beside it.
-func commit(full string) string {
+// Commit is short, but for what is said beside it.
+func Commit(full string) string {
 	id, rest, _ := strings.Cut(full, " ")
 	if len(id) > 12 {
 		id = id[:12]
