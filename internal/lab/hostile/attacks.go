@@ -169,9 +169,9 @@ func lines() []Attack {
 
 // join has an account join the line. Its ticket is empty where it gets none.
 func (a *attacker) join(ctx context.Context, account string) (ticket string, list []outcome) {
-	fields, header := a.identify(account)
+	user, header := a.identify(account)
 	query := url.Values{"goods_id": {itoa(lineItem)}}
-	if user := fields["user_id"]; user != "" {
+	if user != "" {
 		query.Set("user_id", user)
 	}
 	list = a.send(ctx, request{method: http.MethodPost, path: "/queue?" + query.Encode(), header: header})
@@ -186,12 +186,12 @@ const accountField = "account"
 
 func (a *attacker) account() string { return "attacker-" + strconv.Itoa(a.IntN(1000)) }
 
-// identify names the buyer, in a field or in a header.
-func (a *attacker) identify(user string) (fields, header map[string]string) {
+// identify names the buyer by its user_id or, where buyers have tokens, in a header.
+func (a *attacker) identify(user string) (userID string, header map[string]string) {
 	if a.issuer.secret == "" {
-		return map[string]string{"user_id": user}, nil
+		return user, nil
 	}
-	return nil, map[string]string{"Authorization": "Bearer " + a.issuer.token(user)}
+	return "", map[string]string{"Authorization": "Bearer " + a.issuer.token(user)}
 }
 
 // signed is the header of a request whose body says nothing of the buyer.
@@ -202,23 +202,20 @@ func (a *attacker) signed() map[string]string {
 
 // buy sends a purchase; an empty value is not sent.
 func (a *attacker) buy(ctx context.Context, fields, header map[string]string) []outcome {
-	values, headers := url.Values{}, maps.Clone(header)
-	if user := fields[accountField]; user != "" {
-		field, identity := a.identify(user)
-		if headers == nil {
-			headers = make(map[string]string)
-		}
-		maps.Copy(headers, identity)
-		values.Set("user_id", field["user_id"])
-	}
+	values, headers := make(url.Values), make(map[string]string)
 	for name, value := range fields {
 		if value != "" && name != accountField {
 			values.Set(name, value)
 		}
 	}
-	if values.Get("user_id") == "" {
-		values.Del("user_id")
+	if account := fields[accountField]; account != "" {
+		user, identity := a.identify(account)
+		if user != "" && fields["user_id"] == "" {
+			values.Set("user_id", user)
+		}
+		maps.Copy(headers, identity)
 	}
+	maps.Copy(headers, header)
 	return a.send(ctx, request{method: http.MethodPost, path: "/deduct?" + values.Encode(), header: headers})
 }
 
@@ -304,9 +301,9 @@ func malformed() []Attack {
 }
 
 func (a *attacker) purchase(item int64, key string) string {
-	fields, header := a.identify(a.account())
+	user, header := a.identify(a.account())
 	body := fmt.Sprintf(`{"goods_id": %d}`, item)
-	if user := fields["user_id"]; user != "" {
+	if user != "" {
 		body = fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, item, user)
 	}
 	identity := ""
