@@ -238,17 +238,20 @@ func (q *Queue[K, C, A]) serve(key K, l *line[C, A]) {
 
 // write serves the calls. A panic there must not end the replica, and may come after a commit.
 func (q *Queue[K, C, A]) write(ctx context.Context, key K, w *write[C, A]) {
-	err := background.Guard(ctx, q.o.Log, q.o.Doing, func() error {
-		q.o.Write(ctx, key, w.calls)
-		return nil
-	})
-	if q.o.Changes && errors.Is(err, background.ErrPanicked) {
-		err = fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
-	}
-	var none A
-	for _, c := range w.calls {
-		c.Answer(none, err)
-	}
+	defer func() {
+		var none A
+		var err error
+		if cause := recover(); cause != nil {
+			err = background.Panicked(ctx, q.o.Log, q.o.Doing, cause)
+			if q.o.Changes {
+				err = fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+			}
+		}
+		for _, c := range w.calls {
+			c.Answer(none, err)
+		}
+	}()
+	q.o.Write(ctx, key, w.calls)
 }
 
 // next begins a write of the calls that wait longest, or gives the writer up where none does. Its

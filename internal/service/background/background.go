@@ -26,17 +26,17 @@ var ErrPanicked = errors.New("a panic, see the log")
 // stack. How far the work got is unknown then. Without a log, slog's default has it.
 func Guard(ctx context.Context, log *slog.Logger, doing string, work func() error) (err error) {
 	defer func() {
-		cause := recover()
-		if cause == nil {
-			return
+		if cause := recover(); cause != nil {
+			err = Panicked(ctx, log, doing, cause)
 		}
-		if log == nil {
-			log = slog.Default()
-		}
-		log.ErrorContext(ctx, PanicMessage, "doing", doing, "cause", cause, "stack", string(debug.Stack()))
-		err = ErrPanicked
 	}()
 	return work()
+}
+
+// Panicked is Guard for a caller that has recovered from a panic itself, with its cause.
+func Panicked(ctx context.Context, log *slog.Logger, doing string, cause any) error {
+	cmp.Or(log, slog.Default()).ErrorContext(ctx, PanicMessage, "doing", doing, "cause", cause, "stack", string(debug.Stack()))
+	return ErrPanicked
 }
 
 // Jobs are pieces of work that do not end with the request that began them: what is
