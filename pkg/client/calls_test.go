@@ -310,8 +310,9 @@ func TestAStatusThatIsNotFromStockd(t *testing.T) {
 
 func TestAFailureReadsAsItsKindAndDetail(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "detail": "2 of 2", "per_user": 2, "has": 2}`: "stockd: Limit: 2 of 2",
-		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "per_user": 2, "has": 2}`:                     "stockd: Limit",
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "detail": "2 of 2", "per_user": 2, "has": 2}`:                                  "stockd: Limit: 2 of 2",
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "per_user": 2, "has": 2}`:                                                      "stockd: Limit",
+		`{"type": "urn:stockd:problem:user-limit", "title": "The limit is reached", "detail": "item 2: limit is reached", "per_user": 2, "has": 2}`: "stockd: The limit is reached: item 2",
 	} {
 		_, err := over(func(*http.Request) (*http.Response, error) { return reply(http.StatusConflict, body), nil }).Deduct(t.Context(), client.Purchase{GoodsID: 1})
 		p, ok := errors.AsType[*client.Problem](err)

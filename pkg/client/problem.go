@@ -135,12 +135,14 @@ type FieldError struct {
 	Error string `json:"error"`
 }
 
-// Error is the kind of the problem and its detail.
+// Error is the kind of the problem and its detail, without the end of it that says the kind again.
 func (p *Problem) Error() string {
-	if p.Detail == "" {
-		return "stockd: " + p.Title
+	at := max(0, strings.LastIndex(p.Detail, ": "))
+	detail, last := p.Detail, strings.TrimPrefix(p.Detail[at:], ": ")
+	if strings.HasSuffix(strings.ToLower(p.Title), strings.ToLower(last)) {
+		detail = p.Detail[:at]
 	}
-	return "stockd: " + p.Title + ": " + p.Detail
+	return strings.TrimSuffix("stockd: "+p.Title+": "+detail, ": ")
 }
 
 // Unwrap is the Err… of this package, or nil.
