@@ -88,15 +88,10 @@ func (s *Store) GoodsWithBuckets(ctx context.Context, goodsID int64) (stock.Good
 	return s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readWithBuckets, goodsID, goodsID), goodsID)
 }
 
-// TakeFromBucket is TakeFromAllocation for a bucket.
-func (t *Tx) TakeFromBucket(ctx context.Context, goodsID int64, number int, units int64) (taken bool, err error) {
-	return t.TakeFromAllocation(ctx, goodsID, bucketName(number), units)
-}
-
-// TakeFromAllocation subtracts units from an allocation if it has that many, and reports whether
+// TakeFromBucket subtracts units from a bucket if it has that many, and reports whether
 // it did. It does not if the item has another limit.
-func (t *Tx) TakeFromAllocation(ctx context.Context, goodsID int64, allocation string, units int64) (taken bool, err error) {
-	rows, err := t.write(ctx, "take from allocation", takeIfEnough, units, goodsID, allocation, units, t.perUser)
+func (t *Tx) TakeFromBucket(ctx context.Context, goodsID int64, number int, units int64) (taken bool, err error) {
+	rows, err := t.write(ctx, "take from bucket", takeIfEnough, units, goodsID, bucketName(number), units, t.perUser)
 	return rows == 1, err
 }
 

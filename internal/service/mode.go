@@ -110,7 +110,7 @@ func (c *Catalogue) rejection(o *offer, fenced bool) string {
 	if !fenced && o.rejectedUnfenced != "" {
 		return o.rejectedUnfenced
 	}
-	if reason, off := c.switches.reason(o.entry.Name); off {
+	if reason, off := c.SwitchedOff(o.entry.Name); off {
 		return "it is switched off: " + reason
 	}
 	return ""
@@ -281,11 +281,6 @@ func newSwitches(store *repo.Store) *switches {
 	return s
 }
 
-func (s *switches) reason(name string) (reason string, off bool) {
-	reason, off = s.last.Load().off[name]
-	return reason, off
-}
-
 // hasUnitsInRedis reports whether an item had units in Redis at the last look.
 func (s *switches) hasUnitsInRedis(goodsID int64) bool { return s.last.Load().inRedis[goodsID] }
 
@@ -327,7 +322,8 @@ func (c *Catalogue) LookAtSwitches(ctx context.Context) error {
 // SwitchedOff reports whether a strategy is switched off on all replicas, as far as this
 // one knows, and why.
 func (c *Catalogue) SwitchedOff(name string) (reason string, off bool) {
-	return c.switches.reason(name)
+	reason, off = c.switches.last.Load().off[name]
+	return reason, off
 }
 
 // KeepSwitches applies within about a second what the admin switches through another

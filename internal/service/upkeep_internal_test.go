@@ -84,7 +84,7 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 				t.Errorf("%s: the log has %d switches and %d failures, want %d and %d", step.name, switched, failing, step.switched, step.failing)
 			}
 		}
-		if reason, off := c.switches.reason("naive"); !off || reason != "it oversells" || log.count(`off.naive="it oversells"`) != 1 {
+		if reason, off := c.SwitchedOff("naive"); !off || reason != "it oversells" || log.count(`off.naive="it oversells"`) != 1 {
 			t.Errorf("what is switched off is %q, %v, and the log has\n%s", reason, off, &log.text)
 		}
 	})

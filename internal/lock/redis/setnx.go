@@ -22,7 +22,7 @@ func SetNX() lock.Entry {
 	}
 }
 
-// setNX is the first lock of every tutorial.
+// setNX is the first lock of every tutorial, and with a TTL the second.
 type setNX struct{ base }
 
 func (l setNX) Acquire(ctx context.Context, name string) (lock.Lease, error) {
