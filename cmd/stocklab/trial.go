@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/experiments"
+	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/trial"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -25,7 +29,7 @@ func trialCommand() *cobra.Command {
 		Long: "Ask lock libraries what they do when the holder dies or pauses, a reply is lost, or a server fails:\n" +
 			"the same steps for each, on real servers, judged by what was recorded. A library is judged by what\n" +
 			"its documents promise: ✓ it held, ✗ it is promised and did not hold; what is not promised is no fault.\n" +
-			"All of it takes ten minutes.",
+			"All of it takes fifteen minutes. Where a question has no answer, the command fails.",
 		Example: "  stocklab trial\n" +
 			"  stocklab trial --only redsync --question learns,late-release\n" +
 			"  stocklab trial --json trial.json --markdown > trial.md",
@@ -55,7 +59,7 @@ func trialCommand() *cobra.Command {
 		if markdown {
 			show = r.Markdown
 		}
-		return errors.Join(err, show(cmd.OutOrStdout()))
+		return errors.Join(err, show(cmd.OutOrStdout()), r.Unanswered())
 	}
 	cmd.AddCommand(trialHoldCommand(), trialJudgeCommand())
 	return cmd
@@ -80,11 +84,13 @@ func trialHoldCommand() *cobra.Command {
 }
 
 func trialJudgeCommand() *cobra.Command {
-	return &cobra.Command{
+	var replay, sources string
+	cmd := &cobra.Command{
 		Use:   "judge FILE",
 		Short: "Judge again what --json has recorded, and print it as Markdown",
 		Example: "  stocklab trial judge trial.json > trial.md\n" +
-			"  stocklab trial judge trial.json | grep ✗",
+			"  stocklab trial judge trial.json | grep ✗\n" +
+			"  stocklab trial judge trial.json --replay trial.html",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r trial.Report
@@ -96,7 +102,45 @@ func trialJudgeCommand() *cobra.Command {
 				return fmt.Errorf("read a trial: %w", err)
 			}
 			r.Judge()
-			return r.Markdown(cmd.OutOrStdout())
+			switch {
+			case replay != "":
+				err = replayTrial(&r, replay)
+			case sources != "":
+				err = r.Publish(sources)
+			default:
+				err = r.Markdown(cmd.OutOrStdout())
+			}
+			return errors.Join(err, r.Unanswered())
 		},
 	}
+	cmd.Flags().StringVar(&replay, "replay", "", "file to write instead: a page that plays what was recorded")
+	cmd.Flags().StringVar(&sources, "publish", "", "the sources of stockd, whose documents and page are to show it")
+	cmd.MarkFlagsMutuallyExclusive("replay", "publish")
+	return cmd
+}
+
+// replayTrial writes a page with the libraries in the place of experiments, and what each was asked in that of parts.
+func replayTrial(r *trial.Report, file string) error {
+	var page live.Report
+	for i, l := range r.Libraries {
+		play := &live.Play{Result: experiments.Result{Number: i + 1, Name: l.Name, Title: l.Name}, Recordings: []live.Recording{}}
+		for _, c := range r.Cells {
+			at := slices.IndexFunc(r.Questions, func(q trial.Question) bool { return q.Name == c.Question })
+			if c.Library != l.Name || c.History == nil || at < 0 {
+				continue
+			}
+			q := r.Questions[at]
+			part := experiments.PartResult{Name: q.Name, Does: q.Asks, Expect: c.Promise, Finding: checker.Finding{Holds: c.Mark != trial.Broken && c.Mark != trial.NotPromised, Says: c.Says}}
+			shown := live.PlayPart{PartResult: part, Over: true, Chinese: experiments.PartWords{Does: q.Chinese, Says: c.Chinese}}
+			recording := live.OfHistory(l.Name+", "+q.Name, c.History)
+			recording.Part = &shown
+			play.Parts, play.Recordings = append(play.Parts, shown), append(play.Recordings, recording)
+		}
+		page.Experiments = append(page.Experiments, play)
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write a replay: %w", err)
+	}
+	return errors.Join(page.Save(to), to.Close())
 }

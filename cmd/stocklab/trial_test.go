@@ -24,7 +24,7 @@ func TestLibrariesOnTrial(t *testing.T) {
 			t.Errorf("%q is not in\n%s\n%s", want, out, errOut)
 		}
 	}
-	if want := "[not promised](#set-nx-px-del-late-release)"; !strings.Contains(page, want) {
+	if want := "[not promised](#2-late-release)"; !strings.Contains(page, want) {
 		t.Errorf("%q is not in\n%s", want, page)
 	}
 }

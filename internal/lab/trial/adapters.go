@@ -149,7 +149,7 @@ func takeElection(ctx context.Context, s *concurrency.Session, name string) (*he
 // for the next hold, as in a program that makes it once.
 func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string) (*held, error)) opener {
 	return func(c Conn) (lock.Locker, func() error, error) {
-		client, err := clientv3.New(clientv3.Config{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second, Logger: zap.NewNop()})
+		client, err := clientv3.New(clientv3.Config{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: c.Lease, Logger: zap.NewNop()})
 		free := make(chan *concurrency.Session, poolSize)
 		return locker{c.Lease, func(ctx context.Context, name string) (h *held, err error) {
 			var s *concurrency.Session
@@ -222,31 +222,32 @@ func forUpdate(ctx context.Context, conn *sql.Conn, name string) (func(context.C
 	return func(context.Context) error { return tx.Commit() }, nil
 }
 
-// poolSize has room for a crowd.
+// poolSize has room for a crowd: a tenth of those that wait.
 const poolSize = 128
 
 // own is a lock of stockd's, on the connections of a replica.
 func (c Conn) own(entry lock.Entry) (_ lock.Locker, closeAll func() error, err error) {
 	all := new(backend.Clients)
 	d := lock.Deps{Clients: all, TTL: c.Lease, Retry: 50 * time.Millisecond, Releases: lock.NewReleases(), Log: slog.New(slog.DiscardHandler)}
-	for _, address := range c.Addresses {
-		o := backend.RedisOptions{Addresses: []string{address}, Password: c.Password, Timeout: time.Second, PoolSize: poolSize}
-		switch c.Server {
-		case "redis":
-			all.RedisOptions, all.Redis = o, backend.NewRedis(o)
-		case "redlock":
+	o := backend.RedisOptions{Addresses: c.Addresses, Password: c.Password, Timeout: time.Second, PoolSize: poolSize}
+	switch c.Server {
+	case "redis":
+		all.RedisOptions, all.Redis = o, backend.NewRedis(o)
+	case "redlock":
+		for i := range c.Addresses {
+			o.Addresses = c.Addresses[i : i+1]
 			all.Redlock = append(all.Redlock, backend.NewRedis(o))
-		case "zookeeper":
-			all.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: c.Addresses, SessionTimeout: c.Lease})
-		case "etcd":
-			all.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second})
-		default:
-			at, err := c.Database.With(func(to *mysql.Config) { to.Addr = address })
-			if err != nil {
-				return nil, nil, err
-			}
-			c.Database = *at
 		}
+	case "zookeeper":
+		all.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: c.Addresses, SessionTimeout: c.Lease})
+	case "etcd":
+		all.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second})
+	default:
+		at, err := c.Database.With(func(to *mysql.Config) { to.Addr = c.Addresses[0] })
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Database = *at
 	}
 	if c.Server == "redlock" || c.Server == "database" {
 		all.DB, all.Dialect, err = c.Database.Pool(poolSize, time.Second)

@@ -73,6 +73,17 @@ func kept(h *history.History) checker.Finding {
 	return f
 }
 
+// served expects what apart does, and that the second was granted the name.
+func served(h *history.History) checker.Finding {
+	f := apart(h)
+	for _, l := range h.Leases {
+		if l.Holder == "second" && l.Granted.IsZero() {
+			return checker.Found(false, f.Numbers, checker.Say("not-granted", "second", l.Error))
+		}
+	}
+	return f
+}
+
 // tokensGrow expects a token with each grant that is higher than the one before.
 func tokensGrow(h *history.History) checker.Finding {
 	granted := slices.DeleteFunc(slices.Clone(h.Leases), func(l history.Lease) bool { return l.Granted.IsZero() })

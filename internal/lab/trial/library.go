@@ -22,6 +22,8 @@ type Library struct {
 	Name string `json:"name"`
 	// Module is that of the library; empty for stockd's own locks, and for what blogs show without one.
 	Module string `json:"module,omitempty"`
+	// Version is that of the module in the program that asked.
+	Version string `json:"version,omitempty"`
 	// Server is the backend that it needs, as servers.Backends name them.
 	Server string `json:"server"`
 	Docs   string `json:"docs,omitempty"`
@@ -48,6 +50,7 @@ func Libraries() (all []Library) {
 	}
 	adapters := adapters()
 	for i := range all {
+		all[i].Version = servers.Linked(all[i].Module)
 		if name, own := strings.CutPrefix(all[i].Name, "stockd "); own {
 			all[i].own(name)
 		} else {

@@ -2,10 +2,15 @@ package trial
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
+	"math"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -14,12 +19,13 @@ import (
 // Question is what every library is asked, by the same steps.
 type Question struct {
 	Name string `json:"name"`
-	// Asks is the question, in words.
-	Asks string `json:"asks"`
-	// Figure is what is measured where nothing is judged.
+	// Asks and Chinese are the question, in words.
+	Asks    string `json:"asks"`
+	Chinese string `json:"zh"`
+	// Figure is what is measured where nothing is judged: names, with spaces between them.
 	Figure string `json:"figure,omitempty"`
 
-	on      string // the backend that it is of; empty: all
+	on      string // the backends that it is of; empty: all
 	renewal bool   // it is of holds that are renewed by requests with their name
 	check   checker.Check
 	do      func(t *try)
@@ -28,30 +34,47 @@ type Question struct {
 // lease is for how long names stay taken in the trial. ZooKeeper's clients bear a delay of a third of it.
 const lease = 3 * time.Second
 
+// asked has a line with the name of each question, and after a tab each its English and its Chinese words.
+//
+//go:embed questions.txt
+var asked string
+
 // Questions are all questions, in the order of the table.
 func Questions() []Question {
 	soon := checker.WaitedAtMost(lease/2, checker.OfHolders("second"))
 	after := checker.All(checker.GrantedTo("second"), checker.WaitedAtMost(lease+2*time.Second, checker.OfHolders("second")))
 	lost := func(check checker.Check) checker.Check { return checker.All(checker.AtLeast("replies_lost", 1), check) }
-	return []Question{
-		{Name: "crowd", Asks: "8 clients, 20 holds each: never two at once?", check: checker.ExclusiveHolders(), do: crowd},
-		{Name: "dies", Asks: "The holder's process is killed: is the name free within a lease?", check: after, do: dies},
-		{Name: "outlasts", Asks: "The work takes 2.5 leases, extended as documented: does it stay alone?", check: checker.ExclusiveHolders(), do: outlasts},
-		{Name: "paused", Asks: "The holder is stopped (SIGSTOP) for longer than a lease: does it stay alone, or can a store reject its late write by the tokens?", check: fenced, do: paused},
-		{Name: "token", Asks: "Is there a token that grows with each holder, for a store to check?", check: tokensGrow, do: tokens},
-		{Name: "learns", Asks: "The holder's link hangs: does it know before another has the name?", check: knownInTime, do: hangs},
-		{Name: "taken", Asks: "The server takes the hold away (flushed, node deleted, lease revoked, connection killed): does the holder know within a lease?", check: checker.LossNoticed("first", taken, lease+lease/3), do: takenAway},
-		{Name: "acquire-reply", Asks: "The reply to the acquire is lost: do this client and the next have the name within half a lease?", check: lost(checker.All(checker.GrantedTo("second"), checker.WaitedAtMost(lease/2, checker.OfHolders("first", "second")))), do: loseAcquire},
-		{Name: "renew-reply", Asks: "The reply to a renewal by request is lost: never two at once?", renewal: true, check: kept, do: loseRenewal},
-		{Name: "release-reply", Asks: "The reply to the release is lost: is the name free for the next within half a lease?", check: lost(checker.All(checker.GrantedTo("second"), soon)), do: loseRelease},
-		{Name: "late-release", Asks: "A holder that lost the name releases it late: does the next holder keep it?", check: checker.Apart("second", "third"), do: lateRelease},
-		{Name: "cancelled", Asks: "20 waiters leave after 0.5 s: do they leave at once, and delay the next by less than a second?", check: checker.All(checker.RejectedWithin(1500*time.Millisecond), checker.GrantedTo("second"), checker.WaitedAtMost(time.Second, checker.OfHolders("second"))), do: cancelled},
-		{Name: "failover", Asks: "Redis fails over before the key is replicated: never two at once?", on: "redis", check: checker.ExclusiveHolders(), do: failover},
-		{Name: "restarts", Asks: "The masters are restarted empty, one after the other, under a hold that is extended: never two at once?", on: "redlock", check: apart, do: restarts},
-		{Name: "waiters", Asks: "Requests a second to the server while 100 wait", Figure: "requests_per_s", do: waiters},
-		{Name: "handoffs", Asks: "Handoffs a second among 8 clients", Figure: "handoffs_per_s", do: handoffs},
-		{Name: "allocations", Asks: "Allocations of the client a hold", Figure: "allocations_per_hold", do: allocations},
+	all := []Question{
+		{Name: "crowd", check: checker.ExclusiveHolders(), do: crowd},
+		{Name: "dies", check: after, do: dies},
+		{Name: "outlasts", check: checker.ExclusiveHolders(), do: outlasts},
+		{Name: "paused", check: fenced, do: paused},
+		{Name: "token", check: tokensGrow, do: tokens},
+		{Name: "learns", check: knownInTime, do: hangs},
+		{Name: "taken", check: checker.LossNoticed("first", taken, lease+lease/3), do: takenAway},
+		{Name: "acquire-reply", check: lost(checker.All(checker.GrantedTo("second"), checker.WaitedAtMost(lease/2, checker.OfHolders("first", "second")))), do: loseAcquire},
+		{Name: "renew-reply", renewal: true, check: kept, do: loseRenewal},
+		{Name: "release-reply", check: lost(checker.All(checker.GrantedTo("second"), soon)), do: loseRelease},
+		{Name: "late-release", check: checker.Apart("second", "third"), do: lateRelease},
+		{Name: "cancelled", check: checker.All(checker.RejectedWithin(1500*time.Millisecond), checker.GrantedTo("second"), checker.WaitedAtMost(time.Second, checker.OfHolders("second"))), do: cancelled},
+		{Name: "failover", on: "redis", check: checker.ExclusiveHolders(), do: failover},
+		{Name: "restarts", on: "redlock", check: apart, do: restarts},
+		{Name: "clock", on: "redis redlock zookeeper", check: apart, do: clockSteps},
+		{Name: "compaction", on: "etcd", check: served, do: compaction},
+		{Name: "waiters", Figure: "requests_per_s requests_per_handoff", do: waiters},
+		{Name: "handoffs", Figure: "handoffs_per_s", do: handoffs},
+		{Name: "round-trips", Figure: "round_trips_per_hold", do: roundTrips},
+		{Name: "allocations", Figure: "allocations_per_hold", do: allocations},
 	}
+	words := make(map[string][]string, len(all))
+	for line := range strings.Lines(asked) {
+		one := strings.Split(strings.TrimSpace(line), "\t")
+		words[one[0]] = one[1:]
+	}
+	for i := range all {
+		all[i].Asks, all[i].Chinese = words[all[i].Name][0], words[all[i].Name][1]
+	}
+	return all
 }
 
 // taken begins the mark of takenAway.
@@ -216,23 +239,115 @@ func restarts(t *try) {
 	first.giveBack(held)
 }
 
-func waiters(t *try) {
-	first, crowd := t.client("first"), t.client("waiters")
+// clockSteps has servers of its own, whose clocks can be set.
+func clockSteps(t *try) {
+	var clocks []*servers.Clock
+	if t.library.Server == "zookeeper" {
+		z, err := servers.StartZooKeeperWithClock(t, t.supervisor)
+		t.Must(err)
+		t.Later(func() error { return z.Close(context.WithoutCancel(t)) })
+		t.conn.Addresses, clocks = []string{z.Address}, []*servers.Clock{z.Clock}
+	} else {
+		masters, err := servers.StartRedlockWith(t, t.supervisor, servers.RedlockOptions{Clocks: true})
+		t.Must(err)
+		t.Later(func() error { return masters.Close(context.WithoutCancel(t)) })
+		for i := range t.conn.Addresses {
+			t.conn.Addresses[i], clocks = masters.Nodes[i].Address, append(clocks, masters.Nodes[i].Clock)
+		}
+		t.conn.Password = masters.Nodes[0].Password
+	}
+	first, second := t.client("first"), t.client("second")
 	held := first.take()
-	for range 100 {
-		t.working.Go(func() { crowd.turn(leases(1.2)) })
+	t.working.Go(func() { second.turn(leases(4)) })
+	t.sleep(leases(0.1)) // the second one waits, and no extension is due
+	for _, one := range clocks[:len(clocks)/2+1] {
+		t.Must(one.Set(time.Hour))
 	}
-	t.sleep(leases(0.5))
-	counts := crowd.arm(servers.Rule{Sent: t.name, Do: servers.Count})
-	t.sleep(time.Second)
-	seen := 0
-	for _, one := range counts {
-		one.Disarm()
-		seen += one.Seen()
-	}
-	t.Figure("requests_per_s", float64(seen))
-	t.sleep(leases(0.5))
+	t.Mark("", "the clocks of most servers step an hour ahead")
+	t.sleep(leases(1.5))
 	first.giveBack(held)
+}
+
+// compaction takes away what a watch would read on from whose link has broken.
+func compaction(t *try) {
+	first, second := t.client("first"), t.client("second")
+	held := first.take()
+	t.working.Go(func() { second.turn(leases(5)) })
+	t.sleep(leases(0.2)) // the second one waits
+	second.each((*servers.Proxy).Cut)
+	client, err := t.Etcd.Open()
+	t.Must(err)
+	t.Later(client.Close)
+	for range 2 {
+		_, err = client.Put(t, "of-no-lock", "")
+		t.Must(err)
+	}
+	now, err := client.Get(t, "of-no-lock")
+	t.Must(err)
+	_, err = client.Compact(t, now.Header.Revision, clientv3.WithCompactPhysical())
+	t.Must(err)
+	t.Mark("etcd", "its history is compacted")
+	second.each(func(link *servers.Proxy) { t.Must(link.Mend()) })
+	t.sleep(leases(0.7))
+	first.giveBack(held)
+}
+
+// waiters counts the requests of a thousand that wait, and then those of as many handoffs as there are in a second.
+func waiters(t *try) {
+	first := t.client("first")
+	held := first.take()
+	ctx, leave := context.WithCancel(t)
+	var counts []*servers.Trigger
+	var grants atomic.Int64
+	for i := range 10 {
+		c := t.client(fmt.Sprintf("waiters-%d", i+1))
+		// It never acts, and counts a request once, however often it has the name.
+		counts = append(counts, c.arm(servers.Rule{Sent: t.name, Nth: math.MaxInt, Do: servers.Hold})...)
+		for range 100 {
+			t.working.Go(func() {
+				for ctx.Err() == nil {
+					got, err := c.locker.Acquire(ctx, t.name)
+					if err == nil {
+						grants.Add(1)
+						c.giveBack(got)
+					} else if ctx.Err() == nil {
+						t.Fail(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	sent := func() (n float64) {
+		for _, one := range counts {
+			n += float64(one.Seen())
+		}
+		return n
+	}
+	t.sleep(leases(1)) // all of them wait
+	before := sent()
+	t.sleep(time.Second)
+	waiting := sent()
+	first.giveBack(held)
+	t.sleep(time.Second)
+	t.Figure("requests_per_s", waiting-before)
+	t.Figure("requests_per_handoff", (sent()-waiting)/max(1, float64(grants.Load())))
+	leave()
+}
+
+// roundTrips counts them by what they cost where each takes a tenth of a second.
+func roundTrips(t *try) {
+	const each = 100 * time.Millisecond
+	c := t.client("first")
+	c.giveBack(c.take()) // connects
+	c.each(func(link *servers.Proxy) { link.Slow(each / 2) })
+	fastest := leases(3)
+	for range 3 {
+		began := time.Now()
+		c.giveBack(c.take())
+		fastest = min(fastest, time.Since(began))
+	}
+	t.Figure("round_trips_per_hold", float64(fastest/each))
 }
 
 func handoffs(t *try) {

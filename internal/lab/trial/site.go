@@ -44,6 +44,9 @@ func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (*sit
 		return nil, err
 	}
 	_, err = s.admin.ExecContext(ctx, "CREATE TABLE trial_lock (name VARCHAR(64) PRIMARY KEY)")
+	if err == nil { // a thousand wait on a connection each
+		_, err = s.admin.ExecContext(ctx, "SET GLOBAL max_connections = 3000")
+	}
 	return s, err
 }
 

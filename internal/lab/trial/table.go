@@ -1,12 +1,19 @@
 package trial
 
 import (
-	_ "embed"
+	"bytes"
+	"cmp"
+	"embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -26,10 +33,12 @@ func (r *Report) table(on string, show func(*Cell) string) table.Writer {
 	t.AppendHeader(head)
 	for _, q := range r.Questions {
 		row, asked := table.Row{q.Name}, false
-		for i := range r.Cells {
-			if c := &r.Cells[i]; c.Question == q.Name && slices.Contains(names, c.Library) {
-				row, asked = append(row, show(c)), asked || c.Mark != NotApplicable
+		for _, name := range names {
+			text := ""
+			if i := slices.IndexFunc(r.Cells, func(c Cell) bool { return c.Library == name && c.Question == q.Name }); i >= 0 {
+				text, asked = show(&r.Cells[i]), asked || r.Cells[i].Mark != NotApplicable
 			}
+			row = append(row, text)
 		}
 		if asked {
 			t.AppendRow(row)
@@ -63,51 +72,83 @@ func (r *Report) Table(out io.Writer) error {
 	return err
 }
 
-// page is what a page begins with.
+// pages are the documents, one a language.
 //
-//go:embed page.md
-var page string
+//go:embed page.md page.zh-CN.md
+var pages embed.FS
 
-// Markdown prints a page with the tables, and the evidence of each cell below.
-func (r *Report) Markdown(out io.Writer) error {
-	var b strings.Builder
-	b.WriteString("<!-- This page is made from a run, by `stocklab trial --markdown`: what is changed by hand is lost. -->\n\n" + page + "\n## Questions\n\n")
-	for _, q := range r.Questions {
-		fmt.Fprintf(&b, "- `%s`: %s\n", q.Name, q.Asks)
+// Markdown prints the English page: the tables, and the evidence of each cell below.
+func (r *Report) Markdown(out io.Writer) error { return r.page(out, "page.md", nil) }
+
+// InChinese prints the same in Chinese.
+func (r *Report) InChinese(out io.Writer) error {
+	return r.page(out, "page.zh-CN.md", map[Mark]string{NotPromised: "未承诺", NotApplicable: "不适用"})
+}
+
+func (r *Report) page(out io.Writer, name string, words map[Mark]string) error {
+	mark := func(c *Cell) string { return cmp.Or(words[c.Mark], string(c.Mark)) }
+	t, err := template.New(name).Funcs(template.FuncMap{
+		"mark": mark, "made": func() string { return servers.Line(maps.Clone(r.Servers)) }, "on": r.on, "evidence": r.evidence, "anchor": r.anchor,
+		"table": func(on string) string {
+			return r.table(on, func(c *Cell) string {
+				if c.Mark == NotApplicable || r.figure(c) {
+					return mark(c)
+				}
+				return fmt.Sprintf("[%s](#%s)", mark(c), r.anchor(c))
+			}).RenderMarkdown()
+		},
+	}).ParseFS(pages, name)
+	if err != nil {
+		return err
 	}
-	b.WriteString("\n## Answers\n\nMade on " + servers.Line(maps.Clone(r.Servers)) + ".\n")
-	for _, on := range r.on() {
-		fmt.Fprintf(&b, "\n%s\n", r.table(on, func(c *Cell) string { return fmt.Sprintf("[%s](#%s)", c.Mark, c.anchor()) }).RenderMarkdown())
-	}
-	b.WriteString("\n## Evidence\n")
-	for _, l := range r.Libraries {
-		fmt.Fprintf(&b, "\n### %s\n\n[What it promises](%s)%s.\n\n", l.Name, l.Docs, version(l.Module))
-		for i := range r.Cells {
-			if c := &r.Cells[i]; c.Library == l.Name {
-				fmt.Fprintf(&b, "- <a id=%q></a>`%s` %s: %s.%s\n", c.anchor(), c.Question, c.Mark, c.Says, quoted(c.Promise))
-			}
+	return t.Execute(out, r)
+}
+
+// evidence are the cells of a library about which there is more to say than their marks.
+func (r *Report) evidence(l Library) (list []*Cell) {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Library == l.Name && c.Mark != NotApplicable && !r.figure(c) {
+			list = append(list, c)
 		}
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return list
 }
 
-func quoted(promise string) string {
-	if promise == "" {
-		return ""
-	}
-	return " Promised: “" + promise + "”."
-}
-
-// version is that of a module in this program.
-func version(module string) string {
-	if v := servers.Linked(module); v != "" {
-		return ", in version " + v
-	}
-	return ""
+// figure reports whether a cell's mark is what was measured.
+func (r *Report) figure(c *Cell) bool {
+	i := slices.IndexFunc(r.Questions, func(q Question) bool { return q.Name == c.Question })
+	return c.Mark != Failed && i >= 0 && r.Questions[i].Figure != ""
 }
 
 // anchor is the name of a cell's evidence in the page.
-func (c *Cell) anchor() string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(c.Library+"-"+c.Question), func(r rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789", r) }), "-")
+func (r *Report) anchor(c *Cell) string {
+	return fmt.Sprintf("%d-%s", 1+slices.IndexFunc(r.Libraries, func(l Library) bool { return l.Name == c.Library }), c.Question)
+}
+
+// published is what the documents show, without what was recorded.
+//
+//go:embed published.json
+var published []byte
+
+// Published is the trial that the documents show.
+func Published() (r Report, err error) { return r, json.Unmarshal(published, &r) }
+
+// Publish writes the trial into the sources of stockd: its pages, and what Published reads.
+func (r *Report) Publish(sources string) error {
+	brief := *r
+	brief.Cells = slices.Clone(r.Cells)
+	for i := range brief.Cells {
+		brief.Cells[i].History, brief.Cells[i].Numbers = nil, nil
+	}
+	var english, chinese bytes.Buffer
+	text, err := json.Marshal(brief)
+	err = errors.Join(err, r.Markdown(&english), r.InChinese(&chinese))
+	for name, content := range map[string][]byte{
+		"docs/trial.md": english.Bytes(), "docs/trial.zh-CN.md": chinese.Bytes(), "internal/lab/trial/published.json": append(text, '\n'),
+	} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(sources, name), content, 0o644)
+		}
+	}
+	return err
 }

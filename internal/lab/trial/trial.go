@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,8 +38,9 @@ type Cell struct {
 	Question string `json:"question"`
 	// Mark is the figure where one is measured.
 	Mark Mark `json:"mark"`
-	// Says is what happened, and Promise what the library's documents say.
+	// Says and Chinese are what happened, and Promise what the library's documents say.
 	Says    string             `json:"says"`
+	Chinese string             `json:"zh"`
 	Promise string             `json:"promise,omitempty"`
 	Numbers map[string]float64 `json:"numbers,omitempty"`
 	// History is what was recorded; Mark and Says come from it alone.
@@ -129,13 +131,14 @@ func (r *run) ask(ctx context.Context, on string, which func(Question) bool) {
 
 func (r *run) cell(ctx context.Context, l Library, q Question) Cell {
 	c := Cell{Library: l.Name, Question: q.Name, Promise: l.Promises[q.Name]}
-	if q.on != "" && q.on != l.Server {
-		c.Mark, c.Says = NotApplicable, "it is asked of locks on "+q.on+" alone"
+	if q.on != "" && !slices.Contains(strings.Fields(q.on), l.Server) {
+		c.Mark = NotApplicable
+		c.say(checker.Found(false, nil, checker.Say("asked-of", q.on)))
 		return c
 	}
 	h, err := r.try(ctx, l, q)
 	if err != nil {
-		c.Mark, c.Says = Failed, err.Error()
+		c.Mark, c.Says, c.Chinese = Failed, err.Error(), err.Error()
 		return c
 	}
 	c.judge(q, h)
@@ -144,17 +147,22 @@ func (r *run) cell(ctx context.Context, l Library, q Question) Cell {
 
 // judge has the mark and the words come from what was recorded.
 func (c *Cell) judge(q Question, h *history.History) {
-	check := q.check
+	check, figures := q.check, strings.Fields(q.Figure)
 	if q.Figure != "" {
-		check = checker.Reported(q.Figure)
+		check = checker.Reported(figures...)
 	}
 	f := check(h)
-	c.History, c.Says, c.Numbers = h, f.Says, f.Numbers
+	c.say(f)
+	c.History, c.Numbers = h, f.Numbers
 	switch lost, loses := h.Figures["replies_lost"]; {
 	case q.Figure != "" && f.Holds:
-		c.Mark = Mark(fmt.Sprintf("%.0f", h.Figures[q.Figure]))
+		for i, name := range figures {
+			figures[i] = strconv.FormatFloat(h.Figures[name], 'f', 0, 64)
+		}
+		c.Mark = Mark(strings.Join(figures, " / "))
 	case q.renewal && lost == 0:
-		c.Mark, c.Says = NotApplicable, "no request with its name renews it"
+		c.Mark = NotApplicable
+		c.say(checker.Found(false, nil, checker.Say("no-renewal")))
 	case q.Figure != "", loses && lost == 0:
 		c.Mark = Failed
 	case f.Holds:
@@ -164,6 +172,22 @@ func (c *Cell) judge(q Question, h *history.History) {
 	default:
 		c.Mark = NotPromised
 	}
+}
+
+func (c *Cell) say(f checker.Finding) { c.Says, c.Chinese = f.Says, cmp.Or(f.Chinese(), f.Says) }
+
+// Unanswered is an error where a cell has no answer.
+func (r *Report) Unanswered() error {
+	var list []string
+	for _, c := range r.Cells {
+		if c.Mark == Failed {
+			list = append(list, c.Library+", "+c.Question)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d cells have no answer: %s", len(list), len(r.Cells), strings.Join(list, "; "))
 }
 
 // Judge computes every mark again, by the questions and promises of this program.

@@ -1,6 +1,10 @@
 package trial
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -57,6 +61,8 @@ func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
 		{"token", "", alone, NotPromised},
 		{"token", "", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 7, 8), Holds},
 		{"token", "a token", recorded([3]int{1, 0, 3}, [3]int{3, 0, 4}, 8, 7), Broken},
+		{"compaction", "", alone, Holds},
+		{"compaction", "", recorded([3]int{1, 0, 3}, [3]int{}), NotPromised},
 		{"handoffs", "", alone, Failed}, // nothing was measured
 	} {
 		if got := markOf(c.question, c.promise, c.h); got != c.want {
@@ -87,6 +93,35 @@ func TestTheListIsWhole(t *testing.T) {
 			if _, err := Choose(Questions(), func(q Question) string { return q.Name }, []string{question}); err != nil {
 				t.Errorf("%s promises an answer to %q", l.Name, question)
 			}
+		}
+	}
+}
+
+// A cell without an answer is no success.
+func TestATrialWithoutAnAnswerFails(t *testing.T) {
+	r := Report{Cells: []Cell{{Library: "a", Question: "crowd", Mark: Holds}}}
+	if err := r.Unanswered(); err != nil {
+		t.Error(err)
+	}
+	if r.Cells[0].Mark = Failed; r.Unanswered() == nil {
+		t.Error("a cell is ?, and there is no error")
+	}
+}
+
+// The documents show what the program has, of all libraries, in both languages.
+func TestThePublishedTrialIsThatOfTheDocuments(t *testing.T) {
+	r, err := Published()
+	if err != nil || len(r.Libraries) != len(Libraries()) || r.Unanswered() != nil {
+		t.Fatalf("%d libraries, %v, %v", len(r.Libraries), r.Unanswered(), err)
+	}
+	for file, write := range map[string]func(io.Writer) error{"trial.md": r.Markdown, "trial.zh-CN.md": r.InChinese} {
+		var want bytes.Buffer
+		got, err := os.ReadFile("../../../docs/" + file)
+		if err := errors.Join(err, write(&want)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("docs/%s is another one", file)
 		}
 	}
 }
