@@ -137,6 +137,15 @@ func TestOnAPhoneTheNumbersStayInSightAndTheLanguageIsKept(t *testing.T) {
 	}
 }
 
+func TestLibrariesOnTrialAreShownInBothLanguages(t *testing.T) {
+	b, _, _ := openPage(t, 1200)
+	browser.Evaluate[bool](t, b, "(document.querySelector('#trial summary').click(), true)")
+	b.Until(t, patience, "document.getElementById('libraries').textContent.includes('redislock') && document.getElementById('libraries').textContent.includes('no two of 160 leases')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('language').click(), true)")
+	b.Until(t, patience, "document.getElementById('libraries').textContent.includes('未承诺')")
+	b.Until(t, patience, "document.getElementById('libraries').textContent.includes('160 次持锁没有重叠')")
+}
+
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub

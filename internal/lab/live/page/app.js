@@ -10,6 +10,7 @@ import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { remarkWords, verdictWords } from './verdict.js';
 import { Lab, made } from './lab.js';
+import { Trial } from './trial.js';
 import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
 import { Report, unpacked } from './report.js';
@@ -49,7 +50,7 @@ const compare = new Compare(t, element);
 let next; // the settings of the sale that follows this one, to compare
 let starting = false; // until the stream says that it began
 let refill = false; // after a replay the form has the settings of a recording
-const lab = new Lab(state, t, steers, post);
+const lab = new Lab(state, t, steers, post), trial = new Trial($('libraries'), t);
 const story = new Story();
 const report = new Report(t, showChapter);
 const field = (name) => form.elements.namedItem(name);
@@ -507,7 +508,7 @@ $('take').addEventListener('click', () => {
   fill(all);
   $('start').focus();
 });
-$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); if (!$('player').hidden) player.go(player.after); });
+$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); trial.draw(); if (!$('player').hidden) player.go(player.after); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { charts.rebuild(); compare.draw(); });
 
 $('replay').addEventListener('click', replay);
@@ -520,6 +521,8 @@ if (recorded) {
   inReplay(true);
   if (recorded.id === 'run') report.open(); else unpacked('recordings').then((recordings) => player.open(recordings));
 } else {
+  $('trial').hidden = false;
+  $('trial').addEventListener('toggle', () => trial.open());
   lab.load().then((lines) => { story.lines = lines; });
   listen();
 }
