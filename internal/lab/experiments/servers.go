@@ -73,7 +73,7 @@ func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
 		x.Masters, err = servers.StartRedlockWith(x, x.Supervisor, o)
 		x.Must(err)
 		x.closeLater(x.Masters)
-		var addresses []string
+		addresses := make([]string, 0, len(x.Masters.Nodes))
 		for _, node := range x.Masters.Nodes {
 			link := x.proxied(node.Address)
 			x.Links, addresses = append(x.Links, link), append(addresses, link.Address)
