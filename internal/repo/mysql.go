@@ -64,6 +64,8 @@ func mysqlDialect() dialect {
 		// A server that is no node of a cluster lacks the variables, or has them at another value.
 		clusters: `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
 			OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`,
+		keyspace: `SELECT COALESCE(DATABASE(), '')`,
+		shards:   `SHOW VITESS_SHARDS`,
 		engines: `SELECT table_name, engine FROM information_schema.tables
 			WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ('%s') ORDER BY table_name`,
 		conflicted: backend.IsGroupConflict,

@@ -114,13 +114,14 @@ func (s *Store) callFault(ctx context.Context, conn gorm.ConnPool, err error) er
 const (
 	mysqlNoProcedure = 1305
 	mysqlTableFull   = 1114
+	mysqlNoSuchCall  = 1235 // it is not supported: of Vitess for a call on shards
 )
 
 // rolledBack reports that an answer of the server is one after which nothing is committed.
 func (s *Store) rolledBack(err error) bool {
 	rejects := backend.Rejects(err)
 	return s.dialect.classify(err) != faultBackend || rejects == stock.ReadOnly || rejects == stock.NotPermitted ||
-		backend.IsMySQL(err, mysqlNoProcedure, mysqlTableFull)
+		backend.IsMySQL(err, mysqlNoProcedure, mysqlTableFull, mysqlNoSuchCall)
 }
 
 // saleAnswer is the row that the procedure answers with. An item that does not exist has no

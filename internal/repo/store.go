@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,7 @@ type Store struct {
 	minAge   time.Duration              // of what is archived
 	version  string                     // the server's name and version when the store was made
 	cluster  string                     // what Cluster says
+	sharded  bool                       // what Sharded says
 	returns  bool                       // whether an insert can return what it wrote
 	rejected *atomic.Pointer[rejection] // since the last commit
 	shares   *shares                    // of the connections, between purchases
@@ -109,6 +111,9 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (s *Store, err error
 		return nil, err
 	}
 	if s.cluster, err = s.readCluster(ctx); err != nil {
+		return nil, err
+	}
+	if s.sharded, err = s.readSharded(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.requireTransactions(ctx); err != nil {
@@ -237,6 +242,30 @@ func (s *Store) readCluster(ctx context.Context) (kind string, err error) {
 		return err
 	}, s.dialect.clusters)
 	return kind, err
+}
+
+// Sharded reports that the database is a keyspace of Vitess with several shards.
+func (s *Store) Sharded() bool { return s.sharded }
+
+func (s *Store) readSharded(ctx context.Context) (sharded bool, err error) {
+	if !strings.HasSuffix(s.version, "-Vitess") {
+		return false, nil
+	}
+	var keyspace string
+	if err := s.pool.QueryRowContext(ctx, s.dialect.keyspace).Scan(&keyspace); err != nil {
+		return false, s.fault(ctx, "read the keyspace", err)
+	}
+	keyspace, _, _ = strings.Cut(keyspace, "@") // what follows is the kind of its tablets
+	count := 0
+	err = s.each(ctx, s.pool, "read the shards", func(scan scanRow) error {
+		var name string
+		err := scan(&name)
+		if strings.HasPrefix(name, keyspace+"/") {
+			count++
+		}
+		return err
+	}, s.dialect.shards)
+	return count > 1, err
 }
 
 func (s *Store) readVersion(ctx context.Context) (string, error) {

@@ -237,6 +237,27 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 	}
 }
 
+// A vtgate names the shards of all keyspaces.
+func TestAKeyspaceWithSeveralShardsIsSharded(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	s.dialect.shards = `SELECT 'shop/-80' UNION SELECT 'shop/80-' UNION SELECT 'shop_global/0'`
+	for _, of := range []struct {
+		version, keyspace string
+		want              bool
+	}{{"MySQL 8.4.6-Vitess", "shop@primary", true}, {"MySQL 8.4.6-Vitess", "shop_global", false}, {"MySQL 8.4.6", "shop", false}} {
+		s.version, s.dialect.keyspace = of.version, "SELECT '"+of.keyspace+"'"
+		if sharded, err := s.readSharded(t.Context()); err != nil || sharded != of.want {
+			t.Errorf("%s of %s is sharded: %t (%v), want %t", of.keyspace, of.version, sharded, err, of.want)
+		}
+	}
+	s.version, s.dialect.shards = "MySQL 8.4.6-Vitess", "no statement"
+	if _, err := s.readSharded(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("one that does not answer is %v", err)
+	}
+	calls := &Store{dialect: mysqlDialect()}
+	should.Be(t, calls.rolledBack(&mysql.MySQLError{Number: 1235}), true, "a call that Vitess does not support has sold nothing")
+}
+
 // What depends on the version of a server begins with one.
 func TestTheVersionOfAServerSaysWhatItCan(t *testing.T) {
 	d := mysqlDialect()

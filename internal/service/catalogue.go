@@ -101,9 +101,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 			entry.Guarantees.Renews = false
 		}
 		o := c.newOffer(entry, own)
-		if cluster := deps.Store.Cluster(); cluster != "" && entry.OneServer && !deps.Lock.NodeLocks {
-			o.rejected = fmt.Sprintf("the database is %s, whose nodes do not share its lock", cluster)
-		}
+		o.rejected = notHere(entry, deps.Store.Cluster(), deps.Store.Sharded(), deps.Lock.NodeLocks)
 		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
 		c.offers = append(c.offers, o)
 		c.byName[entry.Name] = o
@@ -112,6 +110,17 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		}
 	}
 	return c
+}
+
+// notHere is why a strategy does not sell on such a database, or empty.
+func notHere(entry strategy.Entry, cluster string, sharded, nodeLocks bool) string {
+	switch {
+	case cluster != "" && entry.OneServer && !nodeLocks:
+		return fmt.Sprintf("the database is %s, whose nodes do not share its lock", cluster)
+	case sharded && entry.NotOnShards != "":
+		return "the database has shards of Vitess, " + entry.NotOnShards
+	}
+	return ""
 }
 
 // shareRead has one statement answer all that wait for the same query.

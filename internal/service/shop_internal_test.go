@@ -705,3 +705,13 @@ func TestARecallOfUnknownOutcomeIsNoneOfThePurchase(t *testing.T) {
 		t.Errorf("after %d recalls it is answered with %+v, %v; want it sold after two", other.recalls, got, err)
 	}
 }
+
+// What does not sell on a database is rejected by its name, before it answers that it does not know.
+func TestAStrategyIsRejectedWhereItsDatabaseRulesItOut(t *testing.T) {
+	for _, entry := range strategy.Registry() {
+		should.Be(t, notHere(entry, "", false, false), "", entry.Name)
+		should.Be(t, notHere(entry, "Galera", false, false) != "", entry.OneServer, entry.Name, "on Galera")
+		should.Be(t, notHere(entry, "Galera", false, true), "", entry.Name, "in an experiment")
+		should.Be(t, notHere(entry, "", true, false) != "", entry.Name == "sql-procedure", entry.Name, "on shards")
+	}
+}

@@ -125,6 +125,8 @@ type Entry struct {
 	Watchdog bool
 	// OneServer: it guarantees exclusion only where all replicas write to one database server.
 	OneServer bool
+	// NotOnShards is why it does not sell on the shards of Vitess; empty: nothing is known against it.
+	NotOnShards string
 	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
 	// all the same.
 	Damage Damage

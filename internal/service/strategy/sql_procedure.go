@@ -14,6 +14,7 @@ func sqlProcedure() Entry {
 		Family:       SQL,
 		Summary:      "a stored procedure decides, appends to the ledger, takes the units and commits: one round trip, none of it under the row's lock",
 		Needs:        []backend.Name{backend.MySQL},
+		NotOnShards:  "on which no procedure can be called",
 		SeveralItems: true,
 		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New:          func(d Deps) Strategy { return procedure{d.site(), newConditional(d.site(), takeIfEnough)} },
