@@ -265,6 +265,7 @@ func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
 
 // buyOnce makes one purchase in the name of a buyer. What is sold has a number.
 func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer, no int64, err error) {
+	r.phones.Store(true)
 	plan := r.press(m, name)
 	plan.Observe = func(a load.Answer) {
 		got, no = a, r.meter.count(a)

@@ -316,8 +316,8 @@ func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 	b := browser.Open(t, pairShown)
 	b.Show(t, desk(t).URL+"/", 1300, 2400, "light")
-	browser.Evaluate[bool](t, b, `(Promise.all(['compare', 'words', 'panels'].map((name) => import('/' + name + '.js'))).then(([{ Compare }, { t }, { element }]) => {
-		const compare = new Compare(t, element);
+	browser.Evaluate[bool](t, b, `(Promise.all(['compare', 'words'].map((name) => import('/' + name + '.js'))).then(([{ Compare }, { t }]) => {
+		const compare = new Compare(t);
 		const sale = (strategy, sold) => ({ modes: [{ strategy }], verdict: { strategy, replicas: 3, stock: 10, sold, left: 10 - sold, oversold: 0, lost: 0, clean: true, per_second: 5, p50_ms: 1, p99_ms: 2 } });
 		const point = (at, sold) => ({ at, seen: at, sold, stock: 10 - sold, seconds: 2, answers: { sold: sold * 2, rejected: 0, failed: 0 } });
 		compare.add(sale('left out', 1), [point(1, 1)], 1);

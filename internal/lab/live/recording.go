@@ -252,7 +252,7 @@ func kinds() map[history.Outcome]load.Kind {
 
 // modules are the scripts of the page, each after those that it imports.
 func modules() []string {
-	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "trial.js", "report.js", "app.js"}
+	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "trial.js", "report.js", "tour.js", "app.js"}
 }
 
 // Save writes recordings as one file that a browser opens without a server: the page itself, with

@@ -250,24 +250,27 @@ func TestTheAdviceLeadsOn(t *testing.T) {
 	}
 }
 
-// Only two holders after a fault, of a lock whose token is not checked, are what such a lock is known for.
+// Only two holders after a fault or of work beyond the TTL, where no token is checked, are what such a lock is known for.
 func TestALockFailsAsItIsKnownTo(t *testing.T) {
 	for name, c := range map[string]struct {
-		faults, loses bool
-		overlaps      int
-		orders        int64
-		want          bool
+		fault, fence   bool
+		work, overlaps int
+		orders         int64
+		want           bool
 	}{
-		"two holders":                   {true, true, 1, 11, true},
-		"two holders, and no fault":     {false, true, 1, 11, false},
-		"one holder":                    {true, true, 0, 11, false},
-		"its token is checked":          {true, false, 1, 11, false},
-		"its ledger contradicts buyers": {true, true, 1, 12, false},
+		"two holders after a fault":     {true, false, 0, 1, 11, true},
+		"two holders, and long work":    {false, false, 1000, 1, 11, true},
+		"two holders, and neither":      {false, false, 999, 1, 11, false},
+		"one holder":                    {true, false, 1000, 0, 11, false},
+		"its token is checked":          {true, true, 1000, 1, 11, false},
+		"its ledger contradicts buyers": {true, false, 1000, 1, 12, false},
 	} {
-		v := &Verdict{Faults: c.faults}
+		r := &run{modes: []Mode{{Strategy: "redis-lua", Fence: c.fence}}, settings: Settings{WorkMillis: c.work, TTLSeconds: 1}}
+		r.faults.Store(c.fault)
+		var v Verdict
 		v.Run = verdict.Run{ExpectedClean: true, Oversold: 1, Sold: c.orders, Orders: c.orders, Answered: 11}
 		v.Judge()
-		if v.excuse(c.overlaps, c.loses); v.Known != c.want {
+		if v.excuse(c.overlaps, r.losesLock(described())); v.Known != c.want {
 			t.Errorf("%s: known is %t", name, v.Known)
 		}
 	}

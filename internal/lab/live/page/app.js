@@ -4,7 +4,7 @@ import { change, language, number, seconds, t, words } from './words.js';
 import { summary } from './summaries.js';
 import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
-import { Code, Machines, Views, element } from './panels.js';
+import { Code, Machines, Views, element, facts } from './panels.js';
 import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
@@ -14,6 +14,7 @@ import { Trial } from './trial.js';
 import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
 import { Report, unpacked } from './report.js';
+import { Tour } from './tour.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -46,13 +47,14 @@ const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);
 const player = new Player(t, showMoment);
-const compare = new Compare(t, element);
+const compare = new Compare(t);
 let next; // the settings of the sale that follows this one, to compare
 let starting = false; // until the stream says that it began
 let refill = false; // after a replay the form has the settings of a recording
 const lab = new Lab(state, t, steers, post), trial = new Trial($('libraries'), t);
 const story = new Story();
 const report = new Report(t, showChapter);
+const tour = new Tour(state, post, sell);
 const field = (name) => form.elements.namedItem(name);
 const replicas = () => state.machines.filter((one) => one.kind === 'replica').length;
 
@@ -74,6 +76,14 @@ function fill(s) {
     if (input.type === 'checkbox') input.checked = value; else input.value = value;
   }
   drawChoice();
+}
+
+// sell starts a sale as the form would; false: none can begin now.
+function sell(settings) {
+  if (starting || active()) return false;
+  fill(settings);
+  form.requestSubmit();
+  return true;
 }
 
 const same = (a, b) => a && b && a.strategy === b.strategy && a.group === b.group && a.fence === b.fence;
@@ -186,6 +196,8 @@ function drawSale() {
   drawButtons();
   drawNumbers();
   lab.draw();
+  $('tour').hidden = !steers || Boolean(state.guest) || inPlay();
+  if (!$('tour').hidden) tour.draw();
   if (sale.error) $('said').textContent = sale.error;
   $('replay').hidden = $('save').hidden = inPlay() || !sale.item || sale.phase === 'playing' || Boolean(state.play && !state.play.parts.some(made));
   if (!inPlay()) $('faults').hidden = sale.phase === 'playing';
@@ -198,11 +210,7 @@ function drawSale() {
     [t('replicasWord'), v.replicas], [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
     [t('rejected'), v.refused], [t('errors'), v.errors + v.unknown], [t('reqs'), Math.round(v.per_second)], [t('p'), `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
   ];
-  $('verdict-figures').replaceChildren(...figures.map(([name, value]) => {
-    const div = element('div');
-    div.append(element('dt', name), element('dd', typeof value === 'number' ? number(value) : value));
-    return div;
-  }));
+  facts($('verdict-figures'), figures.map(([name, value]) => [name, typeof value === 'number' ? number(value) : value]));
   $('beside').hidden = !compare.ready || inPlay();
   $('next').textContent = t(`next.${v.next.why}`, v.next);
   $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change
@@ -217,7 +225,7 @@ function markWords(m) {
 }
 
 function drawMarks() {
-  charts.marks();
+  charts.changed();
   const start = charts.start();
   $('marks').replaceChildren(...state.marks.map((m, i) => {
     const li = element('li');
@@ -379,6 +387,7 @@ const apply = {
     if (!s.play) $('story').hidden = true;
     if (missed && s.sale.verdict) compare.add(s.sale, state.points, charts.start());
     if (first) fill(settings);
+    if (first && tour.at < 0) $('tour-open').open = s.sale.phase === 'idle'; // the story is what an empty page opens with
     drawAll();
     if (first) fill(settings);
     if (s.guest) field('replicas').value = replicas();
@@ -493,8 +502,7 @@ form.addEventListener('submit', (e) => {
 $('class-start').addEventListener('click', () => {
   if (active()) return post('sale/stop');
   const still = state.guest || state.without_failpoint?.includes(field('strategy').value); // no work can be added
-  fill({ stock: 5, clients: 0, rate: 0, room: 0, work_ms: still ? 0 : 500, against: '' });
-  return form.requestSubmit();
+  return sell({ stock: 5, clients: 0, rate: 0, room: 0, work_ms: still ? 0 : 500, against: '' });
 });
 $('projector').addEventListener('click', () => $('projector').setAttribute('aria-pressed', document.body.classList.toggle('projector')));
 $('beside').addEventListener('click', () => showCompare(true));

@@ -12,70 +12,52 @@ export class Charts {
   // start is when the sale began: the zero of all time axes.
   start() { return this.state.from ?? this.state.marks[0]?.at ?? this.state.points[0]?.at ?? 0; }
 
-  series() {
-    const { t } = this;
-    // Where stock and answers are points apart, a line leads over the other ones; of a latency there are points alone.
-    const apart = Boolean(this.state.apart);
-    const line = (label, stroke, dash) => ({ label, stroke: color(stroke), width: 2, dash, points: { show: false }, spanGaps: apart });
-    const dots = (label, stroke, dash) => ({ ...line(label, stroke, dash), spanGaps: false, points: { show: apart, size: 5 } });
-    if (this.state.pair) return this.ofPair(line, dots);
-    return [
-      { id: 'stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
-      { id: 'answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
-      { id: 'latency', height: 170, series: [dots('p50', 'hold'), dots('p99', 'warn', [7, 4])] },
-      { id: 'line', height: 170, series: [line(t('line.waiting'), 'hold'), line(t('line.admissions'), 'good', [7, 4]), line(t('line.left'), 'warn', [2, 4])] },
-    ];
+  // lines are those of each chart: name, color, value of a point, dash. Of two recordings each has a color.
+  lines() {
+    const { t, state } = this, latency = (part) => (p) => p[part] || null, inLine = (kind) => (p) => p.line?.[kind] ?? null;
+    const seen = (name) => (p) => (p.seen ? p[name] : null), rate = (kind) => (p) => (p.seconds > 0 ? Math.round(p.answers[kind] / p.seconds) : null);
+    const both = (...list) => [['A', 'hold'], ['B', 'warn']].flatMap(([side, ink]) => list.map(([name, of, dash]) => [`${side} ${name}`, ink, (p) => (p.side === side ? of(p) : null), dash]));
+    if (state.pair) return {
+      stock: both([t('sold'), seen('sold')], [t('left'), seen('stock'), [7, 4]]),
+      answers: both([t('sold'), rate('sold')], [t('rejected'), rate('rejected'), [7, 4]], [t('failed'), rate('failed'), [2, 4]]),
+      latency: both(['p99', latency('p99')]),
+    };
+    return {
+      stock: [[t('initial'), 'ink', () => state.sale.settings?.stock || null, [2, 4]], [t('sold'), 'hold', seen('sold')], [t('left'), 'warn', seen('stock'), [7, 4]], [t('oversold'), 'alarm', seen('oversold'), [10, 3]]],
+      answers: [[t('sold'), 'good', rate('sold')], [t('rejected'), 'refused', rate('rejected'), [7, 4]], [t('busy'), 'edge', rate('busy'), [3, 3]], [t('failed'), 'alarm', rate('failed')], [t('unknown'), 'alarm', rate('unknown'), [2, 3]]],
+      latency: [['p50', 'hold', latency('p50')], ['p99', 'warn', latency('p99'), [7, 4]]],
+      line: [[t('line.waiting'), 'hold', inLine('waiting')], [t('line.admissions'), 'good', inLine('admissions'), [7, 4]], [t('line.left'), 'warn', inLine('left'), [2, 4]]],
+    };
   }
 
-  // ofPair are the lines of two recordings, a color for each.
-  ofPair(line, dots) {
-    const { t } = this, both = (make) => [['A', 'hold'], ['B', 'warn']].flatMap(([side, ink]) => make(`${side} `, ink));
-    return [
-      { id: 'stock', height: 220, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('left'), ink, [7, 4])]) },
-      { id: 'answers', height: 170, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('rejected'), ink, [7, 4]), line(side + t('failed'), ink, [2, 3])]) },
-      { id: 'latency', height: 170, series: both((side, ink) => [dots(`${side}p99`, ink)]) },
-    ];
-  }
-
-  dataOfPair(i) {
+  data(lines) {
     const { points } = this.state, start = this.start();
-    const of = [
-      [(p) => (p.seen ? p.sold : null), (p) => (p.seen ? p.stock : null)],
-      ['sold', 'rejected', 'failed'].map((k) => (p) => (p.seconds > 0 ? Math.round(p.answers[k] / p.seconds) : null)),
-      [(p) => p.p99 || null],
-    ][i];
-    return [points.map((p) => (p.at - start) / 1000), ...['A', 'B'].flatMap((side) => of.map((pick) => points.map((p) => (p.side === side ? pick(p) : null))))];
+    return [points.map((p) => (p.at - start) / 1000), ...lines.map(([, , value]) => points.map(value))];
   }
 
-  data(i) {
-    if (this.state.pair) return this.dataOfPair(i);
-    const { points, sale } = this.state, start = this.start();
-    const x = points.map((p) => (p.at - start) / 1000);
-    const seen = (pick) => points.map((p) => (p.seen ? pick(p) : null));
-    const rate = (pick) => points.map((p) => (p.seconds > 0 ? Math.round(pick(p.answers) / p.seconds) : null));
-    switch (i) {
-      case 0: return [x, points.map(() => sale.settings?.stock || null), seen((p) => p.sold), seen((p) => p.stock), seen((p) => p.oversold)];
-      case 1: return [x, ...['sold', 'rejected', 'busy', 'failed', 'unknown'].map((k) => rate((a) => a[k]))];
-      case 3: return [x, ...['waiting', 'admissions', 'left'].map((k) => points.map((p) => p.line?.[k] ?? null))];
-      default: return [x, points.map((p) => p.p50 || null), points.map((p) => p.p99 || null)];
-    }
+  // drawn is how uPlot draws a line. Where stock and answers are points apart, a line leads over the other ones; of a latency there are points
+  // alone.
+  drawn([label, ink, , dash], ofLatency) {
+    const apart = Boolean(this.state.apart);
+    return { label, stroke: color(ink), width: 2, dash, points: { show: apart && ofLatency, size: 5 }, spanGaps: apart && !ofLatency, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) };
   }
 
   rebuild() {
     for (const p of this.plots) p.destroy();
     const axis = { stroke: color('soft'), grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
-    this.plots = this.series().flatMap((c, i) => {
-      const box = document.getElementById(`${this.of}-${c.id}`);
+    this.plots = Object.entries(this.lines()).flatMap(([id, lines]) => {
+      const box = document.getElementById(`${this.of}-${id}`);
       if (!box) return [];
-      return new uPlot({
-        width: Math.max(200, box.clientWidth), height: c.height,
+      const plot = new uPlot({
+        width: Math.max(200, box.clientWidth), height: id === 'stock' ? 220 : 170,
         scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(this.state.lasts ?? 5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
         axes: [{ ...axis, size: 30, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
         legend: { live: false, markers: { width: 2, dash: (u, i) => { const d = u.series[i].dash; return !d ? 'solid' : d[0] < 4 ? 'dotted' : 'dashed'; } } },
-        series: [{}, ...c.series.map((s) => ({ ...s, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) }))],
+        series: [{}, ...lines.map((l) => this.drawn(l, id === 'latency'))],
         cursor: { sync: { key: 'sale' }, drag: { x: false, y: false } },
         hooks: { draw: [(u) => this.drawMarks(u)] },
-      }, this.data(i), box);
+      }, this.data(lines), box);
+      return Object.assign(plot, { lines });
     });
     this.say();
   }
@@ -109,12 +91,10 @@ export class Charts {
     this.due = true;
     requestAnimationFrame(() => {
       this.due = false;
-      this.plots.forEach((p, i) => p.setData(this.data(i)));
+      for (const p of this.plots) p.setData(this.data(p.lines));
       this.say();
     });
   }
-
-  marks() { this.changed(); }
 
   resize() {
     for (const p of this.plots) {

@@ -3,6 +3,7 @@
 import { number } from './words.js';
 import { sides } from './beside.js';
 import { Charts } from './charts.js';
+import { element, heading, lineOf } from './panels.js';
 import { verdictWords } from './verdict.js';
 
 const $ = (id) => document.getElementById(id);
@@ -18,8 +19,8 @@ export function otherwise(settings, what) {
 }
 
 export class Compare {
-  constructor(t, element) {
-    Object.assign(this, { t, element, sales: [], state: { from: 0, pair: true, apart: true, marks: [], points: [] } });
+  constructor(t) {
+    Object.assign(this, { t, sales: [], state: { from: 0, pair: true, apart: true, marks: [], points: [] } });
     this.charts = new Charts(this.state, t, 'compare');
   }
 
@@ -45,19 +46,15 @@ export class Compare {
   }
 
   table() {
-    const { t, element } = this, verdicts = this.sales.map((s) => s.sale.verdict);
+    const { t } = this, verdicts = this.sales.map((s) => s.sale.verdict);
     const rows = [
       [t('verdict'), verdictWords], [t('f.stock'), (v) => number(v.stock)], [t('sold'), (v) => number(v.sold)], [t('left'), (v) => number(v.left)],
       [t('f.oversold'), (v) => number(v.oversold)], [t('lostUpdates'), (v) => number(v.lost)], [t('reqs'), (v) => number(Math.round(v.per_second))],
       [t('p'), (v) => `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
     ];
-    const head = element('tr');
-    head.append(element('td'), ...this.sales.map((s, i) => { const th = element('th', `${sides[i]}: ${this.name(s)}`); th.scope = 'col'; return th; }));
-    $('compare-table').replaceChildren(head, ...rows.map(([name, of]) => {
-      const tr = element('tr'), th = element('th', name);
-      th.scope = 'row';
-      tr.append(th, ...verdicts.map((v) => element('td', of(v), name === t('verdict') ? (v.clean ? 'good' : 'bad') : undefined)));
-      return tr;
-    }));
+    $('compare-table').replaceChildren(
+      lineOf(element('td'), ...this.sales.map((s, i) => heading(`${sides[i]}: ${this.name(s)}`))),
+      ...rows.map(([name, of], i) => lineOf(heading(name, 'row'), ...verdicts.map((v) => element('td', of(v), i > 0 ? '' : v.clean ? 'good' : 'bad')))),
+    );
   }
 }

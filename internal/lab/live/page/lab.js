@@ -1,7 +1,7 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
 import { language, named, valued } from './words.js';
-import { element, tableOf } from './panels.js';
+import { element, heading, lineOf, tableOf } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
 
@@ -38,7 +38,7 @@ export const remark = (part, t) => element('span', t(part.remedy ? 'remedy' : 'f
 
 const $ = (id) => document.getElementById(id);
 
-function link(text, to) {
+export function link(text, to) {
   const a = element('a', text);
   a.href = to;
   return a;
@@ -125,13 +125,10 @@ export class Lab {
     $('play-fix').hidden = !play.fix;
     $('play-fix').lastElementChild.textContent = play.fix ?? '';
     $('measured').hidden = parts.length === 0;
-    const head = element('tr'), column = (text, scope) => { const th = element('th', text); th.scope = scope; return th; };
-    head.append(element('td'), ...parts.map((p) => column(p.name, 'col')));
     const figures = new Map(parts.flatMap((p) => p.figures.map((f) => [f.name, f])));
-    $('play-figures').replaceChildren(head, ...[...figures.keys()].sort().map((name) => {
-      const tr = element('tr');
-      tr.append(column(named(figures.get(name)), 'row'), ...parts.map((p) => element('td', valued(p.figures.find((f) => f.name === name)))));
-      return tr;
-    }));
+    $('play-figures').replaceChildren(
+      lineOf(element('td'), ...parts.map((p) => heading(p.name))),
+      ...[...figures.keys()].sort().map((name) => lineOf(heading(named(figures.get(name)), 'row'), ...parts.map((p) => element('td', valued(p.figures.find((f) => f.name === name)))))),
+    );
   }
 }

@@ -1,4 +1,5 @@
 // The panels below the lanes: machines and their faults, what servers say, and the code.
+import { svg } from './lanes.js';
 import { summary } from './summaries.js';
 
 export function element(name, text, className) {
@@ -6,6 +7,26 @@ export function element(name, text, className) {
   if (text !== undefined) e.textContent = text;
   if (className) e.className = className;
   return e;
+}
+
+// heading is the cell that names a column or a row.
+export const heading = (text, scope = 'col') => Object.assign(element('th', text), { scope });
+
+// lineOf is a row of a table.
+export function lineOf(...cells) {
+  const tr = element('tr');
+  tr.append(...cells);
+  return tr;
+}
+
+// facts fills a list with names and values.
+export function facts(list, pairs) {
+  list.replaceChildren(...pairs.map(([name, value]) => {
+    const div = element('div');
+    div.append(element('dt', name), element('dd', value));
+    return div;
+  }));
+  return list;
 }
 
 const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'], working: [] };
@@ -72,22 +93,12 @@ export class Machines {
 
 // tableOf is a table with its title, in a box that scrolls; more adds to a cell.
 export function tableOf(view, t, box = element('div', undefined, 'scroll'), more = () => {}) {
-  const table = element('table'), title = t(`see.${view.title}`), head = element('tr');
+  const table = element('table'), title = t(`see.${view.title}`);
   table.append(element('caption', title === `see.${view.title}` ? view.title : title));
-  head.append(...view.head.map((h) => { const th = element('th', h); th.scope = 'col'; return th; }));
   const body = element('tbody'), first = element('thead');
-  first.append(head);
-  for (const row of view.rows) {
-    const tr = element('tr');
-    tr.append(...row.map((cell, i) => { const td = element('td', cell); more(td, i, row); return td; }));
-    body.append(tr);
-  }
-  if (view.rows.length === 0) {
-    const td = element('td', t('nothing'), 'soft'), tr = element('tr');
-    td.colSpan = Math.max(1, view.head.length);
-    tr.append(td);
-    body.append(tr);
-  }
+  first.append(lineOf(...view.head.map((h) => heading(h))));
+  for (const row of view.rows) body.append(lineOf(...row.map((cell, i) => { const td = element('td', cell); more(td, i, row); return td; })));
+  if (view.rows.length === 0) body.append(lineOf(Object.assign(element('td', t('nothing'), 'soft'), { colSpan: Math.max(1, view.head.length) })));
   table.append(first, body);
   box.replaceChildren(table);
   box.tabIndex = 0;
@@ -161,12 +172,9 @@ export class Views {
     this.lives.set(key, seen);
     if (this.lives.size > 200) this.lives.delete(this.lives.keys().next().value);
     const most = Math.max(1, ...seen.map((s) => s.ttl));
-    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-    for (const [k, v] of Object.entries({ class: 'spark', width: 84, height: 16, viewBox: '0 0 84 16', 'aria-hidden': 'true' })) svg.setAttribute(k, v);
-    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-    path.setAttribute('d', seen.map((s, i) => `${i ? 'L' : 'M'}${2 + i * 2} ${15 - (s.ttl / most) * 13}`).join(''));
-    svg.append(path);
-    return svg;
+    const picture = svg('svg', { class: 'spark', width: 84, height: 16, viewBox: '0 0 84 16', 'aria-hidden': 'true' });
+    picture.append(svg('path', { d: seen.map((s, i) => `${i ? 'L' : 'M'}${2 + i * 2} ${15 - (s.ttl / most) * 13}`).join('') }));
+    return picture;
   }
 }
 

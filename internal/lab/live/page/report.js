@@ -1,7 +1,7 @@
 // The report of a run: its experiments in a table, of which one is shown, and played again.
 
-import { element } from './panels.js';
-import { titled } from './lab.js';
+import { element, facts, heading, lineOf } from './panels.js';
+import { link, titled } from './lab.js';
 import { named } from './words.js';
 
 const $ = (id) => document.getElementById(id);
@@ -34,23 +34,20 @@ export class Report {
   }
 
   draw() {
-    const { t, run: { experiments, facts, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
+    const { t, run: { experiments, facts: made, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
     $('report-title').textContent = t('came', came, experiments.length);
     $('interrupted').hidden = !interrupted;
-    $('facts').replaceChildren(...facts.map((f) => { const div = element('div'); div.append(element('dt', named(f)), element('dd', f.value)); return div; }));
-    const head = element('tr');
-    head.append(...['no', 'lab', 'verdictWord', 'took', 'tries'].map((key) => { const th = element('th', t(key)); th.scope = 'col'; return th; }));
-    $('made').replaceChildren(head, ...experiments.map((e) => this.row(e)));
+    facts($('facts'), made.map((f) => [named(f), f.value]));
+    $('made').replaceChildren(lineOf(...['no', 'lab', 'verdictWord', 'took', 'tries'].map((key) => heading(t(key)))), ...experiments.map((e) => this.row(e)));
+    const at = experiments.indexOf(this.chosen), beside = [['report.before', experiments[at - 1]], ['report.after', experiments[at + 1]]];
+    $('chapters').replaceChildren(...beside.filter(([, e]) => e).map(([key, e]) => link(t(key), `#${e.name}`)));
   }
 
   row(e) {
-    const tr = element('tr'), link = element('a', titled(e).title), th = element('th'), kind = { reproduced: 'good', 'not reproduced': 'bad' }[e.verdict];
-    link.href = `#${e.name}`;
-    if (e === this.chosen) link.setAttribute('aria-current', 'true');
-    th.scope = 'row';
-    th.append(link);
+    const to = link(titled(e).title, `#${e.name}`), th = heading('', 'row'), kind = { reproduced: 'good', 'not reproduced': 'bad' }[e.verdict];
+    if (e === this.chosen) to.setAttribute('aria-current', 'true');
+    th.append(to);
     const sign = { good: '✓', bad: '✗' }[kind] ?? '–';
-    tr.append(element('td', String(e.number)), th, element('td', `${sign} ${this.t(`verdict.${e.verdict}`)}`, kind), element('td', `${(e.seconds || 0).toFixed(1)} s`), element('td', String(e.tries || 0)));
-    return tr;
+    return lineOf(element('td', String(e.number)), th, element('td', `${sign} ${this.t(`verdict.${e.verdict}`)}`, kind), element('td', `${(e.seconds || 0).toFixed(1)} s`), element('td', String(e.tries || 0)));
   }
 }

@@ -2,7 +2,7 @@
 
 import { momentsOf, stepClasses, symbols } from './notes.js';
 import { endOf, span, svg } from './lanes.js';
-import { element } from './panels.js';
+import { element, facts, heading, lineOf } from './panels.js';
 import { language } from './words.js';
 
 const wide = 200, high = 14;
@@ -45,36 +45,27 @@ export class Trace {
     const { t, lease: l } = this;
     this.language = language();
     document.getElementById('trace-title').textContent = t('traceOf', l);
-    const facts = !l.lock ? [] : [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
+    const pairs = !l.lock ? [] : [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), String(l.woken || 0)]];
     const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));
     const from = Math.min(l.asked, ...rows.map((r) => r.at)), ends = rows.map((r) => r.at + (r.took || 0));
     const to = Math.max(from + 0.01, ...ends, endOf(l) === Infinity ? 0 : endOf(l));
-    const table = element('table'), head = element('tr');
-    head.append(...['tr.step', 'tr.at', 'tr.took', 'tr.bar', 'tr.of'].map((key) => { const th = element('th', t(key)); th.scope = 'col'; return th; }));
+    const table = element('table'), head = lineOf(...['tr.step', 'tr.at', 'tr.took', 'tr.bar', 'tr.of'].map((key) => heading(t(key))));
     table.append(element('caption', t('tr.caption', span(to - from)), 'unseen'), head, ...rows.map((r) => this.row(r, from, to)));
-    const list = element('dl', undefined, 'figures');
-    for (const [name, value] of facts) {
-      const div = element('div');
-      div.append(element('dt', name), element('dd', String(value ?? '–')));
-      list.append(div);
-    }
     const scroll = element('div', undefined, 'scroll');
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'region');
     scroll.setAttribute('aria-labelledby', 'trace-title');
     scroll.append(table);
-    this.body.replaceChildren(list, scroll);
+    this.body.replaceChildren(facts(element('dl', undefined, 'figures'), pairs), scroll);
     if (!l.steps?.length) this.body.append(element('p', t('tr.untraced'), 'soft small'));
   }
 
   row(r, from, to) {
-    const { t } = this, tr = element('tr', undefined, r.error || ['not-renewed', 'lost', 'expired', 'no-vote'].includes(r.what) ? 'bad' : undefined);
-    const bar = element('td');
+    const { t } = this, bad = r.error || ['not-renewed', 'lost', 'expired', 'no-vote'].includes(r.what), bar = element('td');
     bar.append(this.bar(r, from, to));
-    const name = element('th', t(`tr.${r.what}`));
-    name.scope = 'row';
     const details = [r.what.includes('vote') ? t('tr.master', r.of) : r.of, r.left === undefined ? '' : t('tr.left', span(r.left)), r.error];
-    tr.append(name, element('td', `+${span(r.at - from)}`), element('td', r.took === undefined ? '' : span(r.took)), bar, element('td', details.filter(Boolean).join(', ')));
+    const tr = lineOf(heading(t(`tr.${r.what}`), 'row'), element('td', `+${span(r.at - from)}`), element('td', r.took === undefined ? '' : span(r.took)), bar, element('td', details.filter(Boolean).join(', ')));
+    tr.classList.toggle('bad', bad);
     return tr;
   }
 

@@ -6,7 +6,7 @@ import { language, number } from './words.js';
 export function verdictWords(v) {
   if (language() !== 'zh') return v.words;
   const what = stateWords(v);
-  if (v.known) return `${what} — 持有者停顿时，这种锁的已知失效`;
+  if (v.known) return `${what} — 持有者停顿或干得太久时，这种锁的已知失效`;
   if (v.verdict !== 'as claimed') return `${what} — 不符合预期`;
   return v.clean ? what : `${what} — 符合预期`;
 }
