@@ -263,11 +263,7 @@ func TestTheCodeIsOfTheAddressOfTheClass(t *testing.T) {
 	if status := ask(t, server, http.MethodGet, "/buy/code.png").StatusCode; status != http.StatusNotFound {
 		t.Errorf("without a class the code is answered with %d", status)
 	}
-	h, ok := server.Config.Handler.(*Handler)
-	if !ok {
-		t.Fatal("another handler serves")
-	}
-	h.session.at = "http://127.0.0.1:8090/buy"
+	served(server).session.at = "http://127.0.0.1:8090/buy"
 	answer := ask(t, server, http.MethodGet, "/buy/code.png")
 	picture, err := png.DecodeConfig(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK || picture.Width < 220 || picture.Width != picture.Height {

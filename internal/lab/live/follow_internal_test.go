@@ -49,18 +49,14 @@ func (r *records) add(replica, id string, what history.EventKind, token uint64, 
 
 func (r *records) write(replica string, e history.Event) {
 	r.t.Helper()
-	if err := r.writers[replica].Add(history.Line{Lease: &e}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.writers[replica].Add(history.Line{Lease: &e}))
 }
 
 func (r *records) at(ms int) time.Time { return r.start.Add(time.Duration(ms) * time.Millisecond) }
 
 func (r *records) step() State {
 	r.t.Helper()
-	if err := r.follow.step(time.Now()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.follow.step(time.Now()))
 	return r.follow.hub.state
 }
 
@@ -248,17 +244,13 @@ func (r *records) note(id string, what history.EventKind, at int, change func(*h
 	if change != nil {
 		change(&e)
 	}
-	if err := r.writers["a"].Add(history.Line{Lease: &e}); err != nil {
-		r.t.Fatal(err)
-	}
+	r.write("a", e)
 }
 
 func (r *records) trace(id string, at int) {
 	r.t.Helper()
 	step := history.Step{At: r.at(at), Took: 2500 * time.Microsecond, What: history.StepRead, Of: "SELECT tb_goods_stock"}
-	if err := r.writers["a"].Add(history.Line{Trace: &history.Trace{Request: "r-" + id, Replica: "a", Steps: []history.Step{step}}}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.writers["a"].Add(history.Line{Trace: &history.Trace{Request: "r-" + id, Replica: "a", Steps: []history.Step{step}}}))
 }
 
 // lived is a lease that waited, was voted on, renewed and not renewed, and released.

@@ -132,7 +132,7 @@ func (g *guest) look(ctx context.Context, item int64) (View, error) {
 
 func (g *guest) show(state *State) {
 	state.Servers = map[string]servers.Info{"stockd": {Name: g.to.URL, Started: servers.External}}
-	state.Missing, state.Machines, state.Guest = map[string]string{}, g.machines(), true
+	state.Machines, state.Guest = g.machines(), true
 }
 
 func (*guest) quit(context.Context) error { return nil }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,10 +34,7 @@ const (
 func openPage(t *testing.T, width int64) (b *browser.Browser, h *Handler, server *httptest.Server) {
 	t.Helper()
 	server = desk(t)
-	h, ok := server.Config.Handler.(*Handler)
-	if !ok {
-		t.Fatal("another handler serves")
-	}
+	h = served(server)
 	h.session.hub.look(func(state *State) {
 		state.Servers, state.Machines = map[string]servers.Info{"database": {Name: "a database"}}, []Machine{}
 		for _, name := range []string{"naive", "mutex"} {
@@ -349,25 +345,6 @@ func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
 		if line.Moment != "" && !strings.Contains(string(script), "'"+line.Moment+"'") {
 			t.Errorf("the page never finds %q", line.Moment)
 		}
-	}
-}
-
-// The page says in Chinese what each strategy does, and nothing of one that is no more.
-func TestEveryStrategyHasASummaryInChinese(t *testing.T) {
-	script, err := fs.ReadFile(page, "page/summaries.js")
-	must.Do(t, err)
-	all := strategy.Registry()
-	translated, registered := make([]string, 0, len(all)), make([]string, len(all))
-	for _, found := range regexp.MustCompile(`(?m)^  '?([a-z-]+)'?: '.*\p{Han}.*',$`).FindAllSubmatch(script, -1) {
-		translated = append(translated, string(found[1]))
-	}
-	for i, entry := range all {
-		registered[i] = entry.Name
-	}
-	slices.Sort(translated)
-	slices.Sort(registered)
-	if !slices.Equal(translated, registered) {
-		t.Errorf("there are summaries of %v, want them of %v", translated, registered)
 	}
 }
 

@@ -22,7 +22,6 @@ const (
 // State is everything that the page shows, apart from what it asks the servers for.
 type State struct {
 	Servers    map[string]servers.Info `json:"servers"`
-	Missing    map[string]string       `json:"missing"`
 	Strategies []service.Description   `json:"strategies"`
 	Machines   []Machine               `json:"machines"`
 	Sale       Sale                    `json:"sale"`

@@ -20,7 +20,7 @@ const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
 const recorded = $('recordings') ?? $('run'); // in a saved file
 const steers = Boolean(token) && !recorded;
-const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {}, missing: {} };
+const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {} };
 const maxPoints = 1400, maxLeases = 600;
 
 // post sends a command, and shows why it was not accepted.
@@ -445,7 +445,7 @@ const apply = {
     keepLeases(r.leases);
     lanes.changed();
   },
-  machines(list) { state.machines = list; machines.draw(); lanes.changed(); },
+  machines(list) { state.machines = list; machines.draw(); lanes.changed(); tour.draw(); },
   play(p) {
     state.play = p;
     if (!p) $('story').hidden = true;

@@ -160,7 +160,7 @@ export class Lanes {
       const kind = `hold${l.lost ? ' lost' : ''}${endOf(l) === Infinity ? ' open' : ''}${l.lock ? '' : ` ${l.error || ''}`}`;
       picture.append(svg('rect', { class: kind, x: a, y: top + 8, width: b - a, height: high - 22, rx: 2, 'data-lease': l.id }));
       if (!l.lock) for (const s of l.steps || []) if (s.what !== 'purchase') picture.append(svg('rect', { class: `step ${stepClasses[s.what] || ''}`, x: x(s.at), y: top + 12, width: Math.max(1, x(s.at + s.took) - x(s.at)), height: high - 30 }));
-      const whole = String(l.token || ''), fits = (b - a - 6) / 7, text = whole.length <= fits ? whole : `…${whole.slice(-4)}`;
+      const whole = String(l.token || ''), fits = (b - a - 6) / 7.5, text = whole.length <= fits ? whole : `…${whole.slice(-4)}`;
       if (whole && text.length <= fits) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
       this.notes(picture, l, top, x, now, { a, b });
       if (l.died && l.died <= now) picture.append(svg('path', { class: 'gone', d: `M${b - 4} ${top + 12}l8 10m0-10l-8 10` }));

@@ -5,8 +5,6 @@ import { verdictWords } from './verdict.js';
 
 // Where a step does not say otherwise, it sells like this.
 const usual = { strategy: 'naive', group: false, fence: false, stock: 200, clients: 30, rate: 0, replicas: 3, work_ms: 20, ttl_s: 5, room: 0, against: '' };
-const pause = { 2: 'machines/replica-1/trap', 5: 'machines/replica-1/resume' }; // by seconds of the sale
-const end = { 20: 'sale/stop' };
 
 const steps = [
   { form: { stock: 100, clients: 1, replicas: 1, work_ms: 100 },
@@ -33,10 +31,10 @@ const steps = [
   { form: { strategy: 'redis-reentrant', stock: 8, clients: 3, work_ms: 1500, ttl_s: 1 }, look: 'lanes-panel',
     en: ['A watchdog renews the lease while its holder lives, and the same work is safe.', 'Watch the ticks on each bar: they are its renewals.'],
     zh: ['只要持有者还活着，看门狗就为它续期，同样的业务就安全了。', '看每一条上的短竖：那是续期。'] },
-  { form: { strategy: 'redis-setnx-ttl', clients: 100, ttl_s: 1 }, acts: pause, look: 'lanes-panel',
+  { form: { strategy: 'redis-setnx-ttl', clients: 100, ttl_s: 1 }, pause: true, look: 'lanes-panel',
     en: ['A replica that is paused, as a frozen virtual machine is, cannot know that its lock has run out: its late write brings back units that are sold.', 'Watch replica-1 stop for three seconds, and the row jump up when it goes on.'],
     zh: ['副本停顿时（例如虚拟机被冻结），不会知道自己的锁已到期：它迟到的写入让已卖出的库存又回来了。', '看 replica-1 停住三秒，恢复时库存行又涨回去。'] },
-  { form: { strategy: 'redis-reentrant', fence: true, clients: 100, ttl_s: 1 }, acts: pause, look: 'lanes-panel',
+  { form: { strategy: 'redis-reentrant', fence: true, clients: 100, ttl_s: 1 }, pause: true, look: 'lanes-panel',
     en: ['Each lease has a greater number than the one before, its fencing token. The row accepts the newest alone, and rejects the late write.', 'Watch the same pause on three replicas: nothing is oversold.'],
     zh: ['每次持锁的围栏令牌都比前一次大。库存行只接受最新的令牌，迟到的写入被拒绝。', '看三个副本上同样的停顿：没有超卖。'] },
 ];
@@ -51,17 +49,19 @@ export class Tour {
     $('tour-skip').addEventListener('click', () => { $('tour-open').open = false; });
   }
 
-  get steps() { return this.state.cannot_pause ? steps.filter((s) => !s.acts) : steps; }
+  get steps() { return this.state.cannot_pause ? steps.filter((s) => !s.pause) : steps; }
 
   go() {
     this.at = (this.at + 1) % this.steps.length;
     this.due = true;
     this.own = undefined;
-    for (const m of this.state.machines) if (m.status === 'paused') this.post(`machines/${m.name}/resume`); // else its requests hold up the end
+    for (const m of this.paused()) this.post(`machines/${m.name}/resume`); // else its requests hold up the end
     this.draw();
   }
 
-  // follow begins the sale of a step when the one before is over, and does in it what the step says.
+  paused() { return this.state.machines.filter((m) => m.status === 'paused'); }
+
+  // follow begins the sale of a step when the one before is over. It pauses a purchase where the step says so, and ends the sale in time.
   follow() {
     const { phase, item } = this.state.sale, step = this.steps[this.at];
     if (this.due && this.start({ ...usual, ...step.form })) {
@@ -73,9 +73,19 @@ export class Tour {
       this.post('sale/stop');
     } else if (this.own === 'next' && phase === 'selling') {
       this.own = item;
-      const still = () => this.own === item && this.state.sale.item === item && this.state.sale.phase === 'selling';
-      for (const [after, path] of Object.entries({ ...step.acts, ...end })) setTimeout(() => { if (still()) this.post(path); }, after * 1000);
+      this.held = false;
+      this.later(step.pause ? 1 : 20, step.pause ? 'machines/replica-1/trap' : 'sale/stop');
+    } else if (this.own === item && step?.pause && !this.held && this.paused().length > 0) {
+      this.held = true;
+      this.later(3, 'machines/replica-1/resume');
+      this.later(15, 'sale/stop');
     }
+  }
+
+  // later posts a command after so many seconds, if the sale of the step still goes on.
+  later(after, path) {
+    const { own } = this;
+    setTimeout(() => { if (this.own === own && this.state.sale.phase === 'selling') this.post(path); }, after * 1000);
   }
 
   draw() {
