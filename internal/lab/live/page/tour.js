@@ -82,10 +82,10 @@ export class Tour {
     }
   }
 
-  // later posts a command after so many seconds, if the sale of the step still goes on.
+  // later posts a command after so many seconds, if it still fits: a resume also while the sale waits for its last answers.
   later(after, path) {
-    const { own } = this;
-    setTimeout(() => { if (this.own === own && this.state.sale.phase === 'selling') this.post(path); }, after * 1000);
+    const { own } = this, fits = () => (path.endsWith('resume') ? this.paused().length > 0 : this.state.sale.phase === 'selling');
+    setTimeout(() => { if (this.own === own && fits()) this.post(path); }, after * 1000);
   }
 
   draw() {
