@@ -14,9 +14,7 @@ import (
 
 func TestANameIsOfOneBuyer(t *testing.T) {
 	var c class
-	if _, err := c.join(" Ann ", "phone", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.join(" Ann ", "phone", time.Now()))(t)
 	for name, want := range map[string]string{
 		"":                             "0 characters",
 		"   ":                          "0 characters",
@@ -36,9 +34,7 @@ func TestANameIsOfOneBuyer(t *testing.T) {
 func TestAClassIsBounded(t *testing.T) {
 	var c class
 	for i := range maxBuyers {
-		if _, err := c.join(fmt.Sprintf("buyer %d", i), fmt.Sprint("phone ", i), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.join(fmt.Sprintf("buyer %d", i), fmt.Sprint("phone ", i), time.Now()))(t)
 	}
 	if _, err := c.join("one more", "phone", time.Now()); !errors.Is(err, errConflict) {
 		t.Errorf("one more joins with %v, want %v", err, errConflict)
@@ -107,16 +103,10 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.press(tokens["waits"], 1, start); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.press(tokens["waits"], 1, start))(t)
 	late := start.Add(unseenFor)
-	if _, err := c.see(tokens["looks"], late.Add(-time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.press(tokens["buys"], 1, late.Add(-time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.see(tokens["looks"], late.Add(-time.Minute)))(t)
+	must.Get(c.press(tokens["buys"], 1, late.Add(-time.Minute)))(t)
 	c.answered(tokens["buys"], "sold", 1, 5)
 	if _, err := c.join("gone", "another", late.Add(-time.Nanosecond)); !errors.Is(err, errInput) {
 		t.Errorf("just before, the name is given away: %v", err)
@@ -140,11 +130,8 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 // A phone that presses after the sale is answered with what it bought, also when its page was loaded again.
 func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 	s := &Session{sale: Sale{Phase: Ended}}
-	token, err := s.class.join("Ann", "phone", time.Now())
-	must.Do(t, err)
-	if _, err := s.class.press(token, 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(s.class.join("Ann", "phone", time.Now()))(t)
+	must.Get(s.class.press(token, 1, time.Now()))(t)
 	s.class.answered(token, "sold", 1, 5)
 	got, err := s.Buy(t.Context(), token)
 	if want := (Buyer{Name: "Ann", Bought: 1, Last: "closed", No: 1, Of: 5}); err != nil || got.Buyer != want {
@@ -158,8 +145,7 @@ func TestAPhoneKeepsWhatItBoughtAfterTheSale(t *testing.T) {
 // A phone has one purchase under way, and not one right after the other.
 func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	var c class
-	token, err := c.join("Ann", "phone", time.Now())
-	must.Do(t, err)
+	token := must.Get(c.join("Ann", "phone", time.Now()))(t)
 	now := time.Now()
 	press := func(after time.Duration) error {
 		_, err := c.press(token, 1, now.Add(after))
@@ -191,9 +177,7 @@ func TestBuyersAreListedByWhatTheyBought(t *testing.T) {
 	}
 	buy := func(name string, item int64, last string, after time.Duration) {
 		t.Helper()
-		if _, err := c.press(tokens[name], item, time.Now().Add(after)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.press(tokens[name], item, time.Now().Add(after)))(t)
 		no := int64(0)
 		if last == "sold" {
 			no = 7

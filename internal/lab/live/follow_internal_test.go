@@ -30,8 +30,7 @@ func newRecords(t *testing.T, replicas ...string) *records {
 	files := make([]string, len(replicas))
 	for i, name := range replicas {
 		files[i] = filepath.Join(folder, name+".jsonl")
-		w, err := history.Create(files[i])
-		must.Do(t, err)
+		w := must.Get(history.Create(files[i]))(t)
 		t.Cleanup(func() { _ = w.Close() })
 		r.writers[name] = w
 	}
@@ -171,8 +170,7 @@ func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
 	r := newRecords(t, "a")
 	r.add("a", "a1", history.Asked, 0, 0)
 	path := r.follow.records[0].path
-	whole, err := os.ReadFile(path)
-	must.Do(t, err)
+	whole := must.Get(os.ReadFile(path))(t)
 	for cut := range whole {
 		must.Do(t, os.WriteFile(path, whole[:cut], 0o600))
 		if s := r.step(); len(s.Lanes.Waiting) != 0 {
@@ -272,8 +270,7 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 	r := newRecords(t, "a")
 	r.lived()
 	leases := r.step().Leases
-	h, err := history.Read(r.follow.records[0].path)
-	must.Do(t, err)
+	h := must.Get(history.Read(r.follow.records[0].path))(t)
 	for name, list := range map[string][]Lease{"live": leases, "replayed": OfHistory("", h).Leases} {
 		if len(list) != 1 {
 			t.Fatalf("%s: leases are %+v, want one", name, list)

@@ -36,8 +36,7 @@ func soldOf(t *testing.T, list []message) (sold []int64) {
 
 func next(t *testing.T, h *hub, after uint64) []message {
 	t.Helper()
-	list, err := h.next(t.Context(), after)
-	must.Do(t, err)
+	list := must.Get(h.next(t.Context(), after))(t)
 	return list
 }
 

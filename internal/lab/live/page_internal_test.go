@@ -280,14 +280,11 @@ func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recordi
 // only the two holders of one of them are two holders.
 func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "saved.html")
-	f, err := os.Create(file)
-	must.Do(t, err)
+	f := must.Get(os.Create(file))(t)
 	start := time.Now()
-	err = Save(f,
+	must.Do(t, Save(f,
 		leasesOf("unfenced", false, start, [2]int{0, 1000}, [2]int{500, 1500}),
-		leasesOf("fenced", true, start.Add(time.Hour), [2]int{0, 700}, [2]int{800, 1500}))
-	must.Do(t, err)
-	must.Do(t, f.Close())
+		leasesOf("fenced", true, start.Add(time.Hour), [2]int{0, 700}, [2]int{800, 1500})), f.Close())
 	b := browser.Open(t, pairShown)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	b.Until(t, pairWithin, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A unfenced | B fenced' && document.querySelectorAll('#lanes .hold').length > 0")
@@ -339,8 +336,7 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 
 // Each moment of the narration is one that the page looks for, by the same name.
 func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
-	script, err := fs.ReadFile(page, "page/story.js")
-	must.Do(t, err)
+	script := must.Get(fs.ReadFile(page, "page/story.js"))(t)
 	for _, line := range experiments.Narration() {
 		if line.Moment != "" && !strings.Contains(string(script), "'"+line.Moment+"'") {
 			t.Errorf("the page never finds %q", line.Moment)
@@ -351,15 +347,13 @@ func TestThePageFindsTheMomentsOfTheNarration(t *testing.T) {
 // What is shown is where a reader would look for it: the lines of the file are those of the text.
 func TestEveryStrategyHasItsOwnLines(t *testing.T) {
 	for _, entry := range strategy.Registry() {
-		list, err := listings(entry.Name)
-		must.Do(t, err)
+		list := must.Get(listings(entry.Name))(t)
 		file := strings.ReplaceAll(entry.Name, "-", "_") + ".go"
 		if !strings.HasSuffix(list[0].Path, "/"+file) && !strings.Contains(list[0].Text, `"`+entry.Name+`"`) {
 			t.Errorf("the first listing of %s neither names it nor is of %s", entry.Name, file)
 		}
 		for _, l := range list {
-			content, err := stockd.Sources.ReadFile(l.Path)
-			must.Do(t, err)
+			content := must.Get(stockd.Sources.ReadFile(l.Path))(t)
 			lines := strings.SplitAfter(string(content), "\n")
 			if l.Text == "" || !strings.HasPrefix(strings.Join(lines[l.Line-1:], ""), l.Text) {
 				t.Errorf("%s: %s does not have this text from line %d", entry.Name, l.Path, l.Line)

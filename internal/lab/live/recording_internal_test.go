@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +21,7 @@ import (
 func TestARecordingHasNoNamesOfBuyers(t *testing.T) {
 	s := Session{hub: newHub()}
 	s.hub.publish(buyers{{Name: "Ann", Bought: 3}})
-	r, err := s.Recording()
-	must.Do(t, err)
+	r := must.Get(s.Recording())(t)
 	if len(r.Buyers) > 0 {
 		t.Errorf("it has %v", r.Buyers)
 	}
@@ -50,21 +48,18 @@ func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {
 	publish(2, 2*maxLeases)
 	long.Released = 9999
 	s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{long}})
-	r, err := s.Recording()
-	must.Do(t, err)
+	r := must.Get(s.Recording())(t)
 	if len(r.Leases) != 2*maxLeases || !reflect.DeepEqual(r.Leases[0], long) || !reflect.DeepEqual(r.Leases[1], lease(2)) || r.Lanes.Whole != 2 {
 		t.Errorf("%d leases from %+v, %+v on, whole from %v on", len(r.Leases), r.Leases[0], r.Leases[1], r.Lanes.Whole)
 	}
 	publish(2*maxLeases+1, 2*maxLeases+maxRecordedLeases)
-	if r, err = s.Recording(); err != nil {
-		t.Fatal(err)
-	}
+	r = must.Get(s.Recording())(t)
 	if n := len(r.Leases); n != maxRecordedLeases+maxLeases || r.Lanes.Whole != r.Leases[0].Asked {
 		t.Errorf("%d leases from %v on, whole from %v on", n, r.Leases[0].Asked, r.Lanes.Whole)
 	}
 	s.hub.publish(began{Sale{Item: 2}})
-	if r, err = s.Recording(); err != nil || len(r.Leases) != 0 || r.Lanes.Whole != 0 {
-		t.Errorf("the next sale begins with %d leases, whole from %v on (%v)", len(r.Leases), r.Lanes.Whole, err)
+	if r = must.Get(s.Recording())(t); len(r.Leases) != 0 || r.Lanes.Whole != 0 {
+		t.Errorf("the next sale begins with %d leases, whole from %v on", len(r.Leases), r.Lanes.Whole)
 	}
 }
 
@@ -115,24 +110,6 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 	}
 }
 
-// A saved file loads nothing, and what a recording says cannot end its script.
-func TestASavedFileIsWhole(t *testing.T) {
-	var b bytes.Buffer
-	must.Do(t, Save(&b, Recording{Title: "</script><script>alert(1)</script>"}))
-	text := b.String()
-	for what, pattern := range map[string]string{
-		"an import": `(?m)^\s*import `, "an export": `(?m)^\s*export `, "a script from elsewhere": `<script[^>]* src=`, "a style from elsewhere": `<link[^>]*stylesheet`,
-		"a script of its recording": `alert\(1\)</script>`,
-	} {
-		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
-			t.Errorf("it has %s: %q", what, found)
-		}
-	}
-	if n := strings.Count(text, "<script"); n != 3 {
-		t.Errorf("it has %d scripts, want the recordings, the library and the page's own", n)
-	}
-}
-
 // The recordings of a saved file are those that were saved, and a fifth of their size at most.
 func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
 	r := Recording{Title: "小明 </script>"}
@@ -140,14 +117,12 @@ func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
 		at := Millis(1_000_000 + i)
 		r.Leases = append(r.Leases, Lease{ID: fmt.Sprint("lease ", i), Holder: "replica-1", Lock: "redis-lua", Asked: at, Notes: []Note{{At: at + 1, What: history.Renewed, Left: 3333}}})
 	}
-	plain, err := json.Marshal([]Recording{r})
-	must.Do(t, err)
+	plain := must.Get(json.Marshal([]Recording{r}))(t)
 	var file bytes.Buffer
 	must.Do(t, Save(&file, r))
 	_, after, _ := strings.Cut(file.String(), `id="recordings">`)
 	text, _, _ := strings.Cut(after, "<")
-	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
-	must.Do(t, err)
+	unzipped := must.Get(gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))))(t)
 	got, err := io.ReadAll(unzipped)
 	if err != nil || !bytes.Equal(bytes.TrimSpace(got), plain) {
 		t.Errorf("the file has %d bytes of recordings, want the %d that were saved (%v)", len(got), len(plain), err)

@@ -54,8 +54,7 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 	}
 	want := func(rows ...[]string) {
 		t.Helper()
-		view, err := lens.look(t.Context(), 7)
-		must.Do(t, err)
+		view := must.Get(lens.look(t.Context(), 7))(t)
 		if got := view.Tables[0]; got.Title != "votes" || !reflect.DeepEqual(got.Rows, rows) {
 			t.Errorf("the votes are %q, want %q", got.Rows, rows)
 		}
@@ -83,22 +82,17 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	path := ""
 	for _, part := range []string{"stockd", "zk-sequential", "goods%2F7"} {
 		path += "/" + part
-		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	}
 	for _, name := range []string{"a-0000000001", "b-0000000002"} {
-		if _, err := conn.Create(path+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Create(path+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 	}
 	if _, _, _, err := conn.ExistsW(path + "/a-0000000001"); err != nil {
 		t.Fatal(err)
 	}
 	lens := &zooKeeperLens{server: server}
 	defer lens.close() //nolint:errcheck // the test is over
-	view, err := lens.look(t.Context(), 7)
-	must.Do(t, err)
+	view := must.Get(lens.look(t.Context(), 7))(t)
 	session := fmt.Sprintf("%#x", conn.SessionID())
 	if row := rowOf(t, view.Tables[0], "a-0000000001"); row[1] != session || row[2] != session {
 		t.Errorf("the first node is %q: want it of and watched by %s", row, session)
@@ -111,20 +105,15 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 // The line of an item has its own keys alone, in the order in which they were made.
 func TestALineInEtcdIsOfOneItem(t *testing.T) {
 	server := lab.OwnEtcd(t)
-	client, err := server.Open()
-	must.Do(t, err)
+	client := must.Get(server.Open())(t)
 	defer client.Close() //nolint:errcheck // the test is over
-	lease, err := client.Grant(t.Context(), 60)
-	must.Do(t, err)
+	lease := must.Get(client.Grant(t.Context(), 60))(t)
 	for _, key := range []string{"goods%2F1/2b-1", "goods%2F2/9-2", "goods%2F22/1-1", "goods%2F2/1-1"} {
-		if _, err := client.Put(t.Context(), "stockd/etcd/"+key, "", clientv3.WithLease(lease.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Put(t.Context(), "stockd/etcd/"+key, "", clientv3.WithLease(lease.ID)))(t)
 	}
 	lens := &etcdLens{server: server}
 	defer lens.close() //nolint:errcheck // the test is over
-	view, err := lens.look(t.Context(), 2)
-	must.Do(t, err)
+	view := must.Get(lens.look(t.Context(), 2))(t)
 	line := make([]string, 0, 2)
 	for _, row := range view.Tables[0].Rows {
 		line = append(line, row[0]+" "+row[1])
@@ -139,8 +128,7 @@ func TestALineInEtcdIsOfOneItem(t *testing.T) {
 
 // A ZooKeeper that does not allow the word says so, and so does the page.
 func TestAZooKeeperThatDoesNotTellItsWatchesIsNoted(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Do(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close() //nolint:errcheck // the test is over
 	for _, c := range []struct {
 		says     string

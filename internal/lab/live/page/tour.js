@@ -68,7 +68,7 @@ export class Tour {
       this.due = false;
       this.own = 'next';
       $(step.look ?? 'times').scrollIntoView();
-    } else if (this.due && phase !== 'stopping' && this.ended !== item) {
+    } else if (this.due && ['starting', 'selling', 'paused', 'playing'].includes(phase) && this.ended !== item) {
       this.ended = item;
       this.post('sale/stop');
     } else if (this.own === 'next' && phase === 'selling') {
