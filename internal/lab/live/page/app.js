@@ -181,6 +181,7 @@ function drawNumbers() {
 
 // drawLine shows the waiting room as it was counted last.
 function drawLine(line) {
+  $('line').hidden = !line && inPlay();
   $('no-line').hidden = Boolean(line);
   $('in-line').hidden = !line;
   if (!line) return;
@@ -325,7 +326,7 @@ function showMoment(recording, moment, lasts) {
 // showChapter shows an experiment of a report; one that was not made has nothing to play.
 function showChapter(play, recordings) {
   state.play = play;
-  for (const id of ['player', 'times', 'lanes-panel', 'code-panel', 'story', 'faults', 'numbers']) $(id).hidden = recordings.length === 0;
+  for (const id of ['player', 'times', 'lanes-panel', 'code-panel', 'story', 'faults', 'numbers', 'line']) $(id).hidden = recordings.length === 0;
   trace.close();
   if (recordings.length > 0) player.open(recordings); else lab.draw();
 }
