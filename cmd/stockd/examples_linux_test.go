@@ -140,9 +140,9 @@ func needNamespace(t *testing.T) {
 func needMachines(t *testing.T) {
 	t.Helper()
 	labtest.Need(t, "root", os.Getuid() == 0, "it makes file systems and networks")
-	for _, program := range []string{"mariadbd", "redis-server", "nginx", "prometheus", "envsubst", "systemd-sysusers"} {
+	for _, program := range []string{"mariadbd", "redis-server", "nginx", "prometheus", "envsubst", "jq", "systemd-sysusers"} {
 		_, err := exec.LookPath(program)
-		labtest.Need(t, program, err == nil, "apt-get install mariadb-server redis-server nginx-light prometheus gettext-base systemd brings it")
+		labtest.Need(t, program, err == nil, "apt-get install mariadb-server redis-server nginx-light prometheus gettext-base jq systemd brings it")
 	}
 }
 
@@ -158,7 +158,7 @@ type document struct {
 func runExamples(t *testing.T, d document) {
 	work := t.TempDir()
 	d.install(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	shell := "sh"
 	if slices.ContainsFunc(d.examples, func(e example) bool { return e.language == "bash" }) {

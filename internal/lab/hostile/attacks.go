@@ -14,7 +14,7 @@ import (
 
 // Attack is one way to do harm: it makes one request, or uses one connection.
 type Attack struct {
-	// Name is what the report calls it, Row its row in docs/security.md.
+	// Name is what the report calls it, Row its row in SECURITY.md.
 	Name, Row string
 	// Weight is how often it is picked beside the others; 0 is 1.
 	Weight int
