@@ -74,15 +74,15 @@ func (r *Report) Table(out io.Writer) error {
 
 // pages are the documents, one a language.
 //
-//go:embed page.md page.zh-CN.md
+//go:embed page.md.tmpl page.zh-CN.md.tmpl
 var pages embed.FS
 
 // Markdown prints the English page: the tables, and the evidence of each cell below.
-func (r *Report) Markdown(out io.Writer) error { return r.page(out, "page.md", nil) }
+func (r *Report) Markdown(out io.Writer) error { return r.page(out, "page.md.tmpl", nil) }
 
 // InChinese prints the same in Chinese.
 func (r *Report) InChinese(out io.Writer) error {
-	return r.page(out, "page.zh-CN.md", map[Mark]string{NotPromised: "未承诺", NotApplicable: "不适用"})
+	return r.page(out, "page.zh-CN.md.tmpl", map[Mark]string{NotPromised: "未承诺", NotApplicable: "不适用"})
 }
 
 func (r *Report) page(out io.Writer, name string, words map[Mark]string) error {
