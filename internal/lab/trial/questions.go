@@ -297,9 +297,10 @@ func waiters(t *try) {
 	first := t.client("first")
 	held := first.take()
 	ctx, leave := context.WithCancel(t)
-	var counts []*servers.Trigger
+	const clients = 10
+	counts := make([]*servers.Trigger, 0, clients)
 	var grants atomic.Int64
-	for i := range 10 {
+	for i := range clients {
 		c := t.client(fmt.Sprintf("waiters-%d", i+1))
 		// It never acts, and counts a request once, however often it has the name.
 		counts = append(counts, c.arm(servers.Rule{Sent: t.name, Nth: math.MaxInt, Do: servers.Hold})...)

@@ -32,7 +32,7 @@ func (r *Report) table(on string, show func(*Cell) string) table.Writer {
 	}
 	t.AppendHeader(head)
 	for _, q := range r.Questions {
-		row, asked := table.Row{q.Name}, false
+		row, asked := append(make(table.Row, 0, 1+len(names)), q.Name), false
 		for _, name := range names {
 			text := ""
 			if i := slices.IndexFunc(r.Cells, func(c Cell) bool { return c.Library == name && c.Question == q.Name }); i >= 0 {
@@ -131,7 +131,10 @@ func (r *Report) anchor(c *Cell) string {
 var published []byte
 
 // Published is the trial that the documents show.
-func Published() (r Report, err error) { return r, json.Unmarshal(published, &r) }
+func Published() (r Report, err error) {
+	err = json.Unmarshal(published, &r) //nolint:musttag // histories are as they are
+	return r, err
+}
 
 // Publish writes the trial into the sources of stockd: its pages, and what Published reads.
 func (r *Report) Publish(sources string) error {
@@ -141,7 +144,7 @@ func (r *Report) Publish(sources string) error {
 		brief.Cells[i].History, brief.Cells[i].Numbers = nil, nil
 	}
 	var english, chinese bytes.Buffer
-	text, err := json.Marshal(brief)
+	text, err := json.Marshal(brief) //nolint:musttag // it has no histories
 	err = errors.Join(err, r.Markdown(&english), r.InChinese(&chinese))
 	for name, content := range map[string][]byte{
 		"docs/trial.md": english.Bytes(), "docs/trial.zh-CN.md": chinese.Bytes(), "internal/lab/trial/published.json": append(text, '\n'),
