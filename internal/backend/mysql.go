@@ -188,6 +188,20 @@ func requireMember(ctx context.Context, conn mysqlConn) error {
 	return err
 }
 
+const mysqlUnknownVariable = 1193
+
+// setKnown sets what a vtgate lets a session set. It shows all variables of its tablets' databases, and answers for some
+// of them that it knows none: these stay as the databases have them.
+func setKnown(ctx context.Context, conn mysqlConn, list []string) error {
+	for _, assignment := range list {
+		_, err := conn.ExecContext(ctx, `SET SESSION `+assignment, nil)
+		if err != nil && !IsMySQL(err, mysqlUnknownVariable) {
+			return err
+		}
+	}
+	return nil
+}
+
 // setUp reports also whether the server is a node, one of a cluster of which several take writes: of Galera, or of Group
 // Replication with several primaries. Nothing may be prepared there: on MariaDB 10.11 with Galera, a
 // transaction that a node aborts for the sake of another one goes on after the preparation of a SELECT, and
@@ -201,7 +215,12 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool,
 		return false, err
 	}
 	var setup []string
-	if list := assignments(found, c.own); len(list) > 0 {
+	list := assignments(found, c.own)
+	if strings.HasSuffix(found[serverVersion], "-Vitess") {
+		if err := setKnown(ctx, conn, list); err != nil {
+			return false, err
+		}
+	} else if len(list) > 0 {
 		setup = append(setup, `SET SESSION `+strings.Join(list, `, `))
 	}
 	if found[groupMode] == "OFF" {

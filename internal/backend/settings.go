@@ -111,12 +111,12 @@ func SettingOf(variable string) (Setting, bool) {
 	return all[i], true
 }
 
-// showsAll has a session show all of its variables: a server may cut that, too.
-const showsAll = `SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1`
+// showsAll has a session show all of its variables: a server may cut that, too. A vtgate takes no greater limit.
+const showsAll = `SET SESSION sql_select_limit = 9223372036854775807, sql_big_selects = 1`
 
 // readSettings is every variable of the table that the session has.
 func readSettings(ctx context.Context, conn mysqlConn) (map[string]string, error) {
-	names := []string{galeraNode, groupMode, "log_bin"}
+	names := []string{galeraNode, groupMode, serverVersion, "log_bin"}
 	for _, s := range Settings() {
 		if s.Kind == SettingSet || s.ok != nil {
 			names = append(names, strings.Fields(s.Names)...)

@@ -13,6 +13,8 @@ const (
 	// galeraNode and groupMode tell whether a server is a node of a cluster.
 	galeraNode = "wsrep_on"
 	groupMode  = "group_replication_single_primary_mode"
+	// serverVersion ends in -Vitess where the server is a vtgate.
+	serverVersion = "version"
 )
 
 //go:embed settings.txt

@@ -349,6 +349,7 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 		"alone":  {nil, []string{showsAll, ask, set}},
 		"galera": {[]string{"wsrep_on", "ON"}, []string{showsAll, ask, set, galeraReads}},
 		"group":  {[]string{"group_replication_single_primary_mode", "OFF"}, []string{showsAll, ask, IsMember, set, groupReads}},
+		"vitess": {[]string{"version", "8.4.6-Vitess"}, []string{showsAll, ask, "SET SESSION autocommit = 'ON'", "SET SESSION innodb_lock_wait_timeout = 7"}},
 	} {
 		rows := slices.Clone(alone)
 		if c.variable != nil {
@@ -363,7 +364,7 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 		if err != nil || !ok || bounded.limit != limitOfStatements || !slices.EqualFunc(l.sent, c.want, strings.HasPrefix) {
 			t.Fatalf("%s: set up with %q (%v), want %q", name, l.sent, err, c.want)
 		}
-		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares != (name == "alone") {
+		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares == (name == "galera" || name == "group") {
 			t.Errorf("%s: it prepares statements: %t", name, prepares)
 		}
 		for i, left := range l.left {
@@ -382,6 +383,22 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 			if _, err := connector.Connect(t.Context()); !errors.Is(err, broken) || l.closed != 1 {
 				t.Errorf("%s: where %q fails the error is %v, and the connection is closed %d times", name, fails, err, l.closed)
 			}
+		}
+	}
+}
+
+// A vtgate shows variables of its tablets' databases that it knows none of.
+func TestASessionOfAVtgateIsSetAsFarAsItKnows(t *testing.T) {
+	for number, works := range map[uint16]bool{mysqlUnknownVariable: true, 1105: false} {
+		l := &line{rows: [][2]string{{"sql_mode", "STRICT_ALL_TABLES"}, {"version", "8.4.6-Vitess"}, {"autocommit", "OFF"}}, answer: func(_ context.Context, statement string) error {
+			if strings.Contains(statement, "autocommit =") {
+				return &mysql.MySQLError{Number: number}
+			}
+			return nil
+		}}
+		connector := sessionConnector{timeout: time.Minute, Connector: server{func(context.Context) (driver.Conn, error) { return l, nil }}}
+		if _, err := connector.Connect(t.Context()); (err == nil) != works {
+			t.Errorf("where a variable is answered with error %d a connection is opened with %v", number, err)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 
 func mysqlDialect() dialect {
 	return dialect{
-		name:    MySQL,
-		version: `SELECT VERSION()`,
+		name: MySQL,
+		// VERSION() of a vtgate may be that of a tablet's database.
+		version: `SELECT @@version`,
 		noTable: func(err error) bool { return backend.IsMySQL(err, mysqlNoTable) },
 		// The options, the rights and the tables are looked at before the condition.
 		writes: []string{
@@ -32,7 +33,8 @@ func mysqlDialect() dialect {
 			return "MySQL " + version
 		},
 		gorm: func(pool *sql.DB) gorm.Dialector {
-			return gormmysql.New(gormmysql.Config{Conn: pool})
+			// It would ask VERSION(), and write as that database does.
+			return gormmysql.New(gormmysql.Config{Conn: pool, SkipInitializeWithVersion: true})
 		},
 		// The schema has a procedure that reads JSON_TABLE; SKIP LOCKED is as old.
 		tooOld: func(version string) bool { return !since(version, "MariaDB", 10, 6) && !since(version, "MySQL", 8, 0) },
