@@ -756,23 +756,26 @@ func assertTraceByKeys(t *testing.T, b *browser.Browser) {
 	b.Until(t, within, "!document.getElementById('trace').hidden && document.activeElement.id === 'trace-title'")
 }
 
-// Next alone leads through the story. Where a step shows a failure the sale is not consistent, and elsewhere it is.
+// The first two sales of the story; the proof has all ten, which take minutes.
 func TestTheStoryNeedsNothingButNext(t *testing.T) {
 	t.Parallel()
 	url, b := openLive(t, "light", "--servers=embedded")
-	for i, fails := range []bool{false, true, false, true, false, false, true, false, true, false} {
+	followStory(t, b, false, true)
+	click(t, b, "#tour-next")
+	click(t, b, "#tour-next") // in mid-sale
+	b.Until(t, within, "document.getElementById('tour-title').textContent.includes('4 of 10') && "+figure("n-over")+" > 0")
+	click(t, b, "#tour-skip")
+	assertQuiet(t, b, url)
+}
+
+// followStory follows the story by Next alone. Where a sale is to fail it is not consistent, and elsewhere it is.
+func followStory(t *testing.T, b *browser.Browser, sales ...bool) {
+	t.Helper()
+	for i, fails := range sales {
 		click(t, b, "#tour-next")
 		b.Until(t, within, fmt.Sprintf("document.getElementById('tour-title').textContent === 'The story, %d of 10' && document.getElementById('tour-verdict').textContent !== ''", i+1))
 		if got := browser.Evaluate[string](t, b, "document.getElementById('tour-verdict').textContent"); strings.HasPrefix(got, "consistent") == fails || i == 0 && strings.Contains(got, "not expected") {
 			t.Errorf("sale %d is %s", i+1, browser.Evaluate[string](t, b, "document.getElementById('verdict').innerText"))
 		}
 	}
-	if got := browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"); !cmdtest.ContainsAll(got, "replica-1 stopped between read and write", "replica-1 resumed") {
-		t.Errorf("the marks of the last are %q", got)
-	}
-	click(t, b, "#tour-next")
-	click(t, b, "#tour-next") // in mid-sale
-	b.Until(t, within, "document.getElementById('tour-title').textContent.includes('2 of 10') && "+figure("n-over")+" > 0")
-	click(t, b, "#tour-skip")
-	assertQuiet(t, b, url)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/hostile"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -485,4 +486,13 @@ func (p *pausing) run(t *testing.T, fence bool) outcome {
 func (p *pausing) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	must.Do(t, syscall.Kill(p.lab.cluster.Replicas[0].Pid(), s))
+}
+
+func TestProveTheWholeStoryNeedsNothingButNext(t *testing.T) {
+	url, b := openLive(t, "light", "--servers=embedded")
+	followStory(t, b, false, true, false, true, false, false, true, false, true, false)
+	if got := browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"); !cmdtest.ContainsAll(got, "replica-1 stopped between read and write", "replica-1 resumed") {
+		t.Errorf("the marks of the sales with a pause are %q", got)
+	}
+	assertQuiet(t, b, url)
 }
