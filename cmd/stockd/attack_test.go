@@ -127,7 +127,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 		t.Errorf("the metrics lack %s", want)
 	}
 	must.Do(t, first.Close())
-	cmdtest.Await(t, "room", 5*time.Second, func() bool {
+	labtest.Await(t, "room", 5*time.Second, func() bool {
 		_, served := open()
 		return served
 	})
@@ -148,7 +148,7 @@ func nginxBefore(t *testing.T, replica string) (url string) {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
 	})
-	cmdtest.Await(t, "nginx", 10*time.Second, func() bool {
+	labtest.Await(t, "nginx", 10*time.Second, func() bool {
 		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, "http://"+address+"/healthz")).Status == http.StatusOK
 	})
 	return "http://" + address

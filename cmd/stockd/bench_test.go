@@ -82,7 +82,7 @@ func TestAnInterruptedBenchShowsWhatItHasSold(t *testing.T) {
 	var out bytes.Buffer
 	bench.Stdout = &out
 	must.Do(t, bench.Start())
-	cmdtest.Await(t, "a sale", 20*time.Second, func() bool {
+	labtest.Await(t, "a sale", 20*time.Second, func() bool {
 		item, err := r.Goods(t.Context(), 1)
 		return err == nil && item.Stock < 1000
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
@@ -61,7 +62,7 @@ func TestASecondInterruptEndsAReplica(t *testing.T) {
 	r := startReplica(t, "--http-drain-delay=1h")
 	interrupt := func() error { return r.Process.Process.Signal(syscall.SIGINT) }
 	must.Do(t, interrupt())
-	cmdtest.Await(t, "the drain", 20*time.Second, func() bool {
+	labtest.Await(t, "the drain", 20*time.Second, func() bool {
 		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/readyz")).Status == http.StatusServiceUnavailable
 	})
 	go func() { // the first one is still caught for a moment after the drain has begun

@@ -120,7 +120,7 @@ func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 // assertTrace waits for the caller's trace.
 func (r *receiver) assertTrace(t *testing.T, want string) {
 	t.Helper()
-	cmdtest.Await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
+	labtest.Await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
 	should.Be(t, tree(r.trace(callersTrace), callersSpan), want, "the spans below the caller's")
 }
 
@@ -197,7 +197,7 @@ func TestWrongVariablesOfLibrariesAreNotShown(t *testing.T) {
 	env := []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization hidden,x-key=hidden%zz", "HTTP_PROXY=http://shop:hidden@a proxy:1", "HTTPS_PROXY=http://shop:hidden@a proxy:1", "NO_PROXY="}
 	r := process{cmdtest.StartEmpty(t, "serve", env, "--trace-endpoint=http://collector.invalid:4318", "--trace-sample=1")}
 	r.Buy(t, "goods_id=1")
-	cmdtest.Await(t, "a line of the log", 20*time.Second, func() bool { return r.Log.Contains("traces are not sent") })
+	labtest.Await(t, "a line of the log", 20*time.Second, func() bool { return r.Log.Contains("traces are not sent") })
 	token := filepath.Join(t.TempDir(), "token")
 	overwrite(t, token, cmdtest.Token)
 	said := r.Log.Text()

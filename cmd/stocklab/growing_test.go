@@ -165,7 +165,7 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 			must.Do(t, victim.Kill(t.Context()))
 			again := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=2&strategy="+subject)
 			again.Header.Set("Idempotency-Key", rand.Text())
-			cmdtest.Await(t, "a sale", 30*time.Second, func() bool {
+			labtest.Await(t, "a sale", 30*time.Second, func() bool {
 				got := cmdtest.Do(again)
 				if got.Status != http.StatusOK && got.Kind != "busy" && got.Kind != "backend-unavailable" {
 					t.Fatalf("%s answers %d %s", subject, got.Status, got.Text)

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
 )
 
@@ -125,7 +126,7 @@ func endedBy(t *testing.T, signal syscall.Signal, begun func(t *testing.T, tmp s
 	program := exec.Command(os.Args[0], args...)
 	program.Env = append(os.Environ(), "TMPDIR="+tmp)
 	must.Do(t, program.Start())
-	cmdtest.Await(t, "it to begin", 60*time.Second, func() bool { return begun(t, tmp) })
+	labtest.Await(t, "it to begin", 60*time.Second, func() bool { return begun(t, tmp) })
 	ended = time.Now()
 	must.Do(t, program.Process.Signal(signal))
 	if err := program.Wait(); err == nil {
@@ -139,8 +140,8 @@ func endedBy(t *testing.T, signal syscall.Signal, begun func(t *testing.T, tmp s
 // in it.
 func assertNothingIn(t *testing.T, tmp string) {
 	t.Helper()
-	cmdtest.Await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
-	cmdtest.Await(t, "the folder to be empty", 10*time.Second, func() bool {
+	labtest.Await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
+	labtest.Await(t, "the folder to be empty", 10*time.Second, func() bool {
 		left, err := os.ReadDir(tmp)
 		return err == nil && len(left) == 0
 	})

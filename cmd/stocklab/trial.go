@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
-	"github.com/stockd/stockd/internal/lab/checker"
-	"github.com/stockd/stockd/internal/lab/experiments"
-	"github.com/stockd/stockd/internal/lab/live"
+	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/trial"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -104,7 +101,7 @@ func trialJudgeCommand() *cobra.Command {
 			r.Judge()
 			switch {
 			case replay != "":
-				err = replayTrial(&r, replay)
+				err = report.WriteTrial(replay, &r)
 			case sources != "":
 				err = r.Publish(sources)
 			default:
@@ -117,30 +114,4 @@ func trialJudgeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&sources, "publish", "", "the sources of stockd, whose documents and page are to show it")
 	cmd.MarkFlagsMutuallyExclusive("replay", "publish")
 	return cmd
-}
-
-// replayTrial writes a page with the libraries in the place of experiments, and what each was asked in that of parts.
-func replayTrial(r *trial.Report, file string) error {
-	var page live.Report
-	for i, l := range r.Libraries {
-		play := &live.Play{Result: experiments.Result{Number: i + 1, Name: l.Name, Title: l.Name}, Recordings: []live.Recording{}}
-		for _, c := range r.Cells {
-			at := slices.IndexFunc(r.Questions, func(q trial.Question) bool { return q.Name == c.Question })
-			if c.Library != l.Name || c.History == nil || at < 0 {
-				continue
-			}
-			q := r.Questions[at]
-			part := experiments.PartResult{Name: q.Name, Does: q.Asks, Expect: c.Promise, Finding: checker.Finding{Holds: c.Mark != trial.Broken && c.Mark != trial.NotPromised, Says: c.Says}}
-			shown := live.PlayPart{PartResult: part, Over: true, Chinese: experiments.PartWords{Does: q.Chinese, Says: c.Chinese}}
-			recording := live.OfHistory(l.Name+", "+q.Name, c.History)
-			recording.Part = &shown
-			play.Parts, play.Recordings = append(play.Parts, shown), append(play.Recordings, recording)
-		}
-		page.Experiments = append(page.Experiments, play)
-	}
-	to, err := os.Create(file)
-	if err != nil {
-		return fmt.Errorf("write a replay: %w", err)
-	}
-	return errors.Join(page.Save(to), to.Close())
 }

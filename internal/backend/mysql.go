@@ -188,6 +188,9 @@ func requireMember(ctx context.Context, conn mysqlConn) error {
 	return err
 }
 
+// OfVitess reports that a version is that of a vtgate.
+func OfVitess(version string) bool { return strings.HasSuffix(version, "-Vitess") }
+
 const mysqlUnknownVariable = 1193
 
 // setKnown sets what a vtgate lets a session set. It shows all variables of its tablets' databases, and answers for some
@@ -216,7 +219,7 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool,
 	}
 	var setup []string
 	list := assignments(found, c.own)
-	if strings.HasSuffix(found[serverVersion], "-Vitess") {
+	if OfVitess(found[serverVersion]) {
 		if err := setKnown(ctx, conn, list); err != nil {
 			return false, err
 		}

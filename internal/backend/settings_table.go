@@ -11,9 +11,8 @@ const (
 	// OfCaller is the value of a setting that is among the options of a pool.
 	OfCaller = "as configured"
 	// galeraNode and groupMode tell whether a server is a node of a cluster.
-	galeraNode = "wsrep_on"
-	groupMode  = "group_replication_single_primary_mode"
-	// serverVersion ends in -Vitess where the server is a vtgate.
+	galeraNode    = "wsrep_on"
+	groupMode     = "group_replication_single_primary_mode"
 	serverVersion = "version"
 )
 

@@ -124,7 +124,7 @@ func losesRequests(t *testing.T, s *subject, deliver bool) {
 // never is the number of a request that is not reached.
 const never = 1 << 20
 
-// aName is a name of which there is all that is made once for a name, or one that is new.
+// aName is a name that was held before, so that what is made once for a name is there; or a new one.
 func aName(t *testing.T, l lock.Locker, known bool) string {
 	t.Helper()
 	name := unique()

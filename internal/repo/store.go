@@ -248,7 +248,7 @@ func (s *Store) readCluster(ctx context.Context) (kind string, err error) {
 func (s *Store) Sharded() bool { return s.sharded }
 
 func (s *Store) readSharded(ctx context.Context) (sharded bool, err error) {
-	if !strings.HasSuffix(s.version, "-Vitess") {
+	if !backend.OfVitess(s.version) {
 		return false, nil
 	}
 	var keyspace string

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -55,12 +54,6 @@ func NeedDatabase(t *testing.T, kind string) {
 	t.Helper()
 	found := slices.ContainsFunc(servers.LocalDatabases(), func(p servers.Program) bool { return p.Kind == kind })
 	labtest.Need(t, kind, kind == "" || found, "it is used where it is found")
-}
-
-// Await waits for a condition, and fails the test where it does not come in time.
-func Await(t *testing.T, what string, within time.Duration, ok func() bool) {
-	t.Helper()
-	labtest.Await(t, what, within, ok)
 }
 
 // Buffer may be written and read at the same time.

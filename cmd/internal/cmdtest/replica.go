@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
 )
@@ -74,7 +75,7 @@ func startEmpty(t *testing.T, program []string, command string, env []string, fl
 		}
 	})
 	listening := regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+)`)
-	Await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.Log.Text(), -1)) == 2 })
+	labtest.Await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.Log.Text(), -1)) == 2 })
 	found := listening.FindAllStringSubmatch(r.Log.Text(), -1)
 	r.Client = shop.Client{URL: "http://" + found[0][1], AdminURL: "http://" + found[1][1], Token: Token}
 	return r

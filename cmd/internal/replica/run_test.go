@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
@@ -165,7 +166,7 @@ func TestTheTokensOfTheAdminAreReadAgain(t *testing.T) {
 	must.Do(t, os.WriteFile(file, []byte("alice 0123456789abcdef-alice\n"), 0o600))
 	r := runs(t, Options{}, "STOCKD_ADMIN_TOKEN=", "STOCKD_ADMIN_TOKENS_FILE="+file)
 	must.Do(t, os.WriteFile(file, []byte("bob 0123456789abcdef-bob\n"), 0o600))
-	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.log.Contains("admin tokens reloaded") })
+	labtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.log.Contains("admin tokens reloaded") })
 }
 
 // failpoints are those of an experiment.
@@ -297,18 +298,18 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	if _, err := late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}); !errors.Is(err, client.ErrRefused) {
 		t.Errorf("a replica that has just started sells through what is switched off: %v", err)
 	}
-	cmdtest.Await(t, "the reservation to end", 20*time.Second, func() bool {
+	labtest.Await(t, "the reservation to end", 20*time.Second, func() bool {
 		now, err := r.Goods(t.Context(), 1)
 		return err == nil && now.Stock == 5
 	})
 	if now, err := r.Reservation(t.Context(), held.ReservationID); err != nil || now.State != client.Expired {
 		t.Errorf("the reservation is %+v (%v)", now, err)
 	}
-	cmdtest.Await(t, "the switch", 20*time.Second, func() bool {
+	labtest.Await(t, "the switch", 20*time.Second, func() bool {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)
 	})
-	cmdtest.Await(t, "an audit", 20*time.Second, func() bool {
+	labtest.Await(t, "an audit", 20*time.Second, func() bool {
 		return strings.Contains(r.scrape(t), "stockd_audit_goods 1\n")
 	})
 	if strings.Contains(other.scrape(t), "stockd_audit_goods 1\n") {
@@ -329,7 +330,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	r.HTTP = &http.Client{Transport: &http.Transport{}}
 	stopped := make(chan error)
 	go func() { stopped <- r.stop() }()
-	cmdtest.Await(t, "the drain", time.Second, func() bool { return r.get(t, r.URL+"/readyz").Status == http.StatusServiceUnavailable })
+	labtest.Await(t, "the drain", time.Second, func() bool { return r.get(t, r.URL+"/readyz").Status == http.StatusServiceUnavailable })
 	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1}); err != nil {
 		t.Errorf("a purchase is answered with %v", err)
 	}
@@ -337,7 +338,7 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 		t.Error("the metrics do not say that it stops")
 	}
 	must.Do(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
-	cmdtest.Await(t, "the switch", 5*time.Second, func() bool {
+	labtest.Await(t, "the switch", 5*time.Second, func() bool {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)
 	})
@@ -391,7 +392,7 @@ func TestAnAuditThatFailsIsReported(t *testing.T) {
 	defer inBackground(t.Context(), func(ctx context.Context) {
 		keepAuditing(ctx, config.Audit{Every: time.Millisecond, Timeout: time.Nanosecond}, inventory, watch.metrics, slog.New(slog.NewTextHandler(&log, nil)))
 	})()
-	cmdtest.Await(t, "a line of the log", 10*time.Second, func() bool { return log.Contains("items were not audited") })
+	labtest.Await(t, "a line of the log", 10*time.Second, func() bool { return log.Contains("items were not audited") })
 	if text := scraped(t, watch); strings.Contains(text, "stockd_audit_failures_total 0\n") || !strings.Contains(text, "stockd_audit_failures_total ") {
 		t.Error("the failure is not counted")
 	}

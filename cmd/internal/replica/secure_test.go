@@ -298,7 +298,7 @@ func (s secured) connects(t *testing.T, p innards) {
 	if s.section == "database" {
 		return // opening the store has connected
 	}
-	cmdtest.Await(t, "a connection to "+s.backend, 30*time.Second, func() bool {
+	labtest.Await(t, "a connection to "+s.backend, 30*time.Second, func() bool {
 		return p.locks.Ping(t.Context(), backend.Name(s.backend)) == nil
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
@@ -312,7 +313,7 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer store.Close() //nolint:errcheck // nothing was written
 	stop := pingAll(t.Context(), store, deps.Clients, log)
-	cmdtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
+	labtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
 	stop()
 	should.Be(t, strings.Count(out.Text(), "\n"), 1, "it logs", out.Text())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -100,7 +100,7 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("GET /code/{strategy}", answers(func(r *http.Request) ([]Listing, error) { return listings(r.PathValue("strategy")) }))
 	mux.HandleFunc("GET /recording", answers(func(*http.Request) ([]Recording, error) { return h.session.Recordings() }))
 	mux.HandleFunc("GET /experiments", answers(func(*http.Request) (Programme, error) { return h.session.Programme(), nil }))
-	mux.HandleFunc("GET /trial", answers(func(*http.Request) (trial.Report, error) { return trial.Published() }))
+	mux.HandleFunc("GET /trial", answers(func(*http.Request) (json.RawMessage, error) { return trial.Published(), nil }))
 	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })

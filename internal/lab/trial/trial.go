@@ -192,10 +192,11 @@ func (r *Report) Unanswered() error {
 
 // Judge computes every mark again, by the questions and promises of this program.
 func (r *Report) Judge() {
+	questions := Questions()
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		l, err := Find(c.Library)
-		for _, q := range Questions() {
+		for _, q := range questions {
 			if err == nil && q.Name == c.Question && c.History != nil {
 				c.Promise = l.Promises[q.Name]
 				c.judge(q, c.History)
