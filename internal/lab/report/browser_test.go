@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/trial"
+	"github.com/stockd/stockd/internal/must"
 )
 
 const (
@@ -53,5 +57,25 @@ func TestABrowserShowsTheReportOnAPhoneAndOnADesk(t *testing.T) {
 	}
 	if asked := b.Asked("file:", "data:"); len(asked) > 0 {
 		t.Errorf("the page asks the network for %q", asked)
+	}
+}
+
+// A trial is played again in the same page: its libraries stand where experiments do.
+func TestABrowserReplaysATrial(t *testing.T) {
+	began := time.Date(2026, 11, 29, 1, 0, 0, 0, time.UTC)
+	held := &history.History{Leases: []history.Lease{{Holder: "first", Asked: began, Granted: began.Add(time.Second), Released: began.Add(2 * time.Second)}}}
+	file := filepath.Join(t.TempDir(), "trial.html")
+	must.Do(t, report.WriteTrial(file, &trial.Report{
+		Libraries: []trial.Library{{Name: "redislock", Server: "redis"}},
+		Questions: []trial.Question{{Name: "crowd", Asks: "Never two at once?", Chinese: "从不两个？"}},
+		Cells:     []trial.Cell{{Library: "redislock", Question: "crowd", Mark: trial.Broken, Says: "two had it", Chinese: "两个", History: held}},
+	}))
+	b := browser.Open(t, time.Minute)
+	b.Show(t, "file://"+file, 1200, high, "light")
+	b.Until(t, within, "document.querySelectorAll('#made tr').length === 2 && document.getElementById('play-title').textContent.includes('redislock')")
+	b.Until(t, within, "document.getElementById('play-verdict').textContent === 'Not reproduced' && "+leasesDrawn+" > 0")
+	b.Keep(t, "body", "trial")
+	if errors := b.Errors(); len(errors) > 0 {
+		t.Errorf("the browser complains: %q", errors)
 	}
 }

@@ -11,13 +11,16 @@ import (
 
 // WriteTrial writes a page with the libraries in the place of experiments, and what each was asked in that of parts.
 func WriteTrial(path string, r *trial.Report) error {
-	var page live.Report
+	page := live.Report{Facts: serverFacts(r.Servers)}
 	for i, l := range r.Libraries {
-		play := &live.Play{Result: experiments.Result{Number: i + 1, Name: l.Name, Title: l.Name}, Recordings: []live.Recording{}}
+		play := &live.Play{Result: experiments.Result{Number: i + 1, Name: l.Name, Title: l.Name, Verdict: experiments.Reproduced}, Recordings: []live.Recording{}}
 		for _, c := range r.Cells {
 			at := slices.IndexFunc(r.Questions, func(q trial.Question) bool { return q.Name == c.Question })
 			if c.Library != l.Name || c.History == nil || at < 0 {
 				continue
+			}
+			if c.Mark == trial.Broken {
+				play.Verdict = experiments.NotReproduced
 			}
 			q := r.Questions[at]
 			part := experiments.PartResult{Name: q.Name, Does: q.Asks, Expect: c.Promise, Finding: checker.Finding{Holds: c.Mark != trial.Broken && c.Mark != trial.NotPromised, Says: c.Says}}

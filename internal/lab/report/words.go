@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/live"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Count is a whole number with its thousands apart.
@@ -134,7 +135,7 @@ func mark(v experiments.Verdict) string {
 
 func facts(r *experiments.Report) []fact {
 	m := r.Machine
-	list := make([]fact, 0, 8+len(r.Servers))
+	list := make([]fact, 0, 8)
 	for _, f := range []fact{
 		{Name: "Started", Chinese: "开始时间", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Took", Chinese: "用时", Value: Seconds(r.Seconds)},
@@ -149,8 +150,13 @@ func facts(r *experiments.Report) []fact {
 			list = append(list, f)
 		}
 	}
-	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
-		info := r.Servers[backend]
+	return append(list, serverFacts(r.Servers)...)
+}
+
+func serverFacts(all map[string]servers.Info) []fact {
+	list := make([]fact, 0, len(all))
+	for _, backend := range slices.Sorted(maps.Keys(all)) {
+		info := all[backend]
 		list = append(list, fact{Name: called(backend), Chinese: map[string]string{"database": "数据库", "balancer": "负载均衡"}[backend], Value: fmt.Sprintf("%s (%s)", info, info.Started)})
 	}
 	return list
