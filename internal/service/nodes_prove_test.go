@@ -5,7 +5,6 @@ package service_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,28 +16,12 @@ import (
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// nodesPage begins docs/figures/nodes.md.
-const nodesPage = `<!-- Written by the command below: what is changed by hand is lost. -->
-
-# One and three writing nodes of a cluster
-
-` + "`NODES=$PWD/docs/figures/nodes.md go test -tags prove -run TestProveAHotRowOnOneNodeAndOnThree ./internal/service`" + `
-
-Sales a second of one item, by three replicas and 64 buyers, which all write to one node, or each to its own: medians of three rounds
-in turns, and three nodes to one in the same round. The nodes share one machine.
-
-| cluster | strategy | one node | three | three to one |
-| --- | --- | ---: | ---: | ---: |
-`
-
 // How fast one hot item is sold where three replicas write to one node, and where each writes to a node of
-// its own. NODES is the file that the figures are written to.
+// its own. It logs the rows of the table in docs/distributed-sql.md.
 func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
-	page := nodesPage
 	for _, cluster := range []struct {
 		name  string
 		start func(*testing.T) []*servers.Database
@@ -47,14 +30,9 @@ func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
 			nodes := cluster.start(t)
 			one, three := openOn(t, 0, nodes[0], nodes[0], nodes[0]), openOn(t, 0, nodes...)
 			for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "sql-bucket grouped", "sql-unit grouped"} {
-				row := "| " + cluster.name + " | " + name + " | " + compareNodes(t, one, three, name, int64(100*(i+1))) + " |"
-				t.Log(row)
-				page += row + "\n"
+				t.Log("|", cluster.name, "|", name, "|", compareNodes(t, one, three, name, int64(100*(i+1))), "|")
 			}
 		})
-	}
-	if path := os.Getenv("NODES"); path != "" {
-		must.Do(t, os.WriteFile(path, []byte(page), 0o644))
 	}
 }
 
