@@ -74,21 +74,18 @@ type fieldError struct {
 // statusClientGone is nginx's status for a client that has disconnected; only the log has it.
 const statusClientGone = 499
 
-// problems maps errors to problems, the most specific first: an unknown outcome is also a
-// failure of its backend.
-func problems() []struct {
+type knownProblem struct {
 	err    error
 	status int
 	slug   string
 	title  string
-} {
+}
+
+// problems maps errors to problems, the most specific first: an unknown outcome is also a
+// failure of its backend.
+func problems() []knownProblem {
 	const unavailable = http.StatusServiceUnavailable
-	return []struct {
-		err    error
-		status int
-		slug   string
-		title  string
-	}{
+	return []knownProblem{
 		{stock.ErrSaleNotStarted, http.StatusConflict, "sale-not-started", "The sale has not started"},
 		{stock.ErrSaleClosed, http.StatusConflict, "sale-closed", "The sale is closed"},
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},

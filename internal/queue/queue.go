@@ -138,7 +138,7 @@ func (q *Queue[K, C, A]) Waiting() (weight int) {
 }
 
 // Close ends the queue: see 5 above.
-func (q *Queue[K, C, A]) Close() error {
+func (q *Queue[K, C, A]) Close() {
 	q.mu.Lock()
 	q.closed = true
 	for _, l := range q.lines {
@@ -150,7 +150,6 @@ func (q *Queue[K, C, A]) Close() error {
 	}
 	q.mu.Unlock()
 	q.writers.Wait()
-	return nil
 }
 
 // errClosing answers calls that arrive when the replica stops.

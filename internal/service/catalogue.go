@@ -74,9 +74,9 @@ type offer struct {
 	unconfigured               error // an *UnconfiguredError, or nil
 }
 
-// NewCatalogue makes the strategies. Each deduction ends within timeout. The versions of
-// servers are read where an entry names a minimum: a strategy whose server is too old is
-// rejected with an UnconfiguredError, and one whose server does not answer now is not
+// NewCatalogue makes the strategies. Each deduction ends within timeout. The version of
+// Redis is read where an entry names a minimum: a strategy for which it is too old is
+// rejected with an UnconfiguredError, and where Redis does not answer now none is
 // checked.
 func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
 	c := &Catalogue{
@@ -93,7 +93,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	c.looks = newLooks(deps.Store, c.switches, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
 	deps.Changes = c.changes
-	versions := c.versions(ctx, entries)
+	redis := c.redisVersion(ctx, entries)
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
@@ -102,11 +102,11 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		}
 		o := c.newOffer(entry, own)
 		o.rejected = notHere(entry, deps.Store.Cluster(), deps.Store.Sharded(), deps.Lock.NodeLocks)
-		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
+		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, redis))
 		c.offers = append(c.offers, o)
 		c.byName[entry.Name] = o
-		if redis, ok := o.strategy.(Ahead); ok {
-			c.redis = redis
+		if ahead, ok := o.strategy.(Ahead); ok {
+			c.redis = ahead
 		}
 	}
 	return c
@@ -227,15 +227,13 @@ func (c *Catalogue) Close() error {
 
 // close closes all queues at once: none sells on while another one ends.
 func (o *offer) close() error {
-	queues := make([]error, len(o.batchers))
 	var closing sync.WaitGroup
-	for i, b := range o.batchers {
-		closing.Go(func() { queues[i] = b.Close() })
+	for _, b := range o.batchers {
+		closing.Go(b.Close)
 	}
 	closing.Wait()
-	err := errors.Join(queues...)
 	if closer, ok := o.strategy.(io.Closer); ok {
-		err = errors.Join(err, closer.Close())
+		return closer.Close()
 	}
-	return err
+	return nil
 }

@@ -97,53 +97,23 @@ func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 	buyers.Wait()
 }
 
-func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
-	newOutbox := func(strategy.Deps) strategy.Strategy { return new(outbox) }
-	for _, test := range []struct {
-		least    strategy.Minimum
-		rejected bool
-	}{
-		{strategy.Minimum{Server: "SQLite", Version: "99.1"}, true},
-		{strategy.Minimum{Server: "SQLite", Version: "3.1"}, false},
-		{strategy.Minimum{Server: "MariaDB", Version: "99.1"}, false}, // it is not there
-		{strategy.Minimum{Server: strategy.Redis, Version: "99.1"}, false},
-	} {
-		_, c := openEntries(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
-		if d := c.Describe(t.Context())[0]; d.Available == test.rejected {
-			t.Errorf("with %v as the minimum it is described as %+v", test.least, d)
-		}
-		_, err := c.In(service.Mode{Strategy: "modern"})
-		if !test.rejected {
-			if err != nil {
-				t.Errorf("with %v as the minimum: %v", test.least, err)
-			}
-			continue
-		}
-		if !errors.Is(err, service.ErrStrategyRejected) {
-			t.Fatalf("with %v as the minimum: %v, want %v", test.least, err, service.ErrStrategyRejected)
-		}
-		if old, ok := errors.AsType[*service.UnconfiguredError](err); !ok || old.Backend != "sqlite" {
-			t.Errorf("the backend of %v is not sqlite", err)
-		}
-		for _, part := range []string{"modern", "SQLite", "version 3.", "99.1 or later"} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not name %q", err, part)
-			}
-		}
-	}
-}
-
 func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	deps := strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lab.Locks(t, d, backend.Redis)}
 	for least, want := range map[string]error{"99.1": service.ErrStrategyRejected, "3.0": nil} {
 		c := service.NewCatalogue(t.Context(), []strategy.Entry{{
-			Name: "modern", Minimums: []strategy.Minimum{{Server: strategy.Redis, Version: least}},
+			Name: "modern", MinRedis: least,
 			New: func(strategy.Deps) strategy.Strategy { return new(outbox) },
 		}}, deps, copiesWait)
 		_, err := c.In(service.Mode{Strategy: "modern"})
 		if old, _ := errors.AsType[*service.UnconfiguredError](err); !errors.Is(err, want) || want != nil && (old == nil || old.Backend != "redis") {
 			t.Errorf("with Redis %s as the minimum: %v, want %v", least, err, want)
+		}
+		if want != nil && !strings.Contains(err.Error(), "99.1 or later") {
+			t.Errorf("%q does not name what is needed", err)
+		}
+		if d := c.Describe(t.Context())[0]; d.Available != (want == nil) {
+			t.Errorf("with Redis %s as the minimum it is described as %+v", least, d)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -183,39 +182,27 @@ func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 	return nil
 }
 
-// version is the number of a server's version, and the backend that the server is of.
-type version struct{ backend, number string }
-
-// versions are the versions of the database, and of Redis where an entry has a minimum for
-// it, by the name that the server gives itself. A Redis that does not answer has none.
-func (c *Catalogue) versions(ctx context.Context, entries []strategy.Entry) map[string]version {
-	server, number, _ := strings.Cut(c.store.Version(), " ")
-	found := map[string]version{server: {c.store.Dialect(), number}}
-	onRedis := slices.ContainsFunc(entries, func(e strategy.Entry) bool {
-		return slices.ContainsFunc(e.Minimums, func(least strategy.Minimum) bool { return least.Server == strategy.Redis })
-	})
+// redisVersion is the version of Redis where an entry has a minimum for it. It is empty where Redis does not answer.
+func (c *Catalogue) redisVersion(ctx context.Context, entries []strategy.Entry) string {
+	onRedis := slices.ContainsFunc(entries, func(e strategy.Entry) bool { return e.MinRedis != "" })
 	if !onRedis || c.clients.Has(backend.Redis) != nil {
-		return found
+		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
-	if number, err := backend.RedisVersion(ctx, c.clients.Redis); err == nil {
-		found[strategy.Redis] = version{string(backend.Redis), number}
-	}
-	return found
+	version, _ := backend.RedisVersion(ctx, c.clients.Redis)
+	return version
 }
 
-// tooOld returns which server is too old for a strategy, or returns nil.
-func tooOld(entry strategy.Entry, versions map[string]version) error {
-	for _, least := range entry.Minimums {
-		if has, ok := versions[least.Server]; ok && least.After(has.number) {
-			return &UnconfiguredError{
-				Strategy: entry.Name, Backend: has.backend,
-				Err: fmt.Errorf("%s version %s, and %s or later is required", least.Server, has.number, least.Version),
-			}
-		}
+// tooOld says that a version of Redis is too old for a strategy, or returns nil.
+func tooOld(entry strategy.Entry, redis string) error {
+	if redis == "" || backend.IsSince(redis, entry.MinRedis) {
+		return nil
 	}
-	return nil
+	return &UnconfiguredError{
+		Strategy: entry.Name, Backend: string(backend.Redis),
+		Err: fmt.Errorf("Redis version %s, and %s or later is required", redis, entry.MinRedis), //nolint:staticcheck,revive // it is a name
+	}
 }
 
 // Policy is which strategies the admin has disabled.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // RedisOptions say what is wanted of a Redis.
@@ -99,16 +101,12 @@ func (s *redisServer) connect(ctx context.Context) Finding {
 	if valkey := s.info["valkey_version"]; valkey != nil {
 		found = "Valkey " + strings.Join(valkey, ", ")
 	}
-	return Judge(s.since(6, 2), Problem, found, wanted, "upgrade it")
+	return Judge(s.since("6.2"), Problem, found, wanted, "upgrade it")
 }
 
 // since reports whether every server has this version, or a later one.
-func (s *redisServer) since(major, minor int) bool {
-	return !slices.ContainsFunc(s.info["redis_version"], func(version string) bool {
-		var its, itsMinor int
-		_, err := fmt.Sscanf(version, "%d.%d", &its, &itsMinor)
-		return err != nil || its < major || its == major && itsMinor < minor
-	})
+func (s *redisServer) since(least string) bool {
+	return !slices.ContainsFunc(s.info["redis_version"], func(version string) bool { return !backend.IsSince(version, least) })
 }
 
 // time is that of the clock that is furthest from ours.
@@ -176,5 +174,5 @@ func (s *redisServer) streams(ctx context.Context) Finding {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return s.tried(err, wanted)
 	}
-	return Judge(s.since(7, 0), Warning, "done", wanted, "upgrade it for redis-stock")
+	return Judge(s.since("7.0"), Warning, "done", wanted, "upgrade it for redis-stock")
 }

@@ -107,7 +107,7 @@ func bases() []base {
 		{regexp.MustCompile(`newHashLock`), [][2]string{{ofRedis, "hashLock.Acquire"}}},
 		{regexp.MustCompile(`sessionLock`), [][2]string{{"internal/lock/sql", "sessionLock.Acquire"}}},
 		{regexp.MustCompile(`newQueue\(`), [][2]string{{"internal/lock/zk", "queue.acquire"}}},
-		{regexp.MustCompile(`newConditional\(`), [][2]string{{ofStrategies, "conditional.takeAll"}}},
+		{regexp.MustCompile(`newConditional\(`), [][2]string{{ofStrategies, "conditional.record"}}},
 		{regexp.MustCompile(`SubtractIfEnough`), [][2]string{{rows, "Tx.SubtractIfEnough"}}},
 		{regexp.MustCompile(`newGuarded\(|lock\.Entry`), [][2]string{{ofStrategies, "guarded.hold"}}},
 		{regexp.MustCompile(`readCheckWrite\(|process\.New\(\)|lock\.Entry|unguarded\{`), [][2]string{

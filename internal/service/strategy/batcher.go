@@ -88,7 +88,7 @@ func (b *Batcher) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 
 // Close answers queued calls with stock.ErrBusy, and waits for what is being written. The
 // strategy is left open.
-func (b *Batcher) Close() error { return b.queue.Close() }
+func (b *Batcher) Close() { b.queue.Close() }
 
 // Waiting is how many purchases wait in all queues.
 func (b *Batcher) Waiting() (purchases int) { return b.queue.Waiting() }

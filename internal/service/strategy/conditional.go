@@ -26,9 +26,9 @@ type conditional struct {
 	limits *sync.Map
 }
 
-// takeUnits takes units off the row in a transaction, where there are enough, and returns
-// what is left.
-type takeUnits func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)
+// takeUnits takes units off the row in a transaction, and returns what is left.
+// errDoesNotFit: there are not as many.
+type takeUnits func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, err error)
 
 func newConditional(store site, take takeUnits) conditional {
 	return conditional{store: store, take: take, short: new(sync.Map), limits: new(sync.Map)}
@@ -137,44 +137,29 @@ func (c conditional) attempt(ctx context.Context, goodsID int64, batch []stock.P
 	})
 }
 
+// record takes the row last, so that it is locked for one statement and the commit. It is first where purchases may be
+// retried: the ledger must have what they left, and a second statement for that would lock the row for as long, and
+// cost more.
 func (c conditional) record(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
+	sale := repo.Sale{GoodsID: goodsID, Batch: picked}
 	if slices.ContainsFunc(picked, func(p stock.Purchase) bool { return p.Keyed }) {
-		return c.takeThenAppend(ctx, tx, goodsID, picked)
+		left, err := c.take(ctx, tx, goodsID, stock.Units(picked))
+		if err != nil {
+			return nil, err
+		}
+		sale.Left = &left
+		return tx.Append(ctx, sale)
 	}
-	return c.appendThenTake(ctx, tx, goodsID, picked)
-}
-
-// appendThenTake takes the row last, so that it is locked for one statement and
-// the commit.
-func (c conditional) appendThenTake(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
-	orders, err := tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: picked})
+	orders, err := tx.Append(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
-	left, err := c.takeAll(ctx, tx, goodsID, picked)
+	left, err := c.take(ctx, tx, goodsID, stock.Units(picked))
 	if err != nil {
 		return nil, err
 	}
 	repo.Leave(orders, left)
 	return orders, nil
-}
-
-// takeThenAppend is for purchases that may be retried: the ledger must have what they
-// left, and a second statement for that would lock the row for as long, and cost more.
-func (c conditional) takeThenAppend(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
-	left, err := c.takeAll(ctx, tx, goodsID, picked)
-	if err != nil {
-		return nil, err
-	}
-	return tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: picked, Left: &left})
-}
-
-func (c conditional) takeAll(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) (left int64, err error) {
-	left, enough, err := c.take(ctx, tx, goodsID, stock.Units(picked))
-	if err == nil && !enough {
-		err = errDoesNotFit
-	}
-	return left, err
 }
 
 // DeductItems locks the rows of all items that no other transaction has locked, and then takes

@@ -383,8 +383,11 @@ func TestASaleFromACopyEndsWithItsLease(t *testing.T) {
 // Locked makes an entry of a lock that only a test has.
 var Locked = ofLock
 
+// ErrDoesNotFit is what a test returns that takes no units.
+var ErrDoesNotFit = errDoesNotFit
+
 // Conditional takes units as a test does.
-func Conditional(store *repo.Store, take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)) Strategy {
+func Conditional(store *repo.Store, take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, err error)) Strategy {
 	return newConditional(site{Store: store}, take)
 }
 

@@ -16,12 +16,11 @@ func mutexInTx() Entry {
 		Summary:    "the mutex is taken inside the transaction and released before its commit; the next holder reads the old stock",
 		Guarantees: Guarantees{SurvivesCrash: true},
 		Damage:     LostUpdates,
-		Caveats: []Caveat{{
-			Database: repo.SQLite,
-			Hides:    true,
+		OnSQLite: Caveat{
+			Hides: true,
 			Words: "SQLite lets one transaction write at a time, from its begin to its commit: " +
 				"the gap between unlock and commit does not exist there",
-		}},
+		},
 		New: func(d Deps) Strategy {
 			return mutexTx{newGuarded(d, process.New())}
 		},

@@ -127,11 +127,12 @@ func TestABatchThatIsOvertakenIsOfferedAgain(t *testing.T) {
 	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
 	for overtaken, want := range map[int]error{19: nil, 20: stock.ErrBusy} {
 		offered := 0
-		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, bool, error) {
+		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, error) {
 			if offered++; offered <= overtaken {
-				return 0, false, nil
+				return 0, strategy.ErrDoesNotFit
 			}
-			return tx.SubtractIfEnough(ctx, goodsID, units)
+			left, _, err := tx.SubtractIfEnough(ctx, goodsID, units)
+			return left, err
 		})
 		should.Fail(t, oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{purchase(1)})), want, "overtaken … times it is answered with", overtaken)
 	}

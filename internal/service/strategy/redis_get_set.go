@@ -56,15 +56,15 @@ func newGetSet(d Deps, kind string) reserving {
 	r := newReserving(d, kind, func(c redis.UniversalClient) stockCopy { return getSet{counter{c}} })
 	r.inMiddle, r.sql.store.failpoints = r.sql.store, nil
 	r.takeFrom = func(version string) takeUnits {
-		return func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error) {
+		return func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, err error) {
 			row, err := tx.Goods(ctx, goodsID)
 			if err == nil && !r.kept.soldAlone(version, row) {
 				err = errOutdated
 			}
 			if err != nil {
-				return 0, false, err
+				return 0, err
 			}
-			return row.Stock - units, true, tx.Subtract(ctx, row, units)
+			return row.Stock - units, tx.Subtract(ctx, row, units)
 		}
 	}
 	return r

@@ -15,7 +15,7 @@ func redisList() Entry {
 		Family:     Hot,
 		Summary:    "LPOP from a list of as many tokens as there is stock, push back what is not enough; then SQL. Tokens are lost with a replica",
 		Needs:      []backend.Name{backend.Redis},
-		Minimums:   []Minimum{{Server: Redis, Version: "6.2"}}, // LPOP with a count
+		MinRedis:   "6.2", // LPOP with a count
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
 		Damage:     Undersells,
 		New: func(d Deps) Strategy {

@@ -11,7 +11,7 @@ func redisStock() Entry {
 		Family:       Hot,
 		Summary:      "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
 		Needs:        []backend.Name{backend.Redis},
-		Minimums:     []Minimum{{Server: Redis, Version: "7.0"}}, // its script says so as well, where Redis did not answer at the start
+		MinRedis:     "7.0", // its script says so as well, where Redis did not answer at the start
 		Allocates:    true,
 		SeveralItems: true,
 		Together:     true, // one call of the script for all that wait

@@ -3,9 +3,6 @@ package strategy
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -105,9 +102,8 @@ type Entry struct {
 	Summary string
 	// Needs are the backends without which it cannot work, beside the database.
 	Needs []backend.Name
-	// Minimums are the oldest versions of servers on which it works; any version of others
-	// will do.
-	Minimums []Minimum
+	// MinRedis is the oldest version of Redis on which it works, such as 6.2; empty: any.
+	MinRedis string
 	// Allocates declares that the strategy keeps units of an item outside of its row, and is
 	// an Allocator. The conformance suite then sells the last of them, and recalls them.
 	Allocates bool
@@ -130,36 +126,11 @@ type Entry struct {
 	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
 	// all the same.
 	Damage Damage
-	// Caveats are the databases on which the strategy behaves differently.
-	Caveats []Caveat
+	// OnSQLite is how the strategy behaves differently there.
+	OnSQLite Caveat
 	// New makes the strategy for one replica that has what the strategy needs. What it
 	// makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Strategy
-}
-
-// Minimum is the oldest version of a server on which a strategy works.
-type Minimum struct {
-	// Server is Redis, or a database as it names itself: MariaDB, MySQL or SQLite.
-	Server string
-	// Version is its number, such as 6.2.
-	Version string
-}
-
-// Redis is the server of backend.Redis in a Minimum.
-const Redis = "Redis"
-
-// After reports whether the minimum is later than a version.
-func (m Minimum) After(version string) bool {
-	return slices.Compare(numbersOf(m.Version), numbersOf(version)) > 0
-}
-
-func numbersOf(version string) []int {
-	var list []int
-	for field := range strings.FieldsFuncSeq(version, func(r rune) bool { return r < '0' || r > '9' }) {
-		number, _ := strconv.Atoi(field) // it has digits only
-		list = append(list, number)
-	}
-	return list
 }
 
 // Make makes the strategy, or one that only returns which backend is not configured.
@@ -219,19 +190,15 @@ type Guarantees = lock.Guarantees
 
 // Caveat says how a strategy behaves differently on a database.
 type Caveat struct {
-	// Database is repo.MySQL or repo.SQLite.
-	Database string
-	Words    string
+	Words string
 	// Hides: the damage that the strategy demonstrates cannot be seen on this database.
 	Hides bool
 }
 
 // Caveat is the entry's caveat on a database; without one it is the zero Caveat.
 func (e Entry) Caveat(database string) Caveat {
-	for _, c := range e.Caveats {
-		if c.Database == database {
-			return c
-		}
+	if database == repo.SQLite {
+		return e.OnSQLite
 	}
 	return Caveat{}
 }

@@ -16,10 +16,9 @@ func sqlBucket() Entry {
 		Summary:    "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
 		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		Caveats: []Caveat{{
-			Database: repo.SQLite,
-			Words:    "SQLite has one writer at a time: buckets are as correct there, and no faster",
-		}},
+		OnSQLite: Caveat{
+			Words: "SQLite has one writer at a time: buckets are as correct there, and no faster",
+		},
 		New: func(d Deps) Strategy { return newBucketed(d.site(), d.Buckets) },
 	}
 }

@@ -17,6 +17,10 @@ func sqlConditional() Entry {
 	}
 }
 
-func takeIfEnough(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error) {
-	return tx.SubtractIfEnough(ctx, goodsID, units)
+func takeIfEnough(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, err error) {
+	left, enough, err := tx.SubtractIfEnough(ctx, goodsID, units)
+	if err == nil && !enough {
+		err = errDoesNotFit
+	}
+	return left, err
 }

@@ -24,10 +24,9 @@ func sqlUnit() Entry {
 		Summary:    "one row a unit, taken with SELECT … FOR UPDATE SKIP LOCKED; the pool of rows is filled from the stock's row",
 		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		Caveats: []Caveat{{
-			Database: repo.SQLite,
-			Words:    "SQLite has one writer at a time and no SKIP LOCKED: unit rows are as correct there, and slower",
-		}},
+		OnSQLite: Caveat{
+			Words: "SQLite has one writer at a time and no SKIP LOCKED: unit rows are as correct there, and slower",
+		},
 		New: func(d Deps) Strategy { return newUnitRows(d.site(), d.UnitRows, d.Log, d.Changes) },
 	}
 }
