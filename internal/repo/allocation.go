@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -174,34 +175,30 @@ func (s *Store) Allocation(ctx context.Context, goodsID int64, allocation string
 }
 
 // Allocations lists the allocations of this name, in the order of their items.
-func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allocation, err error) {
-	err = s.each(ctx, s.pool, "read allocations", func(scan scanRow) error {
-		var a Allocation
-		err := scan(&a.GoodsID, &a.Units, &a.Epoch, &a.PerUser, &a.Closed, &a.Added)
-		list = append(list, a)
-		return err
-	}, readPlaces, allocation)
-	return list, err
+func (s *Store) Allocations(ctx context.Context, allocation string) ([]Allocation, error) {
+	return readAll(ctx, s, s.pool, "read allocations", scanAllocation, readPlaces, allocation)
+}
+
+func scanAllocation(scan scanRow) (a Allocation, err error) {
+	err = scan(&a.GoodsID, &a.Units, &a.Epoch, &a.PerUser, &a.Closed, &a.Added)
+	return a, err
 }
 
 // LockedAllocations finds the items among some whose allocation another transaction keeps, where the database
 // can leave out rows that are locked.
-func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsIDs ...int64) (locked map[int64]bool, err error) {
-	var all, free []int64
-	db := s.db.WithContext(ctx)
-	err = db.Raw(readPlacesOf, allocation, goodsIDs).Scan(&all).Error
-	if err == nil {
-		err = db.Raw(readPlacesOf+s.dialect.skipLocked, allocation, goodsIDs).Scan(&free).Error
+func (s *Store) LockedAllocations(ctx context.Context, allocation string, goodsIDs ...int64) (map[int64]bool, error) {
+	const doing = "look for locked places"
+	all, err := s.itemsOf(ctx, doing, readPlacesOf, allocation, goodsIDs)
+	if err != nil {
+		return nil, err
 	}
-	locked = setOf(all)
-	for _, id := range free {
-		delete(locked, id)
-	}
-	return locked, s.fault(ctx, "look for locked places", err)
+	free, err := s.itemsOf(ctx, doing, readPlacesOf+s.dialect.skipLocked, allocation, goodsIDs)
+	maps.DeleteFunc(all, func(id int64, _ bool) bool { return free[id] })
+	return all, err
 }
 
 func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {
-	err = conn.QueryRowContext(ctx, statement, goodsID, allocation).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed, &p.Added)
+	p, err = scanAllocation(conn.QueryRowContext(ctx, statement, goodsID, allocation).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Allocation{GoodsID: goodsID}, false, nil
 	}
@@ -401,18 +398,12 @@ func (s *Store) Allocators(ctx context.Context, goodsID int64) (names []string, 
 
 // ItemsIn lists the items that have units in an allocation.
 func (s *Store) ItemsIn(ctx context.Context, allocation string) (map[int64]bool, error) {
-	var ids []int64
-	if err := s.db.WithContext(ctx).Raw(readItemsIn, allocation).Scan(&ids).Error; err != nil {
-		return nil, s.fault(ctx, "read the items of a place", err)
-	}
-	return setOf(ids), nil
+	return s.itemsOf(ctx, "read the items of a place", readItemsIn, allocation)
 }
 
 // Allocated finds the items among some that have units in an allocation.
 func (s *Store) Allocated(ctx context.Context, allocation string, goodsIDs ...int64) (map[int64]bool, error) {
-	var ids []int64
-	err := s.db.WithContext(ctx).Raw(readPlacesOf+` AND units > 0`, allocation, goodsIDs).Scan(&ids).Error
-	return setOf(ids), s.fault(ctx, "look for units in places", err)
+	return s.itemsOf(ctx, "look for units in places", readPlacesOf+` AND units > 0`, allocation, goodsIDs)
 }
 
 // HasAllocations reports whether units of any item were ever moved into an allocation of this name.

@@ -105,18 +105,12 @@ func (t *Tx) requireNew(ctx context.Context, requestIDs ...string) error {
 }
 
 // findRequests returns those request ids that the ledger or its archive has. It reads their index alone: most are new.
-func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs []string) (known []any, err error) {
+func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs []string) (known []string, err error) {
 	if len(requestIDs) == 0 {
 		return nil, nil
 	}
 	ids := slices.Repeat(anys(requestIDs), 2) // for each table
-	err = s.each(ctx, conn, findRequests, func(scan scanRow) error {
-		var id string
-		err := scan(&id)
-		known = append(known, id)
-		return err
-	}, inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
-	return known, err
+	return readAll(ctx, s, conn, findRequests, scanText, inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
 }
 
 const findRequests = "find requests in ledger and archive"
@@ -242,17 +236,12 @@ func (s *Store) ArchiveReservations(ctx context.Context, before time.Time, most 
 }
 
 func (t *Tx) archiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
-	d, numbers := t.store.dialect, []any(nil)
-	err = t.store.each(ctx, t.conn(), "read ended reservations", func(scan scanRow) error {
-		var number string
-		err := scan(&number)
-		numbers = append(numbers, number)
-		return err
-	}, selectEnded+d.skipLocked, before.UTC().Format(d.columnTime), most)
-	if err != nil || len(numbers) == 0 {
+	d := t.store.dialect
+	ended, err := readAll(ctx, t.store, t.conn(), "read ended reservations", scanText, selectEnded+d.skipLocked, before.UTC().Format(d.columnTime), most)
+	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
-	list := listOf(len(numbers), `?`) + `)`
+	list, numbers := listOf(len(ended), `?`)+`)`, anys(ended)
 	if _, err := t.write(ctx, "copy ended reservations into their archive", copyEnded+list, numbers...); err != nil {
 		return 0, err
 	}

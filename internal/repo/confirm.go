@@ -44,17 +44,12 @@ func (s *Store) ConfirmLocked(ctx context.Context, payments ...*Payment) (map[*P
 }
 
 func (s *Store) confirmEach(ctx context.Context, waits bool, payments []*Payment) (map[*Payment]Confirmation, error) {
-	together, alone := firstOfEach(payments)
-	answers, err := s.confirm(ctx, false, waits, together)
-	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which
-		answers, alone, err = make(map[*Payment]Confirmation, len(payments)), payments, nil
-	} else {
-		alone = ofAnswered(alone, answers)
+	answers, err := s.confirm(ctx, false, waits, payments)
+	if !errors.Is(err, stock.ErrReferenceUsed) {
+		return answers, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range alone {
+	answers = make(map[*Payment]Confirmation, len(payments)) // the database does not say which: each is answered alone
+	for _, p := range payments {
 		answer, err := s.confirm(ctx, false, waits, []*Payment{p})
 		if err != nil {
 			answer = map[*Payment]Confirmation{p: {Rejected: err}}
@@ -62,29 +57,6 @@ func (s *Store) confirmEach(ctx context.Context, waits bool, payments []*Payment
 		maps.Copy(answers, answer)
 	}
 	return answers, nil
-}
-
-// ofAnswered leaves out the payments for reservations that have no answer: alone they would wait for them.
-func ofAnswered(payments []*Payment, answers map[*Payment]Confirmation) []*Payment {
-	answered := make(map[string]bool, len(answers))
-	for p := range answers {
-		answered[p.Number] = true
-	}
-	return slices.DeleteFunc(payments, func(p *Payment) bool { return !answered[p.Number] })
-}
-
-// firstOfEach parts the first payment for each reservation from later ones.
-func firstOfEach(payments []*Payment) (first, later []*Payment) {
-	seen := make(map[string]bool, len(payments))
-	for _, p := range payments {
-		if seen[p.Number] {
-			later = append(later, p)
-			continue
-		}
-		seen[p.Number] = true
-		first = append(first, p)
-	}
-	return first, later
 }
 
 // ConfirmAll confirms all of several reservations or none, each under its number as the reference.
@@ -111,16 +83,11 @@ const linesOfBasket = `WHERE number > ? AND number < ? AND state = 'confirmed' O
 
 // ConfirmedLines finds the lines of a basket that are confirmed, in the order of their items: the
 // reservations whose numbers begin with its number and "-".
-func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stock.Reservation, err error) {
-	err = s.each(ctx, s.pool, "read lines", func(scan scanRow) error {
-		r, err := scanReservation(scan)
-		lines = append(lines, r.Reservation)
-		return err
-	}, s.selectHeld()+linesOfBasket, number+"-", number+".")
-	return lines, err
+func (s *Store) ConfirmedLines(ctx context.Context, number string) ([]stock.Reservation, error) {
+	return s.readReservations(ctx, s.pool, "read lines", linesOfBasket, number+"-", number+".")
 }
 
-// confirm answers payments for different reservations in one transaction. Where all must be
+// confirm answers payments in one transaction. Where all must be
 // confirmed, the error is the first of their rejections. stock.ErrReferenceUsed: the reference of one
 // of them, and nothing was written.
 func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
@@ -168,6 +135,7 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 			answers[p] = Confirmation{Reservation: r.Reservation, Rejected: r.NotHeld()}
 		default:
 			r.State, r.PaymentReference = stock.Confirmed, p.Reference
+			found[p.Number] = r // a later payment finds it so
 			answers[p] = Confirmation{Reservation: r.Reservation}
 			due, confirmed = append(due, p), append(confirmed, r.Reservation)
 		}
@@ -188,16 +156,16 @@ func (t *Tx) lockReservations(ctx context.Context, payments []*Payment, waits bo
 	if !waits {
 		lock = t.store.dialect.skipLocked
 	}
-	if found, err = t.readReservations(ctx, fromReservations, payments, lock); err != nil {
+	if found, err = t.readPaid(ctx, fromReservations, payments, lock); err != nil {
 		return nil, nil, err
 	}
 	rest := without(payments, found)
 	if !waits {
-		if locked, err = t.readReservations(ctx, fromReservations, rest, ""); err != nil {
+		if locked, err = t.readPaid(ctx, fromReservations, rest, ""); err != nil {
 			return nil, nil, err
 		}
 	}
-	archived, err := t.readReservations(ctx, fromArchive, without(rest, locked), "")
+	archived, err := t.readPaid(ctx, fromArchive, without(rest, locked), "")
 	maps.Copy(found, archived)
 	return found, locked, err
 }
@@ -207,11 +175,11 @@ func without(payments []*Payment, read map[string]heldRow) []*Payment {
 	return slices.DeleteFunc(slices.Clone(payments), func(p *Payment) bool { _, ok := read[p.Number]; return ok })
 }
 
-// readReservations reads several reservations of a table, and locks them as the end of its statement says, in the order
+// readPaid reads the reservations of payments in a table, and locks them as the end of its statement says, in the order
 // of their numbers, which must be that of every caller. Those that are not there are not in the answer.
 // What is no number is not asked for: a server may reject the statement for it, which has the payments of
 // other buyers as well.
-func (t *Tx) readReservations(ctx context.Context, from string, payments []*Payment, lock string) (map[string]heldRow, error) {
+func (t *Tx) readPaid(ctx context.Context, from string, payments []*Payment, lock string) (map[string]heldRow, error) {
 	found, numbers := make(map[string]heldRow, len(payments)), make([]any, 0, len(payments))
 	for _, p := range payments {
 		if isNumber(p.Number) {

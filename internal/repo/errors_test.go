@@ -78,7 +78,6 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 			return err
 		},
 		"UsersAfter":     func(ctx context.Context) error { _, err := s.UsersAfter(ctx, item, ""); return err },
-		"CountUsers":     func(ctx context.Context) error { _, err := s.CountUsers(ctx, item); return err },
 		"Orders":         func(ctx context.Context) error { _, err := s.Orders(ctx, "r"); return err },
 		"OrdersOfKey":    func(ctx context.Context) error { _, err := s.OrdersOfKey(ctx, "k", 1); return err },
 		"Order":          func(ctx context.Context) error { _, _, err := s.Order(ctx, "7"); return err },

@@ -30,19 +30,20 @@ func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 
 // Existing returns the ids that exist.
 func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool, error) {
-	var ids []int64
-	if err := s.db.WithContext(ctx).Raw(readExisting, goodsIDs).Scan(&ids).Error; err != nil {
-		return nil, s.fault(ctx, "find items", err)
-	}
-	return setOf(ids), nil
+	return s.itemsOf(ctx, "find items", readExisting, goodsIDs)
 }
 
-func setOf(ids []int64) map[int64]bool {
+// itemsOf runs a query for ids of items.
+func (s *Store) itemsOf(ctx context.Context, doing, query string, args ...any) (map[int64]bool, error) {
+	var ids []int64
+	if err := s.db.WithContext(ctx).Raw(query, args...).Scan(&ids).Error; err != nil {
+		return nil, s.fault(ctx, doing, err)
+	}
 	set := make(map[int64]bool, len(ids))
 	for _, id := range ids {
 		set[id] = true
 	}
-	return set
+	return set, nil
 }
 
 const (

@@ -109,7 +109,6 @@ func (f *full) figures() string {
 	slices.Sort(names)
 	audit := must.Get(f.AuditInFull(ctx, f.id))(f.t)
 	buyers := must.Get(f.UsersAfter(ctx, f.id, ""))(f.t)
-	count := must.Get(f.CountUsers(ctx, f.id))(f.t)
 	has := must.Get(f.Has(ctx, f.id, perUser, []stock.Purchase{{UserID: "ann"}, {UserID: "bob"}}))(f.t)
 	fence := must.Get(f.As("etcd").Fence(ctx, f.id))(f.t)
 	page, _, err := f.OrdersAfter(ctx, f.id, 0, 100, stock.Steps()...)
@@ -119,17 +118,17 @@ func (f *full) figures() string {
 		steps[i] = fmt.Sprint(i+1, o.Kind, o.Quantity)
 	}
 	return fmt.Sprintf("row %d+%d, in stock %d+%d, with buckets %d+%d, with unit rows %d+%d, reach %d+%d and %d of limit %d, %v, "+
-		"audit %d of %d, %d orders, %d held, %d returned, clean %v, buyers %v %v %d %v, fence %d, %v",
+		"audit %d of %d, %d orders, %d held, %d returned, clean %v, buyers %v %v %v, fence %d, %v",
 		row.Stock, row.Allocated, all.Stock, all.Allocated, bucketed.Stock, bucketed.Allocated, inRows.Stock, inRows.Allocated,
 		reach.Stock, reach.Allocated, in.Units, in.PerUser, names, audit.Sold, audit.Initial, audit.Orders, audit.Held, audit.Returned, audit.Clean,
-		*audit.Buyers, buyers, count, has.Has, fence-uint64(f.id), steps)
+		*audit.Buyers, buyers, has.Has, fence-uint64(f.id), steps)
 }
 
 // Three items have the same. Each is read as if it were alone.
 func TestAnItemIsReadAsIfItWereAlone(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	const want = "row 40+54, in stock 94+0, with buckets 50+44, with unit rows 44+50, reach 40+14 and 40 of limit 20, " +
-		"[redis-stock sql-bucket sql-unit], audit 2 of 100, 1 orders, 4 held, 0 returned, clean true, buyers {0 0} [{ann 6 6 0}] 1 map[ann:6], fence 0, " +
+		"[redis-stock sql-bucket sql-unit], audit 2 of 100, 1 orders, 4 held, 0 returned, clean true, buyers {0 0} [{ann 6 6 0}] map[ann:6], fence 0, " +
 		"[1deduct2 2hold1 3hold1 4hold1 5hold1]"
 	items := []*full{newFull(t, s, 1), newFull(t, s, 2), newFull(t, s, 3)}
 	for range 2 { // and again, when it is settled

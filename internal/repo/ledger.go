@@ -231,7 +231,7 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 	if err != nil || len(known) == 0 {
 		return nil, err
 	}
-	found, err := s.readOrders(ctx, "read requests of ledger", byRequests+listOf(len(known), `?`)+`)`, known...)
+	found, err := s.readOrders(ctx, "read requests of ledger", byRequests+listOf(len(known), `?`)+`)`, anys(known)...)
 	if err != nil {
 		return nil, err
 	}
@@ -281,21 +281,12 @@ func ordersOf(rows []ledgerRow) []stock.Order {
 
 // readOrders reads rows that a condition selects, of the ledger and its archive.
 func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any) ([]ledgerRow, error) {
-	return s.readRows(ctx, doing, inBoth(selectOrders, rowsOfOrders+where), slices.Concat(args, args)...)
+	return readAll(ctx, s, s.pool, doing, scanOrder, inBoth(selectOrders, rowsOfOrders+where), slices.Concat(args, args)...)
 }
 
 // readFirst reads the first rows that a condition selects, in the order of a column.
 func (s *Store) readFirst(ctx context.Context, doing, where, column string, most int, args ...any) ([]ledgerRow, error) {
-	return s.readRows(ctx, doing, firstOfBoth(where, column), slices.Concat(args, []any{most}, args, []any{most, most})...)
-}
-
-func (s *Store) readRows(ctx context.Context, doing, statement string, args ...any) (list []ledgerRow, err error) {
-	err = s.each(ctx, s.pool, doing, func(scan scanRow) error {
-		row, err := scanOrder(scan)
-		list = append(list, row)
-		return err
-	}, statement, args...)
-	return list, err
+	return readAll(ctx, s, s.pool, doing, scanOrder, firstOfBoth(where, column), slices.Concat(args, []any{most}, args, []any{most, most})...)
 }
 
 func scanOrder(scan scanRow) (row ledgerRow, err error) {

@@ -189,8 +189,6 @@ const (
 	readChanges = `SELECT p.units, p.epoch, p.per_user, p.closed, p.added, u.user_id, u.units, u.units - u.kept, u.returned
 		FROM tb_stock_place AS p LEFT JOIN tb_stock_user AS u ON u.goods_id = p.goods_id AND u.user_id IN (`
 	readChangesOf = `) WHERE p.goods_id = ? AND p.place = ?`
-
-	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ? AND user_id > ''`
 )
 
 // userUnits are units that a buyer has of an item, or buys.
@@ -371,14 +369,12 @@ type UserUnits struct {
 
 // UsersAfter is a page of the units of users of an item with a limit, in the order of their names
 // after one of them. A page that is not full is the last.
-func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (page []UserUnits, err error) {
-	err = s.each(ctx, s.pool, "read users", func(scan scanRow) error {
-		var u UserUnits
-		err := scan(&u.User, &u.Units, &u.Beside, &u.Returned)
-		page = append(page, u)
-		return err
-	}, readAllUsers, goodsID, after, UsersAtOnce)
-	return page, err
+func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) ([]UserUnits, error) {
+	scan := func(row scanRow) (u UserUnits, err error) {
+		err = row(&u.User, &u.Units, &u.Beside, &u.Returned)
+		return u, err
+	}
+	return readAll(ctx, s, s.pool, "read users", scan, readAllUsers, goodsID, after, UsersAtOnce)
 }
 
 // Changes reads an allocation, and what some of its users have, as of one moment. Users that have nothing are left out.
@@ -396,10 +392,4 @@ func (s *Store) Changes(ctx context.Context, goodsID int64, allocation string, u
 		return err
 	}, statement, append(args, goodsID, allocation)...)
 	return a, list, err
-}
-
-// CountUsers is how many users have, or had, units of an item that has a limit.
-func (s *Store) CountUsers(ctx context.Context, goodsID int64) (n int64, err error) {
-	err = s.pool.QueryRowContext(ctx, countAllUsers, goodsID).Scan(&n)
-	return n, s.fault(ctx, "count users", err)
 }

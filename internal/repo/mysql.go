@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -37,9 +36,11 @@ func mysqlDialect() dialect {
 			return gormmysql.New(gormmysql.Config{Conn: pool, SkipInitializeWithVersion: true})
 		},
 		// The schema has a procedure that reads JSON_TABLE; SKIP LOCKED is as old.
-		tooOld: func(version string) bool { return !since(version, "MariaDB", 10, 6) && !since(version, "MySQL", 8, 0) },
+		tooOld: func(version string) bool {
+			return !since(version, "MariaDB", "10.6") && !since(version, "MySQL", "8.0")
+		},
 		// MySQL and what follows it have no INSERT … RETURNING.
-		returns:       func(version string) bool { return since(version, "MariaDB", 10, 5) },
+		returns:       func(version string) bool { return since(version, "MariaDB", "10.5") },
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
 		byItem:        ` FORCE INDEX (uk_goods)`,
@@ -79,12 +80,9 @@ func mysqlDialect() dialect {
 
 // since tells whether a server that has described itself is one of a name, of a version or a
 // later one.
-func since(version, name string, major, minor int) bool {
-	var its struct{ major, minor int }
-	if _, err := fmt.Sscanf(version, name+" %d.%d", &its.major, &its.minor); err != nil {
-		return false
-	}
-	return its.major > major || its.major == major && its.minor >= minor
+func since(version, name, least string) bool {
+	number, ok := strings.CutPrefix(version, name+" ")
+	return ok && backend.IsSince(number, least)
 }
 
 func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error) {

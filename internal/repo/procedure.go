@@ -29,11 +29,12 @@ const callSell = `CALL stockd_sell(?, ?, ?, ?, ?, ?, ?, ?)`
 // stock.ErrUnknownOutcome: the call was sent and not answered, and may have sold until the
 // deadline of its transaction. Every other error means that nothing was sold.
 func (s *Store) SellByProcedure(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	err = s.untilNoVictim(ctx, func() error {
+	for try := 1; ; try++ {
 		outcomes, err = s.sellOnce(ctx, Sale{GoodsID: goodsID, Batch: batch})
-		return err
-	})
-	return outcomes, err
+		if again, err := s.isVictim(ctx, err, try); !again {
+			return outcomes, err
+		}
+	}
 }
 
 func (s *Store) sellOnce(ctx context.Context, sale Sale) ([]stock.Outcome, error) {

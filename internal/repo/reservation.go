@@ -80,9 +80,7 @@ type heldRow struct {
 	at time.Time
 }
 
-// selectHeld reads reservations with the time by the clock of the database.
-func (s *Store) selectHeld() string { return s.selectAt() + fromReservations }
-
+// selectAt reads reservations with the time by the clock of the database.
 func (s *Store) selectAt() string { return selectReservations + s.dialect.now }
 
 func scanReservation(scan scanRow) (r heldRow, err error) {
@@ -93,6 +91,15 @@ func scanReservation(scan scanRow) (r heldRow, err error) {
 	r.TTL, r.PaymentReference = time.Duration(ttl)*time.Microsecond, reference.String
 	r.HeldAt, r.ExpiresAt, r.at = held.Time, expires.Time, at.Time
 	return r, err
+}
+
+// readReservations reads reservations that a condition selects.
+func (s *Store) readReservations(ctx context.Context, conn gorm.ConnPool, doing, where string, args ...any) ([]stock.Reservation, error) {
+	scan := func(row scanRow) (stock.Reservation, error) {
+		r, err := scanReservation(row)
+		return r.Reservation, err
+	}
+	return readAll(ctx, s, conn, doing, scan, s.selectAt()+fromReservations+where, args...)
 }
 
 // isOver tells of a reservation that is held by its state that its time is over.
@@ -391,14 +398,8 @@ func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool)
 		condition, args = ofOverdueItem, []any{goodsID, most}
 	}
 	err = s.whileRowsChange(ctx, goodsID, func(tx *Tx) error {
-		var over []stock.Reservation
 		back = nil // that of a try before
-		statement := s.selectHeld() + ifOver + s.dialect.now + condition + oldestFirst + s.dialect.skipLocked
-		err := s.each(ctx, tx.conn(), "read expired reservations", func(scan scanRow) error {
-			r, err := scanReservation(scan)
-			over = append(over, r.Reservation)
-			return err
-		}, statement, args...)
+		over, err := s.readReservations(ctx, tx.conn(), "read expired reservations", ifOver+s.dialect.now+condition+oldestFirst+s.dialect.skipLocked, args...)
 		if ended = len(over); err != nil || ended == 0 {
 			return err
 		}

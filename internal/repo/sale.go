@@ -86,16 +86,14 @@ func inAll(g stock.Goods) stock.Goods {
 }
 
 // InStockAfter is InStock of up to most items whose ids are above one, by their ids.
-func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) (list []stock.Goods, err error) {
-	err = s.each(ctx, s.pool, "read items", func(scan scanRow) error {
-		var g stock.Goods
+func (s *Store) InStockAfter(ctx context.Context, goodsID int64, most int) ([]stock.Goods, error) {
+	scan := func(row scanRow) (g stock.Goods, err error) {
 		var times saleTimes
-		err := scan(append(columnsOf(&g), times.columns()...)...)
+		err = row(append(columnsOf(&g), times.columns()...)...)
 		times.of(&g)
-		list = append(list, inAll(g))
-		return err
-	}, s.onSale(`g.goods_id > ? ORDER BY g.goods_id LIMIT ?`), goodsID, most)
-	return list, err
+		return inAll(g), err
+	}
+	return readAll(ctx, s, s.pool, "read items", scan, s.onSale(`g.goods_id > ? ORDER BY g.goods_id LIMIT ?`), goodsID, most)
 }
 
 // CloseSale ends the sale of an item now, where it has not ended, and withholds the units of its row. It may return

@@ -302,6 +302,22 @@ func (s *Store) each(ctx context.Context, conn gorm.ConnPool, doing string, row 
 	return s.fault(ctx, doing, err)
 }
 
+// readAll runs a query, and scans each of its rows with a function.
+func readAll[T any](ctx context.Context, s *Store, conn gorm.ConnPool, doing string, scan func(scanRow) (T, error), query string, args ...any) (all []T, err error) {
+	err = s.each(ctx, conn, doing, func(row scanRow) error {
+		one, err := scan(row)
+		all = append(all, one)
+		return err
+	}, query, args...)
+	return all, err
+}
+
+// scanText scans a row of one column.
+func scanText(scan scanRow) (text string, err error) {
+	err = scan(&text)
+	return text, err
+}
+
 // deadlockTries bounds how often a transaction is run that the database
 // rolled back as the victim of a deadlock: of a hundred copies of one purchase that come at
 // once, half are victims of the ledger's unique key the first time.
@@ -329,21 +345,22 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 }
 
 func (s *Store) inTx(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
-	return s.untilNoVictim(ctx, func() error { return s.once(ctx, limit, do) })
-}
-
-// untilNoVictim runs a transaction again that was the victim of a deadlock.
-func (s *Store) untilNoVictim(ctx context.Context, once func() error) error {
 	for try := 1; ; try++ {
-		err := once()
-		if !errors.Is(err, errDeadlock) || try == deadlockTries {
-			return err
-		}
-		s.retried(s.strategy)
-		if err := backOff(ctx, rand.N(time.Duration(try)*2*time.Millisecond)); err != nil {
+		err := s.once(ctx, limit, do)
+		if again, err := s.isVictim(ctx, err, try); !again {
 			return err
 		}
 	}
+}
+
+// isVictim reports, after a pause, whether a transaction is to be run again that was the victim of a deadlock.
+func (s *Store) isVictim(ctx context.Context, err error, try int) (again bool, _ error) {
+	if !errors.Is(err, errDeadlock) || try == deadlockTries {
+		return false, err
+	}
+	s.retried(s.strategy)
+	err = backOff(ctx, rand.N(time.Duration(try)*2*time.Millisecond))
+	return err == nil, err
 }
 
 func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) error) error {

@@ -98,18 +98,12 @@ func (t *Tx) LockUnitRows(ctx context.Context, goodsID int64) (free []string, er
 }
 
 func (t *Tx) freeUnitRows(ctx context.Context, goodsID, from, most int64, locking string) ([]string, error) {
-	statement := selectUnitRows + t.store.dialect.byID + whereFree + locking
-	return t.unitRows(ctx, "lock free unit rows", statement, goodsID, unitRow(from), t.perUser, most)
+	return t.lockUnitRows(ctx, whereFree+locking, goodsID, unitRow(from), t.perUser, most)
 }
 
-func (t *Tx) unitRows(ctx context.Context, doing, statement string, args ...any) (names []string, err error) {
-	err = t.store.each(ctx, t.conn(), doing, func(scan scanRow) error {
-		var name string
-		err := scan(&name)
-		names = append(names, name)
-		return err
-	}, statement, args...)
-	return names, err
+// lockUnitRows runs a statement that selects unit rows and ends in a lock.
+func (t *Tx) lockUnitRows(ctx context.Context, where string, args ...any) ([]string, error) {
+	return readAll(ctx, t.store, t.conn(), "lock unit rows", scanText, selectUnitRows+t.store.dialect.byID+where, args...)
 }
 
 // SellUnitRows takes the units off unit rows that are locked.
@@ -160,8 +154,7 @@ func (s *Store) FillPool(ctx context.Context, goodsID, most int64) (free, filled
 // fillUnitRows puts units into sold unit rows that no other transaction keeps, and into new ones
 // as far as the pool has fewer than most.
 func (t *Tx) fillUnitRows(ctx context.Context, goodsID int64, p Pool, units, most int64) (filled int64, err error) {
-	statement := selectUnitRows + t.store.dialect.byID + whereSold + t.store.dialect.skipLocked
-	sold, err := t.unitRows(ctx, "lock sold unit rows", statement, goodsID, units)
+	sold, err := t.lockUnitRows(ctx, whereSold+t.store.dialect.skipLocked, goodsID, units)
 	if err != nil {
 		return 0, err
 	}
@@ -185,7 +178,7 @@ func (t *Tx) fillUnitRows(ctx context.Context, goodsID int64, p Pool, units, mos
 // them. It may return ErrUnknownGoods.
 func (s *Store) RecallUnitRows(ctx context.Context, goodsID int64) (returned int64, err error) {
 	return s.recall(ctx, goodsID, func(tx *Tx) (int64, error) {
-		if _, err := tx.unitRows(ctx, "lock unit rows", selectUnitRows+s.dialect.byID+whereAny+s.dialect.forUpdate, goodsID); err != nil {
+		if _, err := tx.lockUnitRows(ctx, whereAny+s.dialect.forUpdate, goodsID); err != nil {
 			return 0, err
 		}
 		p, err := tx.Pool(ctx, goodsID)

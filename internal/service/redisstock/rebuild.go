@@ -25,8 +25,6 @@ const (
 	epochTries = 5
 	// streamPage bounds the entries of the stream that one step counts.
 	streamPage = 1000
-	// progressEvery is the time between two reports of one rebuild.
-	progressEvery = 2 * time.Second
 )
 
 // wanted is the counter of an item. Where it takes another epoch, that is an open one for
@@ -169,49 +167,21 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	return state, failed("see what a counter needs", err)
 }
 
-// renewed renews the marker, and reports the progress, until the steps end, however
-// long each of them takes.
+// renewed renews the marker until the steps end, however long each of them takes. A step notices where that fails.
 func (b *rebuilder) renewed(ctx context.Context, steps func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var jobs sync.WaitGroup
-	defer jobs.Wait()
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
 	defer cancel()
-	for _, job := range []func(context.Context){b.renew, b.report} {
-		jobs.Go(func() {
-			_ = background.Guard(ctx, b.options.Log, "attend a rebuild", func() error { job(ctx); return nil })
-		})
-	}
+	renewing.Go(func() {
+		for pause.For(ctx, renewEvery) == nil {
+			_ = background.Guard(ctx, b.options.Log, "renew a marker", func() error {
+				_, err := b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
+				return err
+			})
+		}
+	})
 	return steps()
-}
-
-// renew keeps the marker from expiring until ctx ends. A step notices where that fails.
-func (b *rebuilder) renew(ctx context.Context) {
-	for pause.For(ctx, renewEvery) == nil {
-		_, _ = b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
-	}
-}
-
-// report logs how far a rebuild is that takes long, until ctx ends. That it fails does
-// not matter: the users are counted once, or missing.
-func (b *rebuilder) report(ctx context.Context) {
-	counted, of := false, int64(0)
-	for pause.For(ctx, progressEvery) == nil {
-		state, err := b.rebuilding(ctx, b.goodsID)
-		if err != nil || state == nil {
-			continue
-		}
-		if state.Users > 0 && !counted {
-			counted, of = true, b.countUsers(ctx)
-		}
-		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", state.Epoch, "users", state.Users, "of", of)
-	}
-}
-
-func (b *rebuilder) countUsers(ctx context.Context) int64 {
-	ctx, cancel := context.WithTimeout(ctx, stepWithin)
-	defer cancel()
-	n, _ := b.store.CountUsers(ctx, b.goodsID)
-	return n
 }
 
 // goOn takes the steps of one epoch until the counter is installed, or another epoch
@@ -256,7 +226,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Allocation, s
 	}
 	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID)}
 	staged := place.PerUser > 0 && !place.Closed // a closed counter compares no user with the limit
-	answer, err := b.ask(ctx, "begin", keys, place.Epoch, flag(staged))
+	answer, err := b.ask(ctx, "begin", keys, place.Epoch, staged)
 	state = survey{epoch: place.Epoch, loaded: !staged}
 	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
 		state.next = next // otherwise another replica has begun a later one
@@ -275,13 +245,9 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Allocation, after
 		if err != nil {
 			return false, err
 		}
-		last := after
+		last, end := after, len(page) < repo.UsersAtOnce
 		if len(page) > 0 {
 			last = page[len(page)-1].User
-		}
-		end := 0
-		if len(page) < repo.UsersAtOnce {
-			end = 1
 		}
 		args := []any{b.owner, markerTTL.Milliseconds(), place.Epoch, after, last, end}
 		for _, u := range page {
@@ -291,7 +257,7 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Allocation, after
 		if err != nil || answer != more {
 			return false, failed("stage users", err)
 		}
-		if end == 1 {
+		if end {
 			return true, nil
 		}
 		after = last
@@ -311,7 +277,7 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Allocation) erro
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
 	for {
 		answer, err := b.ask(ctx, "page", keys, b.owner, markerTTL.Milliseconds(), place.Epoch,
-			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, flag(place.Closed), place.Added)
+			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, place.Closed, place.Added)
 		if err != nil {
 			return failed("count the stream", err)
 		}
@@ -347,13 +313,6 @@ func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
 func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64, buyers ...string) error {
 	_, err := s.added(ctx, goodsID, buyers...)
 	return err
-}
-
-func flag(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 // notUnknown keeps the unknown outcome of Fill from being taken for that of a

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/stockd/stockd/internal/backend"
 )
 
 //go:embed lua/*.lua
@@ -98,6 +96,3 @@ func isAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
 }
-
-// isDial tells that no connection was made.
-func isDial(err error) bool { return errors.Is(err, backend.ErrNotConnected) }

@@ -211,7 +211,7 @@ func (s *Stock) fault(err error) error {
 	}
 	err = fmt.Errorf("sell: %w", err)
 	_, cluster := s.redis.(*redis.ClusterClient)
-	if !cluster && (isAnswer(err) || isDial(err)) {
+	if !cluster && (isAnswer(err) || errors.Is(err, backend.ErrNotConnected)) {
 		return backend.Failure(backend.Redis, err)
 	}
 	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, &stock.BackendError{Backend: string(backend.Redis), Err: err})
