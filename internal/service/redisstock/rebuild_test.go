@@ -191,26 +191,6 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	s.assertExact(t, s.replica(t, "c"), reported)
 }
 
-// Users are counted for the log alone: a database that does not answer that keeps no
-// rebuild waiting.
-func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	slow := s.slowReplica(t, "a", at(way.Address), patient)
-	s.limit(t, slow.replica, 3)
-	s.addUsers(t, 4000)
-	for page := range 4 { // longer than the pause between two reports
-		way.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: servers.Hold, For: 700 * time.Millisecond})
-	}
-	counted := slow.way.Arm(servers.Rule{Sent: "SELECT COUNT(*)", Do: servers.Hold})
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	must.Get(slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}))(t)
-	must.Do(t, counted.Wait(ctx))
-	assertHas(t, slow.replica, "user-777", 1)
-}
-
 // slowReplica is an idle replica whose way to the database a test can slow down.
 type slowReplica struct {
 	replica *redisstock.Stock
