@@ -8,11 +8,14 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
+// survivesACrash has a process hold the name, which no other process gets, and kills it.
 func survivesACrash(t *testing.T, s *subject) {
 	holder, next, name := s.process(t), s.replica(t), unique()
 	holder.must(t, order{Do: doAcquire, Name: name})
+	should.Be(t, !isFree(t, next, name), s.lock.Guarantees.ExclusiveAcrossReplicas, "a process keeps the others out")
 	holder.kill()
 	limit := s.site.at.TTL + time.Second
 	if !s.lock.Guarantees.SurvivesCrash {

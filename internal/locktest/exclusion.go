@@ -2,19 +2,13 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 )
 
@@ -75,26 +69,6 @@ func passOnce(t *testing.T, l *replica, name string, g *gate, within time.Durati
 	}
 	g.pass(lease.Token())
 	should.Be(t, lease.Release(ctx), nil, "release in a crowd")
-}
-
-// excludesProcesses has two processes count in one file, and compare their tokens.
-func excludesProcesses(t *testing.T, s *subject) {
-	name, folder := unique(), t.TempDir()
-	first, second := s.process(t), s.process(t)
-	first.send(t, order{Do: doRounds, Name: name, Folder: folder, For: crowding})
-	second.send(t, order{Do: doRounds, Name: name, Folder: folder, For: crowding})
-	passed := 0
-	for _, p := range []*process{first, second} {
-		answer := p.receive(t)
-		if answer.Error != "" {
-			t.Error(answer.Error)
-		}
-		passed += answer.Passed
-	}
-	counted := readCount(t, folder)
-	if exclusive := counted == passed; exclusive != s.lock.Guarantees.ExclusiveAcrossReplicas {
-		t.Errorf("guarantees exclusion: %v; of %d updates of two processes %d were lost", s.lock.Guarantees.ExclusiveAcrossReplicas, passed, passed-counted)
-	}
 }
 
 // keepsNamesApart takes names at the same time that a backend might mix up, or reject.
@@ -159,45 +133,4 @@ func (g *gate) damage() string {
 		return ""
 	}
 	return fmt.Sprintf("of %d updates %d were lost; two holders overlapped: %v", g.passed.Load(), lost, g.overlapped.Load())
-}
-
-// count is the same between processes: a file with a number, and one with the last token.
-func count(folder string, token uint64) error {
-	file := countFile(folder)
-	before, err := numberIn(file)
-	if err != nil {
-		return err
-	}
-	time.Sleep(100 * time.Microsecond)
-	if err := os.WriteFile(file, strconv.AppendInt(nil, int64(before+1), 10), 0o600); err != nil || token == 0 {
-		return err
-	}
-	file = filepath.Join(folder, "token")
-	last, err := numberIn(file)
-	if err != nil {
-		return err
-	}
-	if token <= uint64(last) { //nolint:gosec // a token was written there
-		return fmt.Errorf("token %d came after %d", token, last)
-	}
-	return os.WriteFile(file, strconv.AppendUint(nil, token, 10), 0o600)
-}
-
-func countFile(folder string) string { return filepath.Join(folder, "count") }
-
-func numberIn(file string) (int, error) {
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(string(content))
-}
-
-func readCount(t *testing.T, folder string) int {
-	t.Helper()
-	n := must.Get(numberIn(countFile(folder)))(t)
-	return n
 }

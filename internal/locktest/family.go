@@ -14,14 +14,10 @@ import (
 	"github.com/stockd/stockd/internal/should"
 )
 
-// Family lists the locks of a family, and those called paired once more over two names.
-func Family(family string, state func(lock string, c *backend.Clients) State, paired ...string) (all []Lock) {
+// Family lists the locks of a family.
+func Family(family string, state func(lock string, c *backend.Clients) State) (all []Lock) {
 	for _, entry := range registry.Family(family) {
-		one := Lock{Entry: entry, State: func(c *backend.Clients) State { return state(entry.Name, c) }}
-		all = append(all, one)
-		if slices.Contains(paired, entry.Name) {
-			all = append(all, pairOf(one))
-		}
+		all = append(all, Lock{Entry: entry, State: func(c *backend.Clients) State { return state(entry.Name, c) }})
 	}
 	return all
 }

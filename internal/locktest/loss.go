@@ -103,28 +103,6 @@ func (s *subject) recover(t *testing.T, l lock.Locker, name string, limit time.D
 	}
 }
 
-// signalsLossToAReplacedHolder has another client be granted the name as soon as the backend
-// has taken it: what the first holder then finds under the name is not its own.
-func signalsLossToAReplacedHolder(t *testing.T, s *subject) {
-	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
-	lease := Hold(t, l, name)
-	broken := time.Now()
-	s.take(t, name)
-	others := Hold(t, next, name)
-	if !endsWithin(lease, ttl+grace-time.Since(broken)) {
-		t.Fatalf("the name is another's, and its first holder was not notified within the TTL of %s", ttl)
-	}
-	assertLost(t, lease)
-	assertReleaseLost(t, lease)
-	if s.lock.Guarantees.Renews {
-		assertHeld(t, others, l, name)
-		Release(t, others)
-	} else {
-		_ = others.Release(within(t)) // its time may be over by now
-	}
-	s.assertClean(t, name)
-}
-
 // renews proves that a lease lasts for as long as its holder lives; or shows
 // that it ends, and the next holder comes, while the first is still at work.
 func renews(t *testing.T, s *subject) {

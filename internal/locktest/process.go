@@ -12,7 +12,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
@@ -29,16 +28,12 @@ type order struct {
 	// Entry and At belong to doConnect.
 	Entry string    `json:"entry"`
 	At    addresses `json:"at"`
-	// Folder and For belong to doRounds.
-	Folder string        `json:"folder"`
-	For    time.Duration `json:"for"`
 }
 
 // What a process can do.
 const (
 	doConnect = "connect"
 	doAcquire = "acquire" // take the name and keep it
-	doRounds  = "rounds"  // take it and give it back, over and over
 	doRelease = "release" // what was acquired last
 	doReport  = "report"  // what became of it
 )
@@ -48,8 +43,7 @@ type answer struct {
 	Error string `json:"error"`
 	// Lost reports that Error is lock.ErrLost; in a report, that the lease's context
 	// ended with it.
-	Lost   bool `json:"lost"`
-	Passed int  `json:"passed"`
+	Lost bool `json:"lost"`
 	// Token is that of the lease, after doAcquire.
 	Token uint64 `json:"token"`
 }
@@ -95,8 +89,6 @@ func (w *worker) do(next order) (a answer, err error) {
 		if w.lease, err = w.replica.Acquire(ctx, next.Name); err == nil {
 			a.Token = w.lease.Token()
 		}
-	case doRounds:
-		a.Passed, err = w.rounds(ctx, next)
 	case doRelease:
 		err = w.lease.Release(ctx)
 	case doReport:
@@ -105,23 +97,6 @@ func (w *worker) do(next order) (a answer, err error) {
 		err = fmt.Errorf("no such order: %q", next.Do)
 	}
 	return a, err
-}
-
-// rounds goes through a gate that all processes share.
-func (w *worker) rounds(ctx context.Context, next order) (passed int, err error) {
-	for end := time.Now().Add(next.For); passed == 0 || time.Now().Before(end); passed++ {
-		lease, err := w.replica.Acquire(ctx, next.Name)
-		if err != nil {
-			return passed, err
-		}
-		if err := count(next.Folder, lease.Token()); err != nil {
-			return passed, err
-		}
-		if err := lease.Release(ctx); err != nil {
-			return passed, err
-		}
-	}
-	return passed, nil
 }
 
 // process is this end.

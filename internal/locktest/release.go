@@ -64,23 +64,34 @@ func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 }
 
 // releasesOnlyItsOwn has a holder release too late: the backend has taken the name from it
-// and granted it to another.
+// and granted it to another. It releases at once, and, where it is notified of its loss, after that.
 func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	if !s.lock.Guarantees.ReleasesOnlyItsOwn {
 		freesAnothers(t, s)
 		return
 	}
-	late, next, third, name := s.replica(t), s.replica(t), s.replica(t), unique()
-	lost := Hold(t, late, name)
-	s.take(t, name)
-	lease := Hold(t, next, name)
-	s.assertLater(t, lost.Token(), lease.Token())
-	assertReleaseLost(t, lost)
-	Release(t, lost) // once more
-	assertLost(t, lost)
-	assertHeld(t, lease, third, name)
-	Release(t, lease)
-	s.assertClean(t, name)
+	late, next, third := s.replica(t), s.replica(t), s.replica(t)
+	for _, notified := range []bool{false, s.lock.Guarantees.SignalsLoss} {
+		name := unique()
+		lost := Hold(t, late, name)
+		broken := time.Now()
+		s.take(t, name)
+		lease := Hold(t, next, name)
+		s.assertLater(t, lost.Token(), lease.Token())
+		if notified && !endsWithin(lost, s.site.at.TTL+grace-time.Since(broken)) {
+			t.Fatalf("the name is another's, and its first holder was not notified within the TTL of %s", s.site.at.TTL)
+		}
+		assertReleaseLost(t, lost)
+		Release(t, lost) // once more
+		assertLost(t, lost)
+		if notified && !s.lock.Guarantees.Renews {
+			_ = lease.Release(within(t)) // its time may be over by now
+			continue
+		}
+		assertHeld(t, lease, third, name)
+		Release(t, lease)
+		s.assertClean(t, name)
+	}
 }
 
 // freesAnothers shows the damage of a release that does not compare the owner, or compares

@@ -7,8 +7,6 @@ package locktest
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"runtime/pprof"
 	"slices"
@@ -199,7 +197,6 @@ func contents() []topic {
 		// exclusion.go
 		{"ExcludesGoroutines", excludesGoroutines, nil},
 		{"ExcludesClients", excludesClients, nil},
-		{"ExcludesProcesses", excludesProcesses, nil},
 		{"KeepsNamesApart", keepsNamesApart, nil},
 		{"KeepsInstallationsApart", keepsInstallationsApart, hasPrefix},
 		// waiting.go
@@ -226,7 +223,6 @@ func contents() []topic {
 		{"ReplacesAFrozenHolder", replacesAFrozenHolder, nil},
 		{"SignalsLoss", signalsLoss, nil},
 		{"SignalsLossWhenCutOff", signalsLossWhenCutOff, isServed},
-		{"SignalsLossToAReplacedHolder", signalsLossToAReplacedHolder, guaranteesLoss},
 		// crash.go
 		{"SurvivesACrash", survivesACrash, nil},
 		{"DropsADeadWaiter", dropsADeadWaiter, nil},
@@ -253,7 +249,6 @@ func contents() []topic {
 func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
 func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
-func guaranteesLoss(s *subject) bool  { return s.lock.Guarantees.SignalsLoss }
 func freesOnlyItsOwn(s *subject) bool { return s.lock.Guarantees.ReleasesOnlyItsOwn }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
 func isReentrantAndServed(s *subject) bool {
@@ -281,60 +276,4 @@ type subject struct {
 	direct bool
 	// own is a backend of the same kind that the topic may break.
 	own func(*testing.T) *site
-}
-
-// pairOf is a lock to test whose every name is two names of another lock, held as one by
-// lock.Multi.
-func pairOf(of Lock) Lock {
-	made := of.New
-	of.Name += "-pair"
-	of.New = func(d lock.Deps) lock.Locker { return &pair{inner: made(d)} }
-	state := of.State
-	of.State = func(c *backend.Clients) State { return pairState{state(c)} }
-	return of
-}
-
-// first and second are the two names, in the order in which they are taken.
-func first(name string) string  { return name + "/1" }
-func second(name string) string { return name + "/2" }
-
-type pair struct{ inner lock.Locker }
-
-func (p *pair) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	lease, err := lock.NewMulti(p.inner).Acquire(ctx, second(name), first(name))
-	if err != nil {
-		return nil, err
-	}
-	return pairLease{lease, first(name)}, nil
-}
-
-func (p *pair) Close() error {
-	if closer, ok := p.inner.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
-}
-
-type pairLease struct {
-	*lock.MultiLease
-
-	name string
-}
-
-func (l pairLease) Token() uint64 { return l.TokenOf(l.name) }
-
-type pairState struct{ inner State }
-
-// Traces are those of the first name, for which all wait, or of the second where there are
-// none.
-func (s pairState) Traces(ctx context.Context, name string) ([]string, error) {
-	traces, err := s.inner.Traces(ctx, first(name))
-	if err != nil || len(traces) > 0 {
-		return traces, err
-	}
-	return s.inner.Traces(ctx, second(name))
-}
-
-func (s pairState) Break(ctx context.Context, name string) error {
-	return errors.Join(s.inner.Break(ctx, second(name)), s.inner.Break(ctx, first(name)))
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(locktest.Main(m, &lab, locks()...)) }
 func TestLocks(t *testing.T) { locktest.Run(t, lab, locks()...) }
 
 // locks are the locks of this family, with their state, and one of them over two names.
-func locks() []locktest.Lock { return locktest.Family(lock.FamilyEtcd, stateOf, "etcd") }
+func locks() []locktest.Lock { return locktest.Family(lock.FamilyEtcd, stateOf) }
 
 // state is the keys of a name, each under the lease of a replica.
 type state struct{ clients *backend.Clients }
