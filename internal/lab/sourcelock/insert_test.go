@@ -21,35 +21,6 @@ var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
-func TestASingleInsertIsRefusedAtOnceAndFreeAfterTheRelease(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		l := entry(t, sourcelock.InsertOnce).New(lab.Locks(t, d, backend.MySQL))
-		lease := locktest.Hold(t, l, "x")
-		began := time.Now()
-		if _, err := l.Acquire(t.Context(), "x"); !errors.Is(err, lock.ErrNotAcquired) || time.Since(began) > time.Second {
-			t.Errorf("the error is %v, after %s", err, time.Since(began))
-		}
-		locktest.Release(t, lease)
-		locktest.Release(t, locktest.Hold(t, l, "x"))
-	})
-}
-
-func TestALoopWaitsForTheReleaseAndForItsOwnOwnerToo(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		l := entry(t, sourcelock.InsertLoop).New(lab.Locks(t, d, backend.MySQL))
-		lease := locktest.Hold(t, l, "x")
-		ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), 200*time.Millisecond)
-		defer cancel()
-		if _, err := l.Acquire(ctx, "x"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error is %v", err)
-		}
-		next := locktest.HoldLater(t.Context(), l, "x")
-		time.Sleep(100 * time.Millisecond)
-		locktest.Release(t, lease)
-		next.Within(t, 10*time.Second)
-	})
-}
-
 // A row is its holder's: the release of another leaves it, and a lease ends with its own.
 func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)

@@ -102,32 +102,3 @@ func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
 		}
 	})
 }
-
-// Redlock without a random delay: the key is on each master for ten seconds, until the release.
-func TestAContenderInStepHoldsEachMaster(t *testing.T) {
-	one, other := contend(t, sourcelock.InStep), contend(t, sourcelock.InStep)
-	masters, key := one.Redlock, keyOf(sourcelock.InStep, "in-step")
-	lease := locktest.Hold(t, one, "in-step")
-	if held := values(t, masters, key); slices.Contains(held, "") || len(slices.Compact(held)) != 1 {
-		t.Errorf("the masters have %q, want one owner", held)
-	}
-	if left := masters[0].PTTL(t.Context(), key).Val(); left > 10*time.Second || left < 8*time.Second {
-		t.Errorf("a key expires in %s, want ten seconds", left)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := other.Acquire(ctx, "in-step"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("beside its holder: %v", err)
-	}
-	if lease.Context().Err() != nil || lease.Token() != 0 {
-		t.Errorf("the lease has ended with %v, or has the token %d", lease.Context().Err(), lease.Token())
-	}
-	locktest.Release(t, lease)
-	if lease.Context().Err() == nil {
-		t.Error("the lease goes on after its release")
-	}
-	if held := values(t, masters, key); !slices.Equal(held, make([]string, len(masters))) {
-		t.Errorf("after the release the masters have %q", held)
-	}
-	locktest.Release(t, locktest.Hold(t, other, "in-step"))
-}

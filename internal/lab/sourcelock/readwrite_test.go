@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
@@ -97,7 +96,7 @@ func TestTheKeysOfAReadWriteLockExpire(t *testing.T) {
 	expires(key + ":wanted")
 	assertNotGranted(t, reader, name)
 	locktest.Release(t, held)
-	lease := w.granted(t)
+	lease := w.Within(t, 10*time.Second)
 	expires(key)
 	if n := reader.Redis.Exists(t.Context(), key+":wanted", key+":readers").Val(); n != 0 {
 		t.Error("a writer that was granted the lock leaves its announcement")
@@ -132,32 +131,5 @@ func TestAReleaseLeavesTheAnnouncementOfAnother(t *testing.T) {
 		t.Error("the announcement is gone")
 	}
 	locktest.Release(t, second)
-	locktest.Release(t, w.granted(t))
-}
-
-// Leases are renewed on both sides, and end where the key is gone; the lock that is not renewed
-// ends for the others, and its holder does not learn of it.
-func TestALeaseOfASideIsRenewedOrNot(t *testing.T) {
-	const ttl = 600 * time.Millisecond
-	for kind, other := range map[string]string{
-		sourcelock.ReadLock: sourcelock.WriteLock, sourcelock.WriteLock: sourcelock.ReadLock, sourcelock.WriteLockAnnounced: sourcelock.ReadLock,
-	} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel() // it waits for leases to end
-			l, name := contend(t, kind, lastingFor(ttl)), "renewed-"+kind
-			lease := locktest.Hold(t, l, name)
-			time.Sleep(2 * ttl)
-			assertNotGranted(t, contend(t, other), name)
-			if lease.Context().Err() != nil {
-				t.Error("the lease is lost, and was renewed")
-			}
-			l.Redis.Del(t.Context(), keyOf(sourcelock.ReadWrite, name), keyOf(sourcelock.ReadWrite, name)+":readers")
-			labtest.AwaitLoss(t, lease, 10*time.Second)
-		})
-	}
-	unrenewed := locktest.Hold(t, contend(t, sourcelock.ReadLockUnrenewed, lastingFor(ttl/6)), "unrenewed")
-	locktest.Release(t, locktest.Hold(t, contend(t, sourcelock.WriteLock), "unrenewed"))
-	if unrenewed.Context().Err() != nil {
-		t.Error("the holder of a lock that is not renewed learns of its end")
-	}
+	locktest.Release(t, w.Within(t, 10*time.Second))
 }

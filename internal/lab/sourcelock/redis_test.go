@@ -1,20 +1,14 @@
 package sourcelock_test
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
@@ -69,13 +63,12 @@ func at(now time.Time) func(*lock.Deps) {
 
 func lastingFor(ttl time.Duration) func(*lock.Deps) { return func(d *lock.Deps) { d.TTL = ttl } }
 
-// stamps are the locks whose value is a time, and what takes an expired one over by GETSET.
+// stamps are the locks whose value is a time.
 func stamps() []string {
-	return append(slices.Clone(getSets()), sourcelock.StampDel, sourcelock.StampScript)
-}
-
-func getSets() []string {
-	return []string{sourcelock.StampGetSet, sourcelock.StampSeconds, sourcelock.StampImproved, sourcelock.StampChecked, sourcelock.StampInit}
+	return []string{
+		sourcelock.StampGetSet, sourcelock.StampSeconds, sourcelock.StampImproved, sourcelock.StampChecked, sourcelock.StampInit,
+		sourcelock.StampDel, sourcelock.StampScript,
+	}
 }
 
 func keyOf(kind, name string) string { return "stockd:{" + name + "}:" + kind }
@@ -156,142 +149,6 @@ func TestAStampIsTakenOverWhenItsTimeHasCome(t *testing.T) {
 			t.Errorf("%s: %q, whose time has not come, was replaced by %q", kind, later, value)
 		}
 		l.Redis.Del(t.Context(), key)
-	})
-}
-
-// around is a hook of a client of Redis: it has each single command pass through a function.
-type around func(cmd redis.Cmder, pass func() error) error
-
-func (around) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return a(cmd, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// before does something before each command of a name.
-func before(command string, do func()) around {
-	return func(cmd redis.Cmder, pass func() error) error {
-		if cmd.Name() == command {
-			do()
-		}
-		return pass()
-	}
-}
-
-// Where another contender is quicker between the look and the takeover: DEL deletes its lock,
-// and both hold it; GETSET finds its time, and has moved it; the script changes nothing.
-func TestATakeoverThatComesTooLate(t *testing.T) {
-	now := time.UnixMilli(1_900_000_000_000)
-	const quicker = "2900000000000"
-	for kind, c := range map[string]struct {
-		command string
-		granted bool
-		moved   bool
-	}{
-		sourcelock.StampDel:    {"del", true, true},
-		sourcelock.StampGetSet: {"getset", false, true},
-		sourcelock.StampScript: {"eval", false, false},
-	} {
-		l, watcher, name := contend(t, kind, at(now)), labtest.RedisClient(lab.Redis(t)), "late-"+kind
-		defer watcher.Close() //nolint:errcheck // the test is over
-		key := keyOf(kind, name)
-		watcher.Set(t.Context(), key, "7", 0)
-		l.Redis.AddHook(before(c.command, sync.OnceFunc(func() { watcher.Set(t.Context(), key, quicker, 0) })))
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := l.Acquire(ctx, name)
-		cancel()
-		if value := watcher.Get(t.Context(), key).Val(); (err == nil) != c.granted || (value != quicker) != c.moved {
-			t.Errorf("%s: the takeover ends with %v, and the value is %s", kind, err, value)
-		}
-		watcher.Del(t.Context(), key)
-	}
-}
-
-// A key that goes between the look and the GETSET is nil there, which is a grant; one that goes
-// before the look is left to the next SETNX.
-func TestAGetSetOfAKeyThatIsGoneIsAGrant(t *testing.T) {
-	now := time.UnixMilli(1_900_000_000_000)
-	for _, kind := range getSets() {
-		for _, command := range []string{"getset", "get"} {
-			l, name := contend(t, kind, at(now)), "gone-"+kind
-			key := keyOf(kind, name)
-			if kind == sourcelock.StampInit {
-				locktest.Release(t, locktest.Hold(t, l, name)) // it has deleted what it found
-			}
-			l.Redis.Set(t.Context(), key, "7", 0)
-			sets := 0
-			l.Redis.AddHook(before("set", func() { sets++ }))
-			l.Redis.AddHook(before(command, sync.OnceFunc(func() { l.Redis.Del(t.Context(), key) })))
-			lease := locktest.Hold(t, l, name)
-			if want := map[string]int{"getset": 1, "get": 2}[command]; sets != want {
-				t.Errorf("%s: where the key goes before %s it is granted after %d tries, want %d", kind, command, sets, want)
-			}
-			locktest.Release(t, lease)
-		}
-	}
-}
-
-// A late holder deletes the lock of another, but where it looks at its own clock first: its
-// time is over when its clock shows it.
-func TestALateHolderDeletesTheLockOfAnother(t *testing.T) {
-	begin := time.UnixMilli(1_900_000_000_000)
-	for _, kind := range stamps() {
-		for late, isLate := range map[time.Duration]bool{lasting - time.Millisecond: false, lasting: true, 2 * lasting: true} {
-			now := begin
-			l := contend(t, kind, func(d *lock.Deps) { d.Now = func() time.Time { return now } })
-			name := "released-" + kind
-			lease := locktest.Hold(t, l, name)
-			now = begin.Add(late)
-			err := lease.Release(t.Context())
-			deleted := l.Redis.Exists(t.Context(), keyOf(kind, name)).Val() == 0
-			if leaves := kind == sourcelock.StampChecked && isLate; errors.Is(err, lock.ErrLost) != leaves || deleted == leaves || err != nil && !leaves {
-				t.Errorf("%s: released %s after the grant with %v, and deleted the key: %v", kind, late, err, deleted)
-			}
-			l.Redis.Del(t.Context(), keyOf(kind, name))
-		}
-	}
-}
-
-// The constructor deletes the lock of another, once.
-func TestAClientThatIsMadeDeletesTheLockOnce(t *testing.T) {
-	const name = "made"
-	one, other := contend(t, sourcelock.StampInit), contend(t, sourcelock.StampInit)
-	locktest.Hold(t, one, name)
-	held := locktest.Hold(t, other, name)
-	assertNotGranted(t, other, name)
-	locktest.Release(t, held)
-}
-
-// A contender tries again after its pause: at once, after 50 ms, or as it is told.
-func TestAContenderPausesBetweenItsTries(t *testing.T) {
-	tries := map[string]struct{ least, most int }{
-		sourcelock.SetNXSpin: {20, 1 << 20}, sourcelock.SetNXPause: {2, 5}, sourcelock.SetNXThenExpire: {2, 3}, sourcelock.SetNXExpireScript: {2, 3},
-	}
-	together(t, slices.Collect(maps.Keys(tries)), func(t *testing.T, kind string) {
-		c := tries[kind]
-		l, name := contend(t, kind, func(d *lock.Deps) { d.Retry = 110 * time.Millisecond }), "pauses-"+kind
-		held := locktest.Hold(t, l, name)
-		n := 0
-		command := "set"
-		if kind == sourcelock.SetNXExpireScript {
-			command = "eval"
-		}
-		l.Redis.AddHook(before(command, func() { n++ }))
-		ctx, cancel := context.WithTimeout(t.Context(), 220*time.Millisecond)
-		if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("%s: %v beside its holder", kind, err)
-		}
-		cancel()
-		if n < c.least || n > c.most {
-			t.Errorf("%s tries %d times in 220 ms, want from %d to %d", kind, n, c.least, c.most)
-		}
-		locktest.Release(t, held)
 	})
 }
 
