@@ -538,7 +538,7 @@ func (w walking) take(ctx context.Context, s walk.Step) error {
 		return nil
 	default:
 		if err := w.fault(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
+			return fmt.Errorf("%+v: %w", s, err)
 		}
 		return nil
 	}

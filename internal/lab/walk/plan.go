@@ -548,7 +548,7 @@ func (w *Plan) Steps() string {
 	for i, steps := range w.Actors {
 		fmt.Fprintf(&b, "  actor %d\n", i+1)
 		for _, s := range steps {
-			fmt.Fprintf(&b, "    after %s %s\n", s.Pause.Round(time.Millisecond/10), s)
+			fmt.Fprintf(&b, "    %+v\n", s)
 		}
 	}
 	return b.String()
@@ -559,59 +559,6 @@ func (s Step) ByAdmin() bool { return s.Do == Restock || s.Do == Correct }
 
 func (s Step) isFault() bool {
 	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, Correct, ChangeLimit, ReadItem, ReadAudit, Recall, Close, Delay}, s.Do)
-}
-
-// String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
-func (s Step) String() string {
-	at := fmt.Sprintf("replica %d", s.Replica+1)
-	during := " for " + s.Lasts.Round(time.Millisecond).String()
-	switch s.Do {
-	case Buy, Reserve, Order, Restock, Correct:
-		return s.request(at)
-	case ChangeLimit:
-		return fmt.Sprintf("change the limit to %d at %s", s.Quantity, at)
-	case Close, Delay:
-		return fmt.Sprintf("%s the sale at %s, %d at once,%s", s.Do, at, s.Copies, during)
-	case Kill, Pause:
-		if s.Middle {
-			at += " in the middle of a purchase"
-		}
-		return fmt.Sprintf("%s %s%s", s.Do, at, during)
-	case Restart:
-		return fmt.Sprintf("%s %s", s.Do, s.Backend)
-	case Cut, Slow, Freeze, FreezeReplies, Lose:
-		return fmt.Sprintf("%s between %s and %s%s", s.Do, at, s.Backend, during)
-	default:
-		return fmt.Sprintf("%s at %s", s.Do, at)
-	}
-}
-
-func (s Step) request(at string) string {
-	what := fmt.Sprintf("%s %d", s.Do, s.Quantity)
-	if !s.ByAdmin() {
-		what += " by " + s.Strategy
-	}
-	words := []string{what + " at " + at}
-	for _, more := range []struct {
-		is    bool
-		words string
-	}{
-		{s.Key != "", "key " + s.Key},
-		{s.User != "", "for " + s.User},
-		{s.Group, "grouped"},
-		{s.Fence, "fenced"},
-		{s.Copies > 1, fmt.Sprintf("%d at once", s.Copies)},
-		{s.Again, "and again"},
-		{s.Extends, "extended"},
-		{s.Ends != "", fmt.Sprintf("and %s after %s", s.Ends, s.Keeps.Round(time.Millisecond))},
-		{s.Returns > 0, fmt.Sprintf("and return %d", s.Returns)},
-		{s.Damaged, "damaged"},
-	} {
-		if more.is {
-			words = append(words, more.words)
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // Shrink removes from a plan the steps that it fails without, many at a time at first.

@@ -17,7 +17,7 @@ func (w *Run) offSale() (times []itemOp) {
 		if !r.turnsSale() || r.Do == Reopen || r.Outcome != history.Sold {
 			continue
 		}
-		off, certain := itemOp{start: r.End, end: r.Starts, what: r.String()}, true
+		off, certain := itemOp{start: r.End, end: r.Starts, what: fmt.Sprintf("%+v", r.Step)}, true
 		for _, other := range w.Records {
 			switch {
 			case !other.turnsSale() || other.Do == Close:

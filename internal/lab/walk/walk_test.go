@@ -109,11 +109,11 @@ func TestNoWalkBreaksWhatIsNotGuaranteed(t *testing.T) {
 				if s.Do == Buy {
 					g := w.entries[s.Strategy].Guarantees
 					if s.Fence != (s.Fence && g.Fenceable) || g.Fenceable && !s.Fence && (long || !g.SignalsLoss) {
-						t.Errorf("%s, seed %d: %s", entry.Name, w.Seed, s)
+						t.Errorf("%s, seed %d: %+v", entry.Name, w.Seed, s)
 					}
 				}
 				if s.Do == Restart && s.Backend == backend.Redlock || staysLocked(entry) && slices.Contains([]Action{Kill, Cut, Lose, Restart}, s.Do) {
-					t.Errorf("%s, seed %d: %s", entry.Name, w.Seed, s)
+					t.Errorf("%s, seed %d: %+v", entry.Name, w.Seed, s)
 				}
 			}
 		}
@@ -450,31 +450,4 @@ func TestAWalkThatFailsNoMoreStaysAsItIs(t *testing.T) {
 	if short := Shrink(p, func(Plan) bool { return false }); short.Steps() != p.Steps() {
 		t.Errorf("%d steps became\n%s", len(all(p)), short.Steps())
 	}
-}
-
-func TestStepsReadAsSentences(t *testing.T) {
-	p := Plan{Actors: [][]Step{
-		{
-			{Do: Buy, Quantity: 3, Strategy: "redis-lua", Replica: 1, Key: "buy-0-1", User: "user-2", Group: true, Fence: true, Copies: 2, Again: true},
-			{Do: Restock, Quantity: 9, Key: "restock-0", Copies: 1},
-		},
-		{
-			{Do: FreezeReplies, Replica: 2, Backend: backend.Redis, Lasts: 2e8},
-			{Do: Kill, Middle: true, Lasts: 1e8},
-			{Do: Restart, Backend: backend.Database},
-			{Do: ReadAudit},
-			{Do: ChangeLimit, Quantity: 4},
-		},
-	}}
-	const want = `  actor 1
-    after 0s buy 3 by redis-lua at replica 2, key buy-0-1, for user-2, grouped, fenced, 2 at once, and again
-    after 0s restock 9 at replica 1, key restock-0
-  actor 2
-    after 0s freeze replies between replica 3 and redis for 200ms
-    after 0s kill replica 1 in the middle of a purchase for 100ms
-    after 0s restart database
-    after 0s read audit at replica 1
-    after 0s change the limit to 4 at replica 1
-`
-	should.Be(t, p.Steps(), want, "the steps")
 }
