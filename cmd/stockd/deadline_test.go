@@ -207,9 +207,9 @@ func (r process) exitsInTime(t *testing.T) {
 	r.Terminate(t)
 	r.Exit(t)
 	if took := time.Since(start); took > drainTime+exitSlack {
-		t.Errorf("it exits after %s, want %s at most:\n%s", took, drainTime+exitSlack, r.Log.Text())
+		t.Errorf("it exits after %s, want %s at most:\n%s", took, drainTime+exitSlack, r.Log.String())
 	}
 	if r.Log.Contains("exit forced") {
-		t.Errorf("the exit was forced:\n%s", r.Log.Text())
+		t.Errorf("the exit was forced:\n%s", r.Log.String())
 	}
 }

@@ -117,7 +117,7 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 	r.Terminate(t)
 	r.Exit(t)
 
-	log := r.Log.Text()
+	log := r.Log.String()
 	for name, secret := range secrets {
 		if strings.Contains(log, strings.TrimPrefix(secret, "stockd:")) {
 			t.Errorf("the log tells the secret %s", name)

@@ -200,7 +200,7 @@ func TestWrongVariablesOfLibrariesAreNotShown(t *testing.T) {
 	labtest.Await(t, "a line of the log", 20*time.Second, func() bool { return r.Log.Contains("traces are not sent") })
 	token := filepath.Join(t.TempDir(), "token")
 	overwrite(t, token, cmdtest.Token)
-	said := r.Log.Text()
+	said := r.Log.String()
 	for _, url := range []string{"http://shop.invalid", "https://shop.invalid", "http://shop:hidden@shop.invalid:x", "http://shop:hidden@%zz", "http://shop:hidden@shop.invalid"} {
 		command := exec.CommandContext(t.Context(), os.Args[0], "stock", "--goods=1", "--units=1", "--token-file="+token, "--admin-url="+url)
 		command.Env = append(cmdtest.Environment(), env...)

@@ -65,7 +65,7 @@ func onAsynchronousRedis(name string, env []string) topology {
 
 func onRedisCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	c := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
+	c := labtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
 		return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 	})
 	top := onAsynchronousRedis("redis-cluster", c.Env())
@@ -105,7 +105,7 @@ func keyOf(strategy string, goods int64) string {
 
 func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	s := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, nil) })
+	s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, nil) })
 	top := onAsynchronousRedis("redis-sentinels", s.Env())
 	top.victim = func(ctx context.Context, _ string, _ int64) (member, error) { return s.Current(ctx) }
 	top.mend = func(ctx context.Context, victim member) error {
@@ -123,7 +123,7 @@ func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 
 func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	e := cmdtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeperEnsemble, error) {
+	e := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeperEnsemble, error) {
 		return servers.StartZooKeeperEnsemble(ctx, k)
 	})
 	return topology{
@@ -136,7 +136,7 @@ func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 
 func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	c := cmdtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k) })
+	c := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k) })
 	return topology{
 		name: "etcd-cluster", env: c.Env(), strategies: []killed{{strategy: "etcd"}},
 		victim: func(ctx context.Context, _ string, _ int64) (member, error) { return c.AwaitLeader(ctx) },

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -44,19 +45,19 @@ func startLive(t *testing.T, flags ...string) string {
 	t.Helper()
 	live := exec.Command(os.Args[0], append([]string{"live"}, flags...)...)
 	live.Env = cmdtest.Environment()
-	said := &cmdtest.Buffer{}
+	said := &labtest.Lines{}
 	live.Stderr = said
 	out := must.Get(live.StdoutPipe())(t)
 	must.Do(t, live.Start())
 	t.Cleanup(func() {
 		must.Do(t, live.Process.Signal(syscall.SIGINT))
 		if err := live.Wait(); err != nil {
-			t.Errorf("it ended with %v:\n%s", err, said.Text())
+			t.Errorf("it ended with %v:\n%s", err, said.String())
 		}
 	})
 	lines := bufio.NewScanner(out) // it ends with the process
 	if !lines.Scan() {
-		t.Fatalf("it printed nothing:\n%s", said.Text())
+		t.Fatalf("it printed nothing:\n%s", said.String())
 	}
 	_, url, ok := strings.Cut(lines.Text(), "stocklab live: ")
 	if !ok {

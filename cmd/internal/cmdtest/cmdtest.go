@@ -4,15 +4,12 @@ package cmdtest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -21,7 +18,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
-	"github.com/stockd/stockd/internal/should"
 )
 
 // NeedLocal skips a test that needs a database server and nginx.
@@ -56,33 +52,6 @@ func NeedDatabase(t *testing.T, kind string) {
 	labtest.Need(t, kind, kind == "" || found, "it is used where it is found")
 }
 
-// Buffer may be written and read at the same time.
-type Buffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-// Write appends to it.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-// Contains reports whether it has the text.
-func (b *Buffer) Contains(text string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.buffer.String(), text)
-}
-
-// Text is what was written.
-func (b *Buffer) Text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
-
 // Environment is os.Environ without the configuration of a stockd.
 func Environment() []string {
 	var env []string
@@ -111,23 +80,6 @@ func Run(program func(args []string, out, errOut io.Writer) int, args ...string)
 	var o, e bytes.Buffer
 	status = program(args, &o, &e)
 	return status, o.String(), e.String()
-}
-
-// Own starts a server for one test, which is skipped where the machine has none, or fails where it is required
-// by what it is called.
-func Own[S interface {
-	Close(ctx context.Context) error
-}](t *testing.T, what string, start func(context.Context) (S, error)) S {
-	t.Helper()
-	server, err := start(t.Context())
-	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
-		labtest.Need(t, what, false, missing.How)
-	}
-	must.Do(t, err)
-	t.Cleanup(func() {
-		should.Do(t, server.Close(context.WithoutCancel(t.Context())))
-	})
-	return server
 }
 
 // ContainsAll reports whether a text has all parts.

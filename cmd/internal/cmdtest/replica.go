@@ -27,7 +27,7 @@ type Replica struct {
 	shop.Client
 
 	Process *exec.Cmd
-	Log     *Buffer
+	Log     *labtest.Lines
 	DSN     string
 }
 
@@ -57,7 +57,7 @@ func StartWithFiles(t *testing.T, command string, files int) Replica {
 
 func startEmpty(t *testing.T, program []string, command string, env []string, flags ...string) Replica {
 	t.Helper()
-	r := Replica{Log: &Buffer{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	r := Replica{Log: &labtest.Lines{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	flags = append([]string{command, "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	env = append([]string{"STOCKD_DATABASE_DRIVER=sqlite", "STOCKD_DATABASE_DSN=" + r.DSN}, env...)
 	flags = append(program, flags...)
@@ -71,12 +71,12 @@ func startEmpty(t *testing.T, program []string, command string, env []string, fl
 			_ = r.Process.Wait()         // it was killed
 		}
 		if t.Failed() {
-			t.Log(r.Log.Text())
+			t.Log(r.Log.String())
 		}
 	})
 	listening := regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+)`)
-	labtest.Await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.Log.Text(), -1)) == 2 })
-	found := listening.FindAllStringSubmatch(r.Log.Text(), -1)
+	labtest.Await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.Log.String(), -1)) == 2 })
+	found := listening.FindAllStringSubmatch(r.Log.String(), -1)
 	r.Client = shop.Client{URL: "http://" + found[0][1], AdminURL: "http://" + found[1][1], Token: Token}
 	return r
 }

@@ -40,7 +40,7 @@ func openSiteOf(t *testing.T, k *servers.Supervisor, kind string) *site {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
 	s := new(site)
-	s.database = cmdtest.Own(t, kind, func(ctx context.Context) (*servers.Database, error) {
+	s.database = labtest.Own(t, kind, func(ctx context.Context) (*servers.Database, error) {
 		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: kind})
 	})
 	s.sql, _ = labtest.Connect(t, s.database)
@@ -59,14 +59,14 @@ func openSite(t *testing.T) *site {
 	k := labtest.StartSupervisor(t)
 	s := openSiteOf(t, k, servers.MariaDB)
 	s.authority = newAuthority(t, k)
-	s.redis = cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
-	s.redlock = cmdtest.Own(t, "faketime", func(ctx context.Context) (*servers.Redlock, error) {
+	s.redis = labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
+	s.redlock = labtest.Own(t, "faketime", func(ctx context.Context) (*servers.Redlock, error) {
 		return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Durable: true, Clocks: true})
 	})
-	s.zookeeper = cmdtest.Own(t, "faketime", func(ctx context.Context) (*servers.ZooKeeper, error) {
+	s.zookeeper = labtest.Own(t, "faketime", func(ctx context.Context) (*servers.ZooKeeper, error) {
 		return servers.StartZooKeeperWithClock(ctx, k)
 	})
-	s.etcd = cmdtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
+	s.etcd = labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
 	s.env = slices.Concat(s.env, s.redis.Env(), s.redlock.Env(), s.zookeeper.Env(), s.etcd.Env())
 	return s
 }
@@ -369,7 +369,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 	cmdtest.NeedRedis(t)
 	k := labtest.StartSupervisor(t)
 	security := newSecurity(t, newAuthority(t, k), true)
-	r := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
+	r := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
 	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
@@ -389,15 +389,15 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 // A replica makes the checks that only read: of this Redis, which evicts and takes no write, it reports the first.
 func TestAReplicaWarnsOfWhatIsWrong(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	r := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
+	r := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
 	for key, value := range map[string]string{"maxmemory-policy": "allkeys-lru", "min-replicas-to-write": "1"} {
 		command(t, r, "CONFIG", "SET", key, value)
 	}
 	env := append(r.Env(), "STOCKD_ADMIN_TOKEN="+cmdtest.Token)
 	p := startInnards(t, env)
-	var log cmdtest.Buffer
+	var log labtest.Lines
 	checkAtStart(t.Context(), configuration(t, append(impatiently(t), env...)), p.locks.Clients, p.store, slog.New(slog.NewTextHandler(&log, nil)))
-	if text := log.Text(); strings.Count(text, "\n") != 1 || !cmdtest.ContainsAll(text, "WARN", "redis maxmemory_policy", "allkeys-lru") {
+	if text := log.String(); strings.Count(text, "\n") != 1 || !cmdtest.ContainsAll(text, "WARN", "redis maxmemory_policy", "allkeys-lru") {
 		t.Errorf("the log is %s", text)
 	}
 }

@@ -28,14 +28,14 @@ func TestEverythingInTheLockServersHasThePrefix(t *testing.T) {
 	const prefix = "shop.1"
 	cmdtest.NeedLockServers(t)
 	k := labtest.StartSupervisor(t)
-	one := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
-	five := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redlock, error) {
+	one := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
+	five := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redlock, error) {
 		return servers.StartRedlock(ctx, k, servers.Local)
 	})
-	zookeeper := cmdtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeper, error) {
+	zookeeper := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeper, error) {
 		return servers.StartZooKeeper(ctx, k, servers.Local)
 	})
-	etcd := cmdtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
+	etcd := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
 	p := startInnards(t, slices.Concat(one.Env(), five.Env(), zookeeper.Env(), etcd.Env(),
 		[]string{"STOCKD_PREFIX=" + prefix, "STOCKD_ETCD_USERNAME=" + servers.EtcdRoot, "STOCKD_STRATEGIES_ONLY_SAFE=false"}))
 	for i, name := range p.catalogue.Names() {

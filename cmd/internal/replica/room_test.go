@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -16,7 +15,7 @@ import (
 
 func TestTheConfigurationOpensAWaitingRoom(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	redis := cmdtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
+	redis := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
 	r := runs(t, Options{}, append(redis.Env(), "STOCKD_QUEUE_ITEMS=1,7", "STOCKD_QUEUE_SECRET="+strings.Repeat("secret", 6))...)
 	for _, id := range []int64{1, 2} {
 		must.Get(r.Create(t.Context(), client.NewItem{GoodsID: id, Stock: 5}))(t)

@@ -35,7 +35,7 @@ import (
 type ran struct {
 	client.Client
 
-	log  *cmdtest.Buffer
+	log  *labtest.Lines
 	stop func() error // and what Run returned
 }
 
@@ -44,7 +44,7 @@ const token = "a token of this test"
 // runs serves with a replica on SQLite until the test ends.
 func runs(t *testing.T, o Options, env ...string) ran {
 	t.Helper()
-	r := ran{Client: client.Client{Token: token}, log: &cmdtest.Buffer{}}
+	r := ran{Client: client.Client{Token: token}, log: &labtest.Lines{}}
 	c := configuration(t, append(append(impatiently(t), "STOCKD_HTTP_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_TOKEN="+token), env...))
 	ctx, cancel := context.WithCancel(t.Context())
 	listens, ended := make(chan struct{}), make(chan error, 1)
@@ -64,14 +64,14 @@ func runs(t *testing.T, o Options, env ...string) ran {
 	case <-listens:
 	case err := <-ended:
 		ended <- err
-		t.Fatalf("it ended with %v\n%s", err, r.log.Text())
+		t.Fatalf("it ended with %v\n%s", err, r.log.String())
 	}
 	return r
 }
 
 // What the log holds back is written before a replica ends, however it ends.
 func TestNoLineOfTheLogIsLostWithTheReplica(t *testing.T) {
-	var log cmdtest.Buffer
+	var log labtest.Lines
 	broken := errors.New("no failpoints")
 	err := Run(t.Context(), configuration(t, impatiently(t)), &log, Options{
 		Open: func(ctx context.Context, _ config.Config, log *slog.Logger) (Failpoints, error) {
@@ -81,8 +81,8 @@ func TestNoLineOfTheLogIsLostWithTheReplica(t *testing.T) {
 			return nil, broken
 		},
 	})
-	if !errors.Is(err, broken) || strings.Count(log.Text(), "it happens again") != 2 || !strings.Contains(log.Text(), "repeated=1") {
-		t.Errorf("it ends with %v and the log\n%s", err, log.Text())
+	if !errors.Is(err, broken) || strings.Count(log.String(), "it happens again") != 2 || !strings.Contains(log.String(), "repeated=1") {
+		t.Errorf("it ends with %v and the log\n%s", err, log.String())
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 		}
 	}
 	if !r.log.Contains("insecure configuration") {
-		t.Errorf("the log does not name the weak token:\n%s", r.log.Text())
+		t.Errorf("the log does not name the weak token:\n%s", r.log.String())
 	}
 	should.Do(t, r.stop())
 	for _, url := range []string{r.URL, r.AdminURL} {
@@ -138,7 +138,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 			t.Errorf("%s is still served", url)
 		}
 		if want := "address=" + strings.TrimPrefix(url, "http://"); !r.log.Contains(want) {
-			t.Errorf("the log lacks %s:\n%s", want, r.log.Text())
+			t.Errorf("the log lacks %s:\n%s", want, r.log.String())
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 	r := runs(t, Options{}, "STOCKD_ADMIN_TOKEN=")
 	if r.AdminURL != "" || !r.log.Contains("admin API off") || r.get(t, r.URL+"/healthz").Status != http.StatusOK {
-		t.Errorf("without a token the admin API is at %q, and the log is\n%s", r.AdminURL, r.log.Text())
+		t.Errorf("without a token the admin API is at %q, and the log is\n%s", r.AdminURL, r.log.String())
 	}
 	authority := must.Get(servers.NewAuthority(t.TempDir()))(t)
 	issued := must.Get(authority.Issue("admin"))(t)
@@ -373,7 +373,7 @@ func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
 	r := runs(t, Options{}, dsn)
 	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 7, Stock: 5, Choice: &client.Choice{Strategy: "mutex"}}))(t)
 	if other := runs(t, Options{}, dsn, "STOCKD_STRATEGIES_DENY=mutex"); !other.log.Contains("items cannot be sold by this replica") {
-		t.Errorf("the log does not name an item whose strategy is denied:\n%s", other.log.Text())
+		t.Errorf("the log does not name an item whose strategy is denied:\n%s", other.log.String())
 	}
 	c := config.Config{GetSet: config.GetSet{Lock: "sql-row-lock"}}
 	err := enforce(t.Context(), c, "a node of Galera", nil, nil)
@@ -385,7 +385,7 @@ func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
 // An audit that fails is counted and logged.
 func TestAnAuditThatFailsIsReported(t *testing.T) {
 	p := startInnards(t, nil)
-	var log cmdtest.Buffer
+	var log labtest.Lines
 	watch := observed(t, config.Config{Replica: "r", Log: config.Log{Level: "info"}})
 	inventory := service.NewInventory(p.store, p.catalogue)
 	defer closed(t, inventory)
@@ -403,7 +403,7 @@ func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	c := configuration(t, impatiently(t))
 	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer closed(t, store)
-	var out cmdtest.Buffer
+	var out labtest.Lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	list, err := store.Migrations(t.Context())
 	if err != nil || len(list) == 0 {
@@ -413,8 +413,8 @@ func TestASchemaIsBroughtUpToDate(t *testing.T) {
 		c.Database.Migrate = allowed
 		should.Fail(t, bringUpToDate(t.Context(), c, store, log), nil, "migrate=…", allowed)
 	}
-	if changes := strings.Count(out.Text(), `msg="schema changed"`); changes != len(list) || !out.Contains("migration="+list[0].File) {
-		t.Errorf("the log has %d of %d changes:\n%s", changes, len(list), out.Text())
+	if changes := strings.Count(out.String(), `msg="schema changed"`); changes != len(list) || !out.Contains("migration="+list[0].File) {
+		t.Errorf("the log has %d of %d changes:\n%s", changes, len(list), out.String())
 	}
 }
 

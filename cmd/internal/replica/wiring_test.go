@@ -23,7 +23,6 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
@@ -274,13 +273,13 @@ func TestAReplicaIsNamed(t *testing.T) {
 func TestTheLogIsAsConfigured(t *testing.T) {
 	for level, want := range map[string]struct{ info, warnings int }{"debug": {1, 5}, "info": {1, 1}, "warn": {0, 1}} {
 		for _, format := range []string{"text", "json"} {
-			var out cmdtest.Buffer
+			var out labtest.Lines
 			o := must.Get(observe(t.Context(), config.Config{Log: config.Log{Level: level, Format: format}}, &out, nil))(t)
 			o.log.InfoContext(t.Context(), "once")
 			for range 5 {
 				o.log.WarnContext(t.Context(), "again")
 			}
-			text := out.Text()
+			text := out.String()
 			if info, warnings := strings.Count(text, "once"), strings.Count(text, "again"); info != want.info || warnings != want.warnings {
 				t.Errorf("at %s there are %d lines and %d warnings, want %+v:\n%s", level, info, warnings, want, text)
 			}
@@ -308,18 +307,18 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	}
 	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
-	var out cmdtest.Buffer
+	var out labtest.Lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer store.Close() //nolint:errcheck // nothing was written
 	stop := pingAll(t.Context(), store, deps.Clients, log)
 	labtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
 	stop()
-	should.Be(t, strings.Count(out.Text(), "\n"), 1, "it logs", out.Text())
+	should.Be(t, strings.Count(out.String(), "\n"), 1, "it logs", out.String())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	pingAll(ctx, store, deps.Clients, log)()
-	should.Be(t, strings.Count(out.Text(), "\n"), 1, "a replica that stops logs", out.Text())
+	should.Be(t, strings.Count(out.String(), "\n"), 1, "a replica that stops logs", out.String())
 }
 
 // What the store tells of is counted in a replica, and not only where a test asks for it.

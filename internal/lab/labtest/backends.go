@@ -76,7 +76,7 @@ func shared[S any](t *testing.T, l *Lab, at **S, what string, start starter[*S])
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if *at == nil {
-		*at = started(t, l, what, start)
+		*at = started(t, what, on(l, start))
 	}
 	return *at
 }
@@ -85,16 +85,28 @@ type closer interface {
 	Close(ctx context.Context) error
 }
 
-func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
+// Own starts a server for one test, which is skipped where the machine has none, or fails where it is required
+// by what it is called.
+func Own[S closer](t *testing.T, what string, start func(context.Context) (S, error)) S {
 	t.Helper()
-	server := started(t, l, what, start)
+	server := started(t, what, start)
 	t.Cleanup(func() { should.Do(t, server.Close(context.Background())) })
 	return server
 }
 
-func started[S any](t *testing.T, l *Lab, what string, start starter[S]) S {
+func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
 	t.Helper()
-	server, err := start(t.Context(), l.supervisor, servers.Local)
+	return Own(t, what, on(l, start))
+}
+
+// on starts a server with the supervisor of a lab.
+func on[S any](l *Lab, start starter[S]) func(context.Context) (S, error) {
+	return func(ctx context.Context) (S, error) { return start(ctx, l.supervisor, servers.Local) }
+}
+
+func started[S any](t *testing.T, what string, start func(context.Context) (S, error)) S {
+	t.Helper()
+	server, err := start(t.Context())
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		Need(t, what, false, missing.How)
 	}

@@ -126,3 +126,6 @@ func (l *Lines) String() string {
 	defer l.mu.Unlock()
 	return l.all.String()
 }
+
+// Contains reports whether they have a text.
+func (l *Lines) Contains(text string) bool { return strings.Contains(l.String(), text) }
