@@ -112,9 +112,19 @@ func (r *Result) KilobytesPerSecond() float64 {
 	return float64(r.Received) / kilobyte / r.Elapsed.Seconds()
 }
 
-// Latencies are recorded from a microsecond to five minutes, to three digits.
-func newHistogram() *hdrhistogram.Histogram {
+// NewHistogram is one of latencies, in microseconds to five minutes, to three digits.
+func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)
+}
+
+// Record adds a latency. One outside the histogram is counted at its edge, not dropped.
+func Record(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
+}
+
+// Milliseconds is a quantile of latencies, from 0 to 100.
+func Milliseconds(h *hdrhistogram.Histogram, quantile float64) float64 {
+	return float64(h.ValueAtQuantile(quantile)) / 1000
 }
 
 // Run sends what the plan says, until it is done, SoldOut ends it or ctx ends. Requests

@@ -23,15 +23,13 @@ type tally struct {
 func newTally() *tally {
 	return &tally{
 		errors: make(map[string]int), replicas: make(map[string]bool), strategies: make(map[string]bool),
-		latency: newHistogram(), sales: newHistogram(),
+		latency: NewHistogram(), sales: NewHistogram(),
 	}
 }
 
 func (t *tally) add(r Answer, took time.Duration) {
 	t.counts[r.Kind]++
-	// A latency outside the histogram is counted at its edge, not dropped.
-	us := min(max(took.Microseconds(), 1), t.latency.HighestTrackableValue())
-	_ = t.latency.RecordValue(us)
+	Record(t.latency, took)
 	switch r.Kind {
 	case Sold:
 		if t.lastSale = time.Now(); r.Order != "" { // a look has none
@@ -41,7 +39,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 		if r.Replica != "" {
 			t.replicas[r.Replica] = true
 		}
-		_ = t.sales.RecordValue(us)
+		Record(t.sales, took)
 	case Failed:
 		t.errors[r.Problem]++
 	case Rejected, Unknown:
@@ -49,7 +47,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 }
 
 func merge(tallies []*tally, elapsed time.Duration) *Result {
-	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: newHistogram(), SaleLatency: newHistogram()}
+	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: NewHistogram(), SaleLatency: NewHistogram()}
 	orders, replicas, strategies := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for _, t := range tallies {
 		for _, n := range t.counts {

@@ -201,7 +201,7 @@ func lasting(clients int, each time.Duration) time.Duration {
 }
 
 func sampleOf(r *load.Result) Sample {
-	at := func(quantile float64) float64 { return float64(r.Latency.ValueAtQuantile(quantile)) / 1000 }
+	at := func(quantile float64) float64 { return load.Milliseconds(r.Latency, quantile) }
 	return Sample{
 		Value: float64(r.Sold) / r.Elapsed.Seconds(),
 		Busy:  float64(r.Errors["busy"]) / float64(max(1, r.Sent)),

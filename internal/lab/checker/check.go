@@ -175,30 +175,22 @@ func rate(h *history.History, strategy string) float64 {
 	return sold / last.End.Sub(first.Start).Seconds()
 }
 
-// busy is the problem of a request that did not get its lock in time.
-const busy = "busy"
-
-// Busy expects that at least so many requests got "busy", each of them within a
-// time.
-func Busy(least int, within time.Duration) Check { return FailedWith(busy, least, within) }
-
-// FailedWith expects that at least so many requests failed with a problem, and
-// that each of these was answered within a time. The problem is the last part of
-// its type.
-func FailedWith(problem string, least int, within time.Duration) Check {
+// Busy expects that at least so many requests did not get their lock in time, and were answered with "busy", each of
+// them within a time.
+func Busy(least int, within time.Duration) Check {
+	const busy = "busy"
 	return func(h *history.History) Finding {
 		var failed int
 		var longest time.Duration
 		for _, r := range h.Requests {
-			if r.Outcome == history.Failed && r.Problem == problem {
+			if r.Outcome == history.Failed && r.Problem == busy {
 				failed++
 				longest = max(longest, r.End.Sub(r.Start))
 			}
 		}
-		name := snake(problem)
-		numbers := map[string]float64{name + "_requests": float64(failed), "longest_" + name + "_ms": ms(longest)}
-		return Found(failed >= max(1, least) && longest <= within, numbers,
-			Say("failed-with", failed, len(h.Requests), problem, longest), Say("or-more-within", max(1, least), within))
+		return Found(failed >= max(1, least) && longest <= within,
+			map[string]float64{"busy_requests": float64(failed), "longest_busy_ms": ms(longest)},
+			Say("failed-with", failed, len(h.Requests), busy, longest), Say("or-more-within", max(1, least), within))
 	}
 }
 

@@ -86,8 +86,6 @@ func TestFailures(t *testing.T) {
 		{"too few busy", checker.Busy(3, time.Second), h, false, nil},
 		{"busy too late", checker.Busy(2, 299*millisecond), h, false, nil},
 		{"none busy, where none was asked for", checker.Busy(0, time.Second), of(sold(0, 1)), false, nil},
-		{"another problem", checker.FailedWith("fenced", 1, time.Second), h, true, map[string]float64{"fenced_requests": 1}},
-		{"a name with a dash", checker.FailedWith("lease-lost", 1, time.Second), h, false, map[string]float64{"lease_lost_requests": 0}},
 		{"an outcome", checker.Outcomes(history.Unknown, 1), h, true, map[string]float64{"unknown_requests": 1}},
 		{"an outcome too rare", checker.Outcomes(history.Unknown, 2), h, false, nil},
 		{"an outcome that never was", checker.Outcomes(history.Rejected, 0), h, false, nil},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -84,17 +85,7 @@ type crowd struct {
 type latencies struct{ all, sold, soldOut, wait *hdrhistogram.Histogram }
 
 func newLatencies() latencies {
-	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
-	return latencies{histogram(), histogram(), histogram(), histogram()}
-}
-
-// recordLatency adds a latency; one that is too large counts at the edge.
-func recordLatency(h *hdrhistogram.Histogram, took time.Duration) {
-	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
-}
-
-func milliseconds(h *hdrhistogram.Histogram, quantile float64) float64 {
-	return float64(h.ValueAtQuantile(quantile)) / 1000
+	return latencies{load.NewHistogram(), load.NewHistogram(), load.NewHistogram(), load.NewHistogram()}
 }
 
 const buyers = 40
@@ -155,9 +146,9 @@ func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client))
 	defer c.mu.Unlock()
 	h := *c.phase
 	h.Seconds = time.Since(start).Seconds()
-	h.P50, h.P99, h.Max = milliseconds(c.latency.all, 50), milliseconds(c.latency.all, 99), milliseconds(c.latency.all, 100)
-	h.WaitP50, h.WaitP99 = milliseconds(c.latency.wait, 50), milliseconds(c.latency.wait, 99)
-	h.SoldP99, h.SoldOutP99 = milliseconds(c.latency.sold, 99), milliseconds(c.latency.soldOut, 99)
+	h.P50, h.P99, h.Max = load.Milliseconds(c.latency.all, 50), load.Milliseconds(c.latency.all, 99), load.Milliseconds(c.latency.all, 100)
+	h.WaitP50, h.WaitP99 = load.Milliseconds(c.latency.wait, 50), load.Milliseconds(c.latency.wait, 99)
+	h.SoldP99, h.SoldOutP99 = load.Milliseconds(c.latency.sold, 99), load.Milliseconds(c.latency.soldOut, 99)
 	return h
 }
 
@@ -227,7 +218,7 @@ func (c *crowd) wait(ctx context.Context, buyer client.Client, p client.Purchase
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	recordLatency(c.latency.wait, time.Since(since))
+	load.Record(c.latency.wait, time.Since(since))
 	return false
 }
 
@@ -251,15 +242,15 @@ func (c *crowd) add(sale accepted, err error, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase.Attempts++
-	recordLatency(c.latency.all, took)
+	load.Record(c.latency.all, took)
 	switch {
 	case err == nil:
 		c.phase.Sold++
-		recordLatency(c.latency.sold, took)
+		load.Record(c.latency.sold, took)
 		c.sold = append(c.sold, sale)
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
-		recordLatency(c.latency.soldOut, took)
+		load.Record(c.latency.soldOut, took)
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		c.phase.Unknown++
 	default:

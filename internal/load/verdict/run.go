@@ -8,9 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/stock"
@@ -131,13 +128,9 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 	if l.Selling > 0 {
 		r.SalesPerSecond = float64(l.Sold) / l.Selling.Seconds()
 	}
-	r.Min, r.P50, r.P90 = quantile(latency, 0), quantile(latency, 50), quantile(latency, 90)
-	r.P95, r.P99, r.Max = quantile(latency, 95), quantile(latency, 99), quantile(latency, 100)
+	r.Min, r.P50, r.P90 = load.Milliseconds(latency, 0), load.Milliseconds(latency, 50), load.Milliseconds(latency, 90)
+	r.P95, r.P99, r.Max = load.Milliseconds(latency, 95), load.Milliseconds(latency, 99), load.Milliseconds(latency, 100)
 	r.ErrorPercent, r.KilobytesPerSecond = 100*float64(l.Failed())/float64(max(1, l.Sent)), l.KilobytesPerSecond()
-}
-
-func quantile(h *hdrhistogram.Histogram, q float64) float64 {
-	return float64((time.Duration(h.ValueAtQuantile(q)) * time.Microsecond).Microseconds()) / 1000
 }
 
 // Judge sets the verdict from the evidence in the run, against ExpectedClean.
