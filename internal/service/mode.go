@@ -201,7 +201,7 @@ func tooOld(entry strategy.Entry, redis string) error {
 	}
 	return &UnconfiguredError{
 		Strategy: entry.Name, Backend: string(backend.Redis),
-		Err: fmt.Errorf("Redis version %s, and %s or later is required", redis, entry.MinRedis), //nolint:staticcheck,revive // it is a name
+		Err: fmt.Errorf("version %s, and %s or later is required", redis, entry.MinRedis),
 	}
 }
 
