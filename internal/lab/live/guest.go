@@ -103,7 +103,7 @@ func (*guest) act(_ context.Context, name, what string) error {
 
 // lenses has what a replica tells: the row of the item, and which of its servers answer.
 func (g *guest) lenses() map[string]*lens {
-	return map[string]*lens{"stockd": {look: g.look, close: func() error { return nil }}}
+	return map[string]*lens{"stockd": {look: g.look}}
 }
 
 func (g *guest) look(ctx context.Context, item int64) (View, error) {

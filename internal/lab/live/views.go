@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -41,8 +43,8 @@ const (
 
 // lens is the way to look at one server, on a connection of its own.
 type lens struct {
-	look  func(ctx context.Context, item int64) (View, error)
-	close func() error
+	look func(ctx context.Context, item int64) (View, error)
+	end  func() error // nil: it has no connection
 
 	mu   sync.Mutex
 	item int64
@@ -50,25 +52,43 @@ type lens struct {
 	at   time.Time
 }
 
+// lensOn looks through a connection that the first look opens.
+func lensOn[C any](open func() (C, error), end func(C) error, look func(context.Context, C, int64) (View, error)) *lens {
+	l := new(lens)
+	var connection C
+	l.look = func(ctx context.Context, item int64) (v View, err error) {
+		if l.end == nil {
+			if connection, err = open(); err != nil {
+				return v, err
+			}
+			l.end = func() error { return end(connection) }
+		}
+		return look(ctx, connection, item)
+	}
+	return l
+}
+
+func (l *lens) close() error {
+	if l.end == nil {
+		return nil
+	}
+	return l.end()
+}
+
 // lensesOf are those of servers of our own.
 func lensesOf(b *servers.Backends) map[string]*lens {
-	database := &databaseLens{server: b.Database}
-	list := map[string]*lens{"database": {look: database.look, close: database.close}}
+	list := map[string]*lens{"database": databaseLens(b.Database)}
 	if b.Redis != nil {
-		r := &redisLens{nodes: []*servers.Redis{b.Redis}}
-		list["redis"] = &lens{look: r.look, close: r.close}
+		list["redis"] = redisLens(b.Redis)
 	}
 	if b.Redlock != nil {
-		r := &redisLens{nodes: b.Redlock.Nodes}
-		list["redlock"] = &lens{look: r.look, close: r.close}
+		list["redlock"] = redisLens(b.Redlock.Nodes...)
 	}
 	if b.ZooKeeper != nil {
-		z := &zooKeeperLens{server: b.ZooKeeper}
-		list["zookeeper"] = &lens{look: z.look, close: z.close}
+		list["zookeeper"] = zooKeeperLens(b.ZooKeeper)
 	}
 	if b.Etcd != nil {
-		e := &etcdLens{server: b.Etcd}
-		list["etcd"] = &lens{look: e.look, close: e.close}
+		list["etcd"] = lensOn(b.Etcd.Open, (*clientv3.Client).Close, lookAtEtcd)
 	}
 	return list
 }

@@ -11,16 +11,14 @@ import (
 )
 
 // databaseLens looks at the rows of an item, and at the locks that the database lists.
-type databaseLens struct {
-	server *servers.Database
-	pool   *sql.DB
-}
-
-func (d *databaseLens) close() error {
-	if d.pool == nil {
-		return nil
+func databaseLens(server *servers.Database) *lens {
+	open := func() (*sql.DB, error) {
+		pool, _, err := server.Pool(1, time.Second)
+		return pool, err
 	}
-	return d.pool.Close()
+	return lensOn(open, (*sql.DB).Close, func(ctx context.Context, pool *sql.DB, item int64) (View, error) {
+		return rowsOf(ctx, server, pool, item)
+	})
 }
 
 // query is a table that a database is asked for.
@@ -29,20 +27,15 @@ type query struct {
 	args             []any
 }
 
-func (d *databaseLens) look(ctx context.Context, item int64) (v View, err error) {
-	if d.pool == nil {
-		if d.pool, _, err = d.server.Pool(1, time.Second); err != nil {
-			return v, err
-		}
-	}
+func rowsOf(ctx context.Context, server *servers.Database, pool *sql.DB, item int64) (v View, err error) {
 	name := lockName(item)
 	for _, q := range append([]query{
 		{"row", "SELECT stock, version, fence, fence_by FROM tb_goods_stock WHERE goods_id = ?", []any{item}},
 		{"allocations", "SELECT place, units, epoch FROM tb_stock_place WHERE goods_id = ? ORDER BY place LIMIT 20", []any{item}},
 		{"record_lock", "SELECT owner, depth, token, expires_at FROM record_lock WHERE lock_name = ?", []any{[]byte(name)}},
 		{"distribute_lock", "SELECT kind, version, owner, expires_at FROM distribute_lock WHERE lock_name = ?", []any{[]byte(name)}},
-	}, d.locks()...) {
-		table, err := d.table(ctx, q)
+	}, innoDBLocks(server)...) {
+		table, err := q.table(ctx, server, pool)
 		if err != nil {
 			return v, err
 		}
@@ -51,22 +44,22 @@ func (d *databaseLens) look(ctx context.Context, item int64) (v View, err error)
 		}
 	}
 	switch {
-	case d.server.Driver == repo.SQLite:
+	case server.Driver == repo.SQLite:
 		v.Notes = []string{"sqlite"}
-	case d.server.Name == "MariaDB":
+	case server.Name == "MariaDB":
 		v.Notes = []string{"mariadb"}
 	}
 	return v, nil
 }
 
-// locks are the statements for what InnoDB has locked.
-func (d *databaseLens) locks() []query {
+// innoDBLocks are the statements for what InnoDB has locked.
+func innoDBLocks(server *servers.Database) []query {
 	const transactions = `SELECT trx_id, trx_state AS state, trx_rows_locked AS rows_locked, trx_query AS query
 		FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_id <> 0 ORDER BY trx_state DESC, trx_started LIMIT 20`
 	switch {
-	case d.server.Driver == repo.SQLite:
+	case server.Driver == repo.SQLite:
 		return nil
-	case d.server.Name == "MariaDB":
+	case server.Name == "MariaDB":
 		return []query{
 			{title: "transactions", statement: transactions},
 			{title: "locks", statement: `SELECT l.lock_trx_id AS trx_id, l.lock_mode AS mode, l.lock_type AS type, l.lock_table AS "table", l.lock_index AS "index", l.lock_data AS data,
@@ -84,12 +77,12 @@ func (d *databaseLens) locks() []query {
 	}
 }
 
-func (d *databaseLens) table(ctx context.Context, q query) (Table, error) {
+func (q query) table(ctx context.Context, server *servers.Database, pool *sql.DB) (Table, error) {
 	statement := q.statement
-	if d.server.Driver != repo.SQLite {
+	if server.Driver != repo.SQLite {
 		statement = strings.ReplaceAll(statement, `"`, "`")
 	}
-	head, rows, err := servers.Rows(ctx, d.pool, statement, q.args...)
+	head, rows, err := servers.Rows(ctx, pool, statement, q.args...)
 	table := Table{Title: q.title, Head: head, Rows: make([][]string, len(rows))}
 	for i, row := range rows {
 		for _, cell := range row {

@@ -15,32 +15,30 @@ import (
 )
 
 // redisLens looks at the keys of an item, on one server or on several.
-type redisLens struct {
-	nodes   []*servers.Redis
-	clients []*redis.Client
-}
-
-func (r *redisLens) close() error {
-	errs := make([]error, 0, len(r.clients))
-	for _, c := range r.clients {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (r *redisLens) look(ctx context.Context, item int64) (v View, err error) {
-	if r.clients == nil {
-		for _, node := range r.nodes {
-			r.clients = append(r.clients, node.Open())
+func redisLens(nodes ...*servers.Redis) *lens {
+	open := func() (clients []*redis.Client, err error) {
+		for _, node := range nodes {
+			clients = append(clients, node.Open())
 		}
+		return clients, nil
 	}
-	tables, failed := make([]Table, len(r.clients)), make([]error, len(r.clients))
+	end := func(clients []*redis.Client) (err error) {
+		for _, c := range clients {
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}
+	return lensOn(open, end, lookAtRedis)
+}
+
+func lookAtRedis(ctx context.Context, clients []*redis.Client, item int64) (View, error) {
+	tables, failed := make([]Table, len(clients)), make([]error, len(clients))
 	var asked sync.WaitGroup
-	for i, c := range r.clients {
+	for i, c := range clients {
 		asked.Go(func() { tables[i], failed[i] = keys(ctx, c, item) })
 	}
 	asked.Wait()
-	if len(r.clients) == 1 {
+	if len(clients) == 1 {
 		tables[0].Title = "keys"
 		return View{Tables: tables}, failed[0]
 	}

@@ -16,40 +16,34 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// zooKeeperLens looks at the nodes below the locks of an item.
-type zooKeeperLens struct {
-	server *servers.ZooKeeper
-	conn   *zk.Conn
-}
-
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-func (z *zooKeeperLens) close() error {
-	if z.conn != nil {
-		z.conn.Close()
+// zooKeeperLens looks at the nodes below the locks of an item.
+func zooKeeperLens(server *servers.ZooKeeper) *lens {
+	open := func() (*zk.Conn, error) {
+		conn, _, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		return conn, err
 	}
-	return nil
+	end := func(conn *zk.Conn) error { conn.Close(); return nil }
+	return lensOn(open, end, func(ctx context.Context, conn *zk.Conn, item int64) (View, error) {
+		return nodesOf(ctx, server, conn, item)
+	})
 }
 
-func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error) {
-	if z.conn == nil {
-		if z.conn, _, err = zk.Connect([]string{z.server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false)); err != nil {
-			return v, err
-		}
-	}
+func nodesOf(ctx context.Context, server *servers.ZooKeeper, conn *zk.Conn, item int64) (v View, err error) {
 	type result struct {
 		table Table
 		err   error
 	}
 	answered := make(chan result, 1)
-	watchers, notes, err := watched(ctx, z.server)
+	watchers, notes, err := watched(ctx, server)
 	if err != nil {
 		return v, fmt.Errorf("ZooKeeper does not answer: %w", err)
 	}
 	go func() { // the client takes no context
-		table, err := nodes(z.conn, item, watchers)
+		table, err := nodes(conn, item, watchers)
 		answered <- result{table, err}
 	}()
 	select {
@@ -124,26 +118,9 @@ func add(conn *zk.Conn, table *Table, path string, watchers map[string][]string)
 	return nil
 }
 
-// etcdLens looks at the keys of the locks of an item.
-type etcdLens struct {
-	server *servers.Etcd
-	client *clientv3.Client
-}
-
-func (e *etcdLens) close() error {
-	if e.client == nil {
-		return nil
-	}
-	return e.client.Close()
-}
-
-func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
-	if e.client == nil {
-		if e.client, err = e.server.Open(); err != nil {
-			return v, err
-		}
-	}
-	answer, err := e.client.Get(ctx, "stockd/etcd/"+url.PathEscape(lockName(item))+"/", clientv3.WithPrefix(), clientv3.WithLimit(maxRows),
+// lookAtEtcd looks at the keys of the locks of an item.
+func lookAtEtcd(ctx context.Context, client *clientv3.Client, item int64) (v View, err error) {
+	answer, err := client.Get(ctx, "stockd/etcd/"+url.PathEscape(lockName(item))+"/", clientv3.WithPrefix(), clientv3.WithLimit(maxRows),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return v, err
@@ -152,7 +129,7 @@ func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
 	left := make(map[int64]string)
 	for _, kv := range answer.Kvs {
 		if _, known := left[kv.Lease]; !known && kv.Lease != 0 {
-			life, err := e.client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+			life, err := client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
 			if err != nil {
 				return v, err
 			}
