@@ -106,11 +106,11 @@ func TestAClockThatCouldNotBeMovedIsNotSetRight(t *testing.T) {
 		hub: newHub(), machines: []Machine{{Name: "redlock-1", Can: []string{Ahead}}},
 		shop: &shop.Shop{Servers: &servers.Backends{Redlock: &servers.Redlock{Nodes: []*servers.Redis{{Clock: new(servers.Clock)}}}}},
 	}
-	if err := s.use(t.Context(), "redlock-1", Right); !errors.Is(err, errConflict) {
+	if err := s.act(t.Context(), "redlock-1", Right); !errors.Is(err, errConflict) {
 		t.Errorf("a clock that was not moved is set right: %v", err)
 	}
 	for range 2 {
-		if err := s.use(t.Context(), "redlock-1", Ahead); err == nil || errors.Is(err, errConflict) || !slices.Equal(s.machines[0].Can, []string{Ahead}) {
+		if err := s.act(t.Context(), "redlock-1", Ahead); err == nil || errors.Is(err, errConflict) || !slices.Equal(s.machines[0].Can, []string{Ahead}) {
 			t.Errorf("it ends with %v, and then can be done: %q", err, s.machines[0].Can)
 		}
 	}

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,40 +79,6 @@ func TestAnOverlapOfTwoReplicasIsCounted(t *testing.T) {
 			s := r.step()
 			if s.Lanes.Granted != 2 || s.Lanes.Overlaps != c.overlaps {
 				t.Errorf("%d grants and %d overlaps, want 2 and %d", s.Lanes.Granted, s.Lanes.Overlaps, c.overlaps)
-			}
-		})
-	}
-}
-
-// As the checker sees it: readers share, other names have holders of their own, and only a token
-// shows that one holder has entered again.
-func TestTwoLeasesOverlapWhereTheyExcludeEachOther(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		a, b     history.Event
-		overlaps int
-	}{
-		{"two holders of one replica", history.Event{}, history.Event{}, 1},
-		{"one token twice", history.Event{Token: 7}, history.Event{Token: 7}, 0},
-		{"two names", history.Event{Name: "goods/1"}, history.Event{Name: "goods/2"}, 0},
-		{"two locks", history.Event{Lock: "l"}, history.Event{Lock: "m"}, 0},
-		{"two readers", history.Event{Shared: true}, history.Event{Shared: true}, 0},
-		{"a reader and a writer", history.Event{Shared: true}, history.Event{}, 1},
-		{"a writer and a reader", history.Event{}, history.Event{Shared: true}, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRecords(t, "a")
-			r.follow.begin(func(l history.Line) bool { return l.Lease != nil })
-			for i, e := range []history.Event{c.a, c.b} {
-				token := e.Token
-				e.ID, e.Holder = fmt.Sprint(i), "a"
-				e.What, e.At, e.Token = history.Asked, r.at(i), 0
-				r.write("a", e)
-				e.What, e.At, e.Token, e.Shared = history.Granted, r.at(10+i), token, false // only the first event says it
-				r.write("a", e)
-			}
-			if got := r.step().Lanes.Overlaps; got != c.overlaps {
-				t.Errorf("%d overlaps, want %d", got, c.overlaps)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ import (
 // desk is a handler over a session without servers.
 func desk(t *testing.T) *httptest.Server {
 	t.Helper()
-	s := &Session{hub: newHub(), ground: &stage{runners: make(map[string]runner)}}
+	s := &Session{hub: newHub(), ground: &stage{}}
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.Handler = NewHandler(s, "secret", server.Listener.Addr().String())

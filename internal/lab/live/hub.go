@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 )
@@ -50,10 +51,7 @@ func newHub() *hub {
 
 // publish changes the state and passes the event on.
 func (h *hub) publish(e event) {
-	data, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // events are plain data of this package
-	}
+	data := encoded(e)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.apply(&h.state)
@@ -66,7 +64,7 @@ func (h *hub) publish(e event) {
 		drop++
 	}
 	if drop > 0 { // copied, so that what is dropped is not kept in memory behind the slice
-		h.kept = append([]message(nil), h.kept[drop:]...)
+		h.kept = slices.Clone(h.kept[drop:])
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -103,15 +101,15 @@ func (h *hub) after(id uint64) (list []message, changed <-chan struct{}) {
 	}
 	oldest := h.last + 1 - uint64(len(h.kept))
 	if id > h.last || id+1 < oldest {
-		return []message{h.snapshot()}, nil
+		return []message{{ID: h.last, Kind: "snapshot", Data: encoded(h.state)}}, nil
 	}
-	return append([]message(nil), h.kept[id+1-oldest:]...), nil
+	return slices.Clone(h.kept[id+1-oldest:]), nil
 }
 
-func (h *hub) snapshot() message {
-	data, err := json.Marshal(h.state)
+func encoded(v any) json.RawMessage {
+	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // it is plain data of this package
 	}
-	return message{ID: h.last, Kind: "snapshot", Data: data}
+	return data
 }

@@ -89,7 +89,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 
 // open starts servers and replicas.
 func (s *Session) open(ctx context.Context, o Options) (err error) {
-	stage := &stage{hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
+	stage := &stage{hub: s.hub, follow: s.follow}
 	s.ground, s.follow.trapped = stage, stage.trapped
 	return stage.open(ctx, o, s.sale.Settings.layout())
 }

@@ -172,7 +172,7 @@ func (s *stage) restore(ctx context.Context, m Machine) error {
 		return nil
 	}
 	if slices.Contains(m.Can, Right) {
-		if err := s.use(ctx, m.Name, Right); err != nil {
+		if err := s.act(ctx, m.Name, Right); err != nil {
 			return err
 		}
 	}

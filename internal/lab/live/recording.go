@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -271,27 +269,12 @@ func block(id, data string) string {
 }
 
 func save(w io.Writer, blocks ...string) error {
-	document, err := fs.ReadFile(page, "page/index.html")
-	if err != nil {
-		return fmt.Errorf("save page: %w", err)
-	}
-	styles, err := joined("lib/uPlot.css", "style.css")
-	if err != nil {
-		return err
-	}
-	library, err := joined("lib/uPlot.js")
-	if err != nil {
-		return err
-	}
-	script, err := bundled()
-	if err != nil {
-		return err
-	}
+	styles, library, script := joined("lib/uPlot.css", "style.css"), joined("lib/uPlot.js"), bundled()
 	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'\">\n"+
 		"<style>%s</style>\n", allowed(styles), allowed(library), allowed(script), styles)
 	end := fmt.Sprintf("%s<script>%s</script>\n<script type=\"module\">%s</script>\n</body>", strings.Join(blocks, ""), library, script)
 	loaded := regexp.MustCompile(`(?m)^<(?:script|link) [^>]*(?:src|href)="[a-zA-Z/]+\.(?:css|js)"[^>]*>(?:</script>)?\n`)
-	text := loaded.ReplaceAllString(string(document), "")
+	text := loaded.ReplaceAllString(joined("index.html"), "")
 	text = strings.Replace(text, "</head>", head+"</head>", 1)
 	text = strings.Replace(text, "</body>", end, 1)
 	if _, err := io.WriteString(w, text); err != nil {
@@ -318,29 +301,25 @@ func allowed(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-func joined(files ...string) (string, error) {
-	var all bytes.Buffer
+// joined are files of the page, one after the other.
+func joined(files ...string) (all string) {
 	for _, file := range files {
-		content, err := fs.ReadFile(page, path.Join("page", file))
+		content, err := page.ReadFile("page/" + file)
 		if err != nil {
-			return "", fmt.Errorf("save recordings: %w", err)
+			panic(err) // it is part of the program
 		}
-		all.Write(content)
-		all.WriteByte('\n')
+		all += string(content) + "\n"
 	}
-	return all.String(), nil
+	return all
 }
 
 // bundled is all modules in one: each is a function of its own, which returns what it exports.
-func bundled() (string, error) {
+func bundled() string {
 	imported := regexp.MustCompile(`(?m)^import (\{[^}]*\}) from '\./([a-z]+)\.js';$`)
 	exported := regexp.MustCompile(`(?m)^export (const|function|class) (\w+)`)
 	var all strings.Builder
 	for _, file := range modules() {
-		text, err := joined(file)
-		if err != nil {
-			return "", err
-		}
+		text := joined(file)
 		var names []string
 		for _, found := range exported.FindAllStringSubmatch(text, -1) {
 			names = append(names, found[2])
@@ -349,5 +328,5 @@ func bundled() (string, error) {
 		text = exported.ReplaceAllString(text, "$1 $2")
 		fmt.Fprintf(&all, "const of_%s = (() => {\n%s\nreturn { %s };\n})();\n", strings.TrimSuffix(file, ".js"), text, strings.Join(names, ", "))
 	}
-	return all.String(), nil
+	return all.String()
 }

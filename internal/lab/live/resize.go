@@ -20,7 +20,7 @@ func (s *stage) resize(ctx context.Context, name, what string) error {
 	}
 	defer s.changing.Unlock()
 	s.mu.Lock()
-	c, n := s.cluster, len(s.replicas)
+	c, n := s.cluster, len(s.replicas())
 	s.mu.Unlock()
 	if c == nil || what == Add && n >= maxReplicas || what == Remove && n <= 1 {
 		return fmt.Errorf("%w: %s %s, of %d replicas", errConflict, what, name, n)
@@ -52,14 +52,14 @@ func (s *stage) add(ctx context.Context, c *shop.Cluster) error {
 // remove has the balancer leave a replica out, and stops it when it has answered what it had.
 func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error {
 	s.mu.Lock()
-	run, ok := s.runners[name].(*shop.Replica)
-	if !ok || !s.set(name, working, running, paused, down) {
+	i := slices.IndexFunc(s.replicas(), func(r *shop.Replica) bool { return r.Name == name })
+	if i < 0 || !s.set(name, working, running, paused, down) {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: %s %s", errConflict, Remove, name)
 	}
-	delete(s.runners, name)
-	s.replicas = slices.DeleteFunc(slices.Clone(s.replicas), func(r *shop.Replica) bool { return r == run })
-	s.layout.replicas = len(s.replicas)
+	run := s.replicas()[i]
+	s.machine(name).run = nil
+	s.layout.replicas = len(s.replicas())
 	s.publishLocked()
 	s.mu.Unlock()
 	at := time.Now()
@@ -76,9 +76,7 @@ func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error 
 
 // enter lists a replica that runs; the caller holds mu.
 func (s *stage) enter(r *shop.Replica) {
-	s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running})
-	s.runners[r.Name] = r
-	s.replicas = append(slices.Clone(s.replicas), r)
-	s.layout.replicas = len(s.replicas)
+	s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running, run: r})
+	s.layout.replicas = len(s.replicas())
 	s.watch(r)
 }

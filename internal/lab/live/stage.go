@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -34,6 +33,9 @@ type Machine struct {
 	Can []string `json:"can,omitempty"`
 	// Link is how the way to it is: whole, slow or cut; empty where nothing can be done to it.
 	Link string `json:"link,omitempty"`
+
+	run   runner         // nil: nothing can be done to its process
+	proxy *servers.Proxy // before it; nil: there is none
 }
 
 // The statuses of a machine.
@@ -43,33 +45,6 @@ const (
 	down    = "down"
 	working = "working" // something is being done to it
 )
-
-// What is done to a machine by hand.
-const (
-	Kill   = "kill"
-	Pause  = "pause"
-	Resume = "resume"
-	Start  = "start" // what was killed
-	// Trap has a replica stop itself in its next purchase, between read and write and under
-	// the lock where there is one.
-	Trap = "trap"
-	// Add starts one more replica, and Remove stops one, while the others sell.
-	Add    = "add"
-	Remove = "remove"
-)
-
-// action changes a machine from one status to another.
-type action struct {
-	from, to string
-	do       func(runner, context.Context) error
-}
-
-func actions() map[string]action {
-	return map[string]action{
-		Kill: {running, down, runner.Kill}, Pause: {running, paused, runner.Pause}, Resume: {paused, running, runner.Resume},
-		Start: {down, running, runner.Restart},
-	}
-}
 
 // runner is a process of a replica or of a server.
 type runner interface {
@@ -105,17 +80,14 @@ type stage struct {
 	hub    *hub
 	follow *follower
 
-	pair  *servers.RedisPair        // nil: Redis is as elsewhere
-	links map[string]*servers.Proxy // before the servers, by their names
-	env   []string                  // of the replicas, through the links where there are any
+	pair *servers.RedisPair // nil: Redis is as elsewhere
+	env  []string           // of the replicas, through the proxies where there are any
 
 	changing sync.Mutex // held while a replica is added or removed, or all end
 	mu       sync.Mutex
 	layout   layout
-	replicas []*shop.Replica
 	cluster  *shop.Cluster // nil while the replicas are started anew
 	machines []Machine     // servers first
-	runners  map[string]runner
 	// work is the failpoint that every replica has armed, also one that is started again.
 	work failpoint.Fault
 }
@@ -284,12 +256,7 @@ func (s *stage) closeCluster(ctx context.Context) error {
 	defer s.changing.Unlock()
 	s.mu.Lock()
 	c := s.cluster
-	s.cluster, s.replicas = nil, nil
-	for _, m := range s.machines {
-		if m.Kind == "replica" {
-			delete(s.runners, m.Name)
-		}
-	}
+	s.cluster = nil
 	s.machines = slices.DeleteFunc(s.machines, func(m Machine) bool { return m.Kind == "replica" })
 	s.mu.Unlock()
 	if c == nil {
@@ -328,15 +295,34 @@ func (s *stage) watch(r *shop.Replica) {
 	}()
 }
 
-// set changes the status of a machine that has one of the others; the caller holds mu.
-func (s *stage) set(name, to string, from ...string) bool {
+// machine is the one with a name, or nil; the caller holds mu.
+func (s *stage) machine(name string) *Machine {
 	for i := range s.machines {
-		if m := &s.machines[i]; m.Name == name && slices.Contains(from, m.Status) {
-			m.Status = to
-			return true
+		if s.machines[i].Name == name {
+			return &s.machines[i]
 		}
 	}
-	return false
+	return nil
+}
+
+// set changes the status of a machine that has one of the others; the caller holds mu.
+func (s *stage) set(name, to string, from ...string) bool {
+	m := s.machine(name)
+	if m == nil || !slices.Contains(from, m.Status) {
+		return false
+	}
+	m.Status = to
+	return true
+}
+
+// replicas are those that sell, running or not; the caller holds mu.
+func (s *stage) replicas() (list []*shop.Replica) {
+	for _, m := range s.machines {
+		if r, ok := m.run.(*shop.Replica); ok {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 func (s *stage) publish() {
@@ -349,22 +335,6 @@ func (s *stage) publishLocked() { s.hub.publish(machines(slices.Clone(s.machines
 
 // errConflict tells a command that does not fit the state.
 var errConflict = errors.New("this cannot be done now")
-
-// trap arms a replica, which is paused when it reports that it is.
-func (s *stage) trap(ctx context.Context, name string) error {
-	s.mu.Lock()
-	run, c, work := s.runners[name], s.cluster, s.work
-	is := slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == name && m.Status == running })
-	s.mu.Unlock()
-	replica, ok := run.(*shop.Replica)
-	if !ok || !is || c == nil || work.GoodsID == 0 {
-		return fmt.Errorf("%w: %s %s", errConflict, Trap, name)
-	}
-	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Trap})
-	// The first fault of a list that fits is reached: this one stands before the work. A purchase may come before the
-	// answer, which then waits until the replica goes on.
-	return faults(ctx, c.ClientTo(replica), failpoint.Fault{Do: failpoint.Pause, GoodsID: work.GoodsID, Times: 1}, work)
-}
 
 // faults arms a replica with these, and no others. Work that takes no time is none.
 func faults(ctx context.Context, c shop.Client, list ...failpoint.Fault) error {
@@ -392,85 +362,12 @@ func (s *stage) trapped(name string, at time.Time) {
 	}
 }
 
-// act does something to a machine, and returns when it is done.
-func (s *stage) act(ctx context.Context, name, what string) error {
-	switch what {
-	case Trap:
-		return s.trap(ctx, name)
-	case Add, Remove:
-		return s.resize(ctx, name, what)
-	case Slow, Fast, Cut, Mend, Drop:
-		return s.relink(ctx, name, what)
-	case Lag, Promote, Ahead, Right:
-		return s.use(ctx, name, what)
-	}
-	change, ok := actions()[what]
-	if !ok {
-		return fmt.Errorf("%w: %q is not one of %v", errConflict, what, slices.Sorted(maps.Keys(actions())))
-	}
-	s.mu.Lock()
-	run, c := s.runners[name], s.cluster
-	if run == nil || !s.set(name, working, change.from) {
-		s.mu.Unlock()
-		return fmt.Errorf("%w: %s %s", errConflict, what, name)
-	}
-	s.publishLocked()
-	s.mu.Unlock()
-
-	at := time.Now()
-	done, err := s.perform(ctx, c, run, change)
-	to := change.to
-	if !done {
-		to = change.from
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.set(name, to, working)
-	if what == Start {
-		at = time.Now() // it runs from now on
-	}
-	if err == nil {
-		s.hub.publish(Mark{At: millis(at), Who: name, What: what})
-	}
-	s.publishLocked()
-	return err
-}
-
-// perform does something to a machine. A cluster ends before or after a replica of it is started again.
-func (s *stage) perform(ctx context.Context, c *shop.Cluster, run runner, what action) (done bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, actWithin)
-	defer cancel()
-	replica, ok := run.(*shop.Replica)
-	if !ok || what.from != down {
-		err = what.do(run, limited)
-		return err == nil, err
-	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.mu.Lock()
-	ended := s.cluster != c
-	s.mu.Unlock()
-	if ended {
-		return false, fmt.Errorf("%w: %s %s", errConflict, Start, replica.Name)
-	}
-	if err := what.do(run, limited); err != nil {
-		return false, err
-	}
-	s.mu.Lock()
-	s.watch(replica)
-	s.mu.Unlock()
-	return true, s.arm(ctx, c, replica)
-}
-
-// arm arms the failpoint that every replica has.
+// arm gives a replica the failpoint that every one has, and no other.
 func (s *stage) arm(ctx context.Context, c *shop.Cluster, r *shop.Replica) error {
 	s.mu.Lock()
 	work := s.work
 	s.mu.Unlock()
-	if work.For == 0 {
-		return nil
-	}
-	return c.ClientTo(r).SetFault(ctx, work)
+	return faults(ctx, c.ClientTo(r), work)
 }
 
 // maxWork is how many purchases of a replica can be given work: as many as a fault takes.
@@ -479,11 +376,11 @@ const maxWork = 1_000_000
 // setWork has every purchase of an item take time between its read and its write.
 func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error {
 	s.mu.Lock()
-	c, replicas := s.cluster, s.replicas
+	c, replicas := s.cluster, s.replicas()
 	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: maxWork}
 	s.mu.Unlock()
 	for _, r := range replicas {
-		if err := faults(ctx, c.ClientTo(r), s.work); err != nil {
+		if err := s.arm(ctx, c, r); err != nil {
 			return err
 		}
 	}
@@ -494,11 +391,8 @@ func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error 
 func (s *stage) client() (shop.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cluster == nil {
-		return shop.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
-	}
-	for _, r := range s.replicas {
-		if slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == r.Name && m.Status == running }) {
+	for _, m := range s.machines {
+		if r, ok := m.run.(*shop.Replica); ok && m.Status == running {
 			c := s.cluster.ClientTo(r)
 			c.URL = s.cluster.URL
 			return c, nil
@@ -515,19 +409,18 @@ func (s *stage) addServers(proxies bool) error {
 		return err
 	}
 	s.env = s.shop.Servers.Env()
+	var links map[string]*servers.Proxy
 	if proxies {
-		if s.links, s.env, err = s.shop.Links(); err != nil {
+		if links, s.env, err = s.shop.Links(); err != nil {
 			return err
 		}
 	}
 	for _, server := range list {
-		m := Machine{Name: server.Name, Kind: "server", Title: server.String(), Status: running}
+		m := Machine{Name: server.Name, Kind: "server", Title: server.String(), Status: running, run: server, proxy: links[server.Name]}
 		if server.Started == servers.Embedded {
-			m.Why = "embedded"
-		} else {
-			s.runners[server.Name] = server
+			m.Why, m.run = "embedded", nil
 		}
-		if s.links[server.Name] != nil {
+		if m.proxy != nil {
 			m.Link = whole
 		}
 		s.machines = append(s.machines, m)

@@ -242,19 +242,22 @@ type sampler struct {
 	audit func(ctx context.Context, item int64) (stock.Audit, error)
 	count func(ctx context.Context, item int64) (client.LineCount, error)
 
-	mu   sync.Mutex
-	item int64 // 0: nothing is looked at
-	last stock.Audit
-	seen time.Time // of last; zero where the database did not answer since
-	room bool      // the item has a waiting room
-	line *client.LineCount
+	mu    sync.Mutex
+	item  int64 // 0: nothing is looked at
+	lined int64 // the item, where it has a waiting room, or 0
+	last  stock.Audit
+	seen  time.Time // of last; zero where the database did not answer since
+	line  *client.LineCount
 }
 
 // look has an item looked at from now on, and its line counted where it has a waiting room.
 func (s *sampler) look(item int64, room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.item, s.seen, s.room, s.line = item, time.Time{}, room, nil
+	s.item, s.seen, s.lined, s.line = item, time.Time{}, 0, nil
+	if room {
+		s.lined = item
+	}
 }
 
 // fill adds what was seen last to a point. What was seen once is shown once: where the
@@ -280,40 +283,30 @@ func (s *sampler) phantom(item int64) int64 {
 	return max(0, s.last.Lost)
 }
 
+// lookOnce reads row and ledger. Where that fails a point without a stock tells it.
 func (s *sampler) lookOnce(ctx context.Context) {
+	sample(ctx, s, &s.item, s.audit, func(audit stock.Audit) { s.last, s.seen = audit, time.Now() })
+}
+
+// countOnce counts the line of an item that has one. Where no replica answers, it is as it was seen last.
+func (s *sampler) countOnce(ctx context.Context) {
+	sample(ctx, s, &s.lined, s.count, func(line client.LineCount) { s.line = &line })
+}
+
+// sample asks about an item, and keeps the answer unless the item is another one by then.
+func sample[T any](ctx context.Context, s *sampler, of *int64, question func(context.Context, int64) (T, error), keep func(T)) {
 	s.mu.Lock()
-	item := s.item
+	item := *of
 	s.mu.Unlock()
 	if item == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	audit, err := s.audit(ctx, item)
-	if err != nil {
-		return // a point without a stock tells it
-	}
+	answer, err := question(ctx, item)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.item == item {
-		s.last, s.seen = audit, time.Now()
-	}
-}
-
-// countOnce counts the line of an item that has one. Where no replica answers, it is as it was seen last.
-func (s *sampler) countOnce(ctx context.Context) {
-	s.mu.Lock()
-	item, room := s.item, s.room
-	s.mu.Unlock()
-	if item == 0 || !room {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	line, err := s.count(ctx, item)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil && s.item == item {
-		s.line = &line
+	if err == nil && *of == item {
+		keep(answer)
 	}
 }
