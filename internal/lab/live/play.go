@@ -68,7 +68,6 @@ type performance struct {
 
 	mu       sync.Mutex
 	play     Play
-	part     int // of play.Parts
 	meter    *meter
 	settings Settings // of the sale before, for the form
 	machines []Machine
@@ -192,8 +191,8 @@ func (*performance) End() {}
 func (p *performance) Try(e experiments.Experiment, part experiments.Part, try int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.part = slices.IndexFunc(e.Parts, func(one experiments.Part) bool { return one.Name == part.Name })
-	p.play.Parts[p.part].Tries = try
+	i := slices.IndexFunc(e.Parts, func(one experiments.Part) bool { return one.Name == part.Name })
+	p.play.Parts[i].Tries = try
 	p.session.hub.publish(&p.play)
 }
 

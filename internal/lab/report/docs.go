@@ -25,7 +25,7 @@ var templates embed.FS
 // document is a page of docs/lab: the index, or that of an experiment.
 type document struct {
 	// Of is what the run was made on.
-	Of          []fact
+	Of          []live.Fact
 	Summary     string
 	Experiments []experiments.Result
 	// Experiment is what the page is of, Failure and Remedy the first part of either kind, of those
@@ -271,7 +271,7 @@ func (d *document) write(path, language, name string) error {
 
 func (d *document) execute(w io.Writer, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
-		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "command": command, "figures": figures,
+		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "figures": figures,
 		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
 	}).ParseFS(templates, language)
 	if err != nil {

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 )
 
 // style is the colours of all pictures, as CSS.
@@ -121,6 +119,4 @@ func (k Key) line() bool {
 }
 
 // number has two digits after the point at most: less than what a screen shows.
-func number(v float64) string {
-	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
-}
+func number(v float64) string { return rounded(v, 100) }

@@ -51,17 +51,17 @@ func Value(v float64) string {
 	case v == math.Trunc(v) || size >= 100:
 		return humanize.Comma(int64(math.Round(v)))
 	case size >= 10:
-		return trimmed(v, 1)
+		return rounded(v, 10)
 	case size >= 0.1:
-		return trimmed(v, 2)
+		return rounded(v, 100)
 	default:
 		return strconv.FormatFloat(v, 'g', 2, 64)
 	}
 }
 
-func trimmed(v float64, digits int) string {
-	text := strconv.FormatFloat(v, 'f', digits, 64)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+// rounded is a number to such a part of one, such as a tenth.
+func rounded(v, part float64) string {
+	return strconv.FormatFloat(math.Round(v*part)/part, 'f', -1, 64)
 }
 
 // Duration is a time in the unit that fits it, from µs to minutes.
@@ -119,8 +119,6 @@ func counted(one, many string) func(float64) string {
 	}
 }
 
-type fact = live.Fact
-
 // mark is a verdict as a sign, for readers who see no colours.
 func mark(v experiments.Verdict) string {
 	switch v {
@@ -133,10 +131,10 @@ func mark(v experiments.Verdict) string {
 	}
 }
 
-func facts(r *experiments.Report) []fact {
+func facts(r *experiments.Report) []live.Fact {
 	m := r.Machine
-	list := make([]fact, 0, 8)
-	for _, f := range []fact{
+	list := make([]live.Fact, 0, 8)
+	for _, f := range []live.Fact{
 		{Name: "Started", Chinese: "开始时间", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Took", Chinese: "用时", Value: Seconds(r.Seconds)},
 		{Name: "Commit", Chinese: "提交", Value: Commit(m.Commit)},
@@ -153,11 +151,11 @@ func facts(r *experiments.Report) []fact {
 	return append(list, serverFacts(r.Servers)...)
 }
 
-func serverFacts(all map[string]servers.Info) []fact {
-	list := make([]fact, 0, len(all))
+func serverFacts(all map[string]servers.Info) []live.Fact {
+	list := make([]live.Fact, 0, len(all))
 	for _, backend := range slices.Sorted(maps.Keys(all)) {
 		info := all[backend]
-		list = append(list, fact{Name: called(backend), Chinese: map[string]string{"database": "数据库", "balancer": "负载均衡"}[backend], Value: fmt.Sprintf("%s (%s)", info, info.Started)})
+		list = append(list, live.Fact{Name: called(backend), Chinese: map[string]string{"database": "数据库", "balancer": "负载均衡"}[backend], Value: fmt.Sprintf("%s (%s)", info, info.Started)})
 	}
 	return list
 }
@@ -183,12 +181,12 @@ func called(backend string) string {
 	}
 }
 
-func figures(numbers map[string]float64) []fact {
-	list := make([]fact, 0, len(numbers))
+func figures(numbers map[string]float64) []live.Fact {
+	list := make([]live.Fact, 0, len(numbers))
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		label, value := Figure(name, numbers[name])
 		chinese, _, _ := strings.Cut(checker.FigureInChinese(name), "（")
-		list = append(list, fact{Name: label, Chinese: chinese, Value: value})
+		list = append(list, live.Fact{Name: label, Chinese: chinese, Value: value})
 	}
 	return list
 }
@@ -211,5 +209,3 @@ func kind(p experiments.PartResult) string {
 	}
 	return "failure"
 }
-
-func command(name string) string { return "stocklab lab run " + name }
