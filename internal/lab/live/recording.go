@@ -320,9 +320,10 @@ func bundled() string {
 	var all strings.Builder
 	for _, file := range modules() {
 		text := joined(file)
-		var names []string
-		for _, found := range exported.FindAllStringSubmatch(text, -1) {
-			names = append(names, found[2])
+		found := exported.FindAllStringSubmatch(text, -1)
+		names := make([]string, len(found))
+		for i, one := range found {
+			names[i] = one[2]
 		}
 		text = imported.ReplaceAllString(text, "const $1 = of_$2;")
 		text = exported.ReplaceAllString(text, "$1 $2")
