@@ -16,7 +16,11 @@ MUTATE ?= internal/stock internal/config internal/buyer internal/admintoken inte
 PARTS = TestProveRoundTrips$$|TestProveTokensGrow|TestProveFiveThousandIdleConnections|TestProveAReplicaThatDiesTakesItsUnits
 BUGS = audit-forgives-overselling|last-unit-unsold|late-holder-deletes|lost-commit-is-a-failure|lost-request-is-sent-again
 
-.PHONY: build cross test prove prove-parts helm fuzz mutate bench lint vuln sbom deb images demo
+# Where the programs of Vitess are built: they do not run as root, and another user must find them.
+VITESS ?= /var/tmp/stockd-vitess
+VITESS_PROGRAMS = $(addprefix vitess.io/vitess/go/cmd/,vtctld vtctldclient vtgate vttablet)
+
+.PHONY: build cross test prove prove-parts vitess prove-vitess helm fuzz mutate bench lint vuln sbom deb images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
@@ -36,6 +40,13 @@ prove-parts: ## those of them that take minutes, which run before a change lands
 	go run ./tools/test -race -tags prove -timeout 30m $(TESTFLAGS) \
 		-run '$(PARTS)|TestProvePlantedBugsAreCaught/^($(BUGS))$$' \
 		./cmd/stockd ./cmd/stocklab ./internal/lock/... ./internal/service/strategy ./internal/planted
+
+vitess: ## the programs of Vitess, for the tests that sell on its shards: ten minutes the first time, 430 MB
+	mkdir -p '$(VITESS)/module'
+	cd '$(VITESS)/module' && { test -f go.mod || go mod init programs; } && go get $(VITESS_PROGRAMS:=@v0.24.4) && go build -o .. $(VITESS_PROGRAMS)
+
+prove-vitess: vitess ## what is sold on its shards
+	STOCKD_VITESS='$(VITESS)' go run ./tools/test -run Vitess ./internal/service
 
 helm: ## the chart, held to what Helm and Kubernetes say of it
 	cd deploy/helm && go test -count=1 ./...

@@ -17,6 +17,11 @@ import (
 //go:embed *.yml *.json
 var Files embed.FS
 
+// Vitess has the files of deploy/vitess.
+//
+//go:embed vitess/*.json vitess/*.sql
+var Vitess embed.FS
+
 // The names of the files.
 const (
 	Rules      = "stockd.rules.yml"

@@ -150,11 +150,11 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a connection of the driver is a %T", conn), conn.Close())
 	}
-	node, err := c.setUp(ctx, inner)
+	unprepared, err := c.setUp(ctx, inner)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up session: %w", err), conn.Close())
 	}
-	if !node {
+	if !unprepared {
 		inner = &preparingConn{mysqlConn: inner}
 	}
 	return &boundedConn{mysqlConn: inner, limit: c.limit, heard: c.heard}, nil
@@ -167,6 +167,13 @@ const (
 	galeraReads = `SET SESSION wsrep_sync_wait = @@SESSION.wsrep_sync_wait | 1`
 	groupReads  = `SET SESSION group_replication_consistency = CASE @@SESSION.group_replication_consistency
 		WHEN 'AFTER' THEN 'AFTER' WHEN 'BEFORE_AND_AFTER' THEN 'BEFORE_AND_AFTER' ELSE 'BEFORE' END`
+)
+
+const (
+	// oneShard has Vitess reject a transaction that would write to several shards: it could commit on one of them alone.
+	oneShard = `SET transaction_mode = 'SINGLE'`
+	// noLimit has it add no LIMIT to each SELECT: some are then no valid SQL for MariaDB.
+	noLimit = `SET SESSION sql_select_limit = DEFAULT`
 )
 
 // IsMember has a row where a server of Group Replication is in its group. It takes the right to read that
@@ -205,11 +212,12 @@ func setKnown(ctx context.Context, conn mysqlConn, list []string) error {
 	return nil
 }
 
-// setUp reports also whether the server is a node, one of a cluster of which several take writes: of Galera, or of Group
-// Replication with several primaries. Nothing may be prepared there: on MariaDB 10.11 with Galera, a
+// setUp reports also whether nothing may be prepared. So it is where the server is a node, one of a cluster of which several
+// take writes: of Galera, or of Group Replication with several primaries. On MariaDB 10.11 with Galera, a
 // transaction that a node aborts for the sake of another one goes on after the preparation of a SELECT, and
-// what it did before is lost.
-func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool, err error) {
+// what it did before is lost. And so it is on Vitess, which asks any shard for the columns of a SELECT that it prepares: the
+// transaction is then on two.
+func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (unprepared bool, err error) {
 	found, err := readSettings(ctx, conn)
 	if err != nil {
 		return false, err
@@ -223,6 +231,7 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool,
 		if err := setKnown(ctx, conn, list); err != nil {
 			return false, err
 		}
+		setup, unprepared = append(setup, oneShard, noLimit), true
 	} else if len(list) > 0 {
 		setup = append(setup, `SET SESSION `+strings.Join(list, `, `))
 	}
@@ -230,17 +239,17 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (node bool,
 		if err := requireMember(ctx, conn); err != nil {
 			return false, err
 		}
-		setup, node = append(setup, groupReads), true
+		setup, unprepared = append(setup, groupReads), true
 	}
 	if found[galeraNode] == "ON" {
-		setup, node = append(setup, galeraReads), true
+		setup, unprepared = append(setup, galeraReads), true
 	}
 	for _, statement := range setup {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
 			return false, err
 		}
 	}
-	return node, nil
+	return unprepared, nil
 }
 
 // The errors of a transaction that MySQL or MariaDB has rolled back. Galera finds most conflicts at the

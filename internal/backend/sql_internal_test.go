@@ -335,7 +335,7 @@ func TestAConnectionIsMadeInTime(t *testing.T) {
 }
 
 // The session of each connection is set up before it is used, and closed where that fails. On a node of a
-// cluster its transactions wait for what other nodes have committed, and nothing is prepared.
+// cluster its transactions wait for what other nodes have committed, and nothing is prepared there and on Vitess.
 func TestASessionIsSetUpForItsServer(t *testing.T) {
 	const (
 		ask = "SHOW SESSION VARIABLES"
@@ -349,7 +349,7 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 		"alone":  {nil, []string{showsAll, ask, set}},
 		"galera": {[]string{"wsrep_on", "ON"}, []string{showsAll, ask, set, galeraReads}},
 		"group":  {[]string{"group_replication_single_primary_mode", "OFF"}, []string{showsAll, ask, IsMember, set, groupReads}},
-		"vitess": {[]string{"version", "8.4.6-Vitess"}, []string{showsAll, ask, "SET SESSION autocommit = 'ON'", "SET SESSION innodb_lock_wait_timeout = 7"}},
+		"vitess": {[]string{"version", "8.4.6-Vitess"}, []string{showsAll, ask, "SET SESSION autocommit = 'ON'", "SET SESSION innodb_lock_wait_timeout = 7", oneShard, noLimit}},
 	} {
 		rows := slices.Clone(alone)
 		if c.variable != nil {
@@ -364,7 +364,7 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 		if err != nil || !ok || bounded.limit != limitOfStatements || !slices.EqualFunc(l.sent, c.want, strings.HasPrefix) {
 			t.Fatalf("%s: set up with %q (%v), want %q", name, l.sent, err, c.want)
 		}
-		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares == (name == "galera" || name == "group") {
+		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares != (name == "alone") {
 			t.Errorf("%s: it prepares statements: %t", name, prepares)
 		}
 		for i, left := range l.left {

@@ -260,6 +260,7 @@ func fails(kind string) error {
 		"sale-not-started":    stock.ErrSaleNotStarted,
 		"hold-limit":          stock.ErrHoldLimit,
 		"stock-limit":         stock.ErrStockLimit,
+		"items-apart":         stock.ErrApart,
 		"unknown-goods":       stock.ErrUnknownGoods,
 		"key-reused":          stock.ErrKeyReused,
 		"outcome-unknown":     &stock.BackendError{Backend: "mysql", Err: stock.ErrUnknownOutcome},

@@ -104,6 +104,7 @@ func problems() []knownProblem {
 		{stock.ErrReturned, http.StatusConflict, "order-returned", "Fewer units of the order are left"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The item exists already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "The stock would exceed its limit"},
+		{stock.ErrApart, http.StatusConflict, "items-apart", "The items are not sold together"},
 		{stock.ErrBelowZero, http.StatusConflict, "below-zero", "Fewer units can be sold"},
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for another request"},
 		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "Unknown strategy"},

@@ -135,6 +135,8 @@ type Entry struct {
 	// OneServer: each database server has names of its own, so that holders exclude each other only
 	// where all replicas write to the same one.
 	OneServer bool
+	// NotOnShards is why it does not lock on the shards of Vitess; empty: nothing is known against it.
+	NotOnShards string
 	// New makes the lock for one replica. It does not wait for a backend. What
 	// it makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Locker

@@ -13,8 +13,11 @@ import (
 )
 
 // Audit compares the ledger of an item with its row, both as of one moment. Of
-// the ledger it reads the running totals, and the rows that came after them.
+// the ledger it reads the running totals, and the rows that came after them; where the database is sharded, all rows.
 func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	if s.sharded {
+		return s.audit(ctx, s.db, auditInFull, goodsID)
+	}
 	return s.audit(ctx, s.db, auditByTotals, goodsID)
 }
 
@@ -94,11 +97,18 @@ const (
 // running totals.
 func (s *Store) AuditAll(ctx context.Context) (stock.Audits, error) {
 	var sums stock.Audits
-	if err := s.db.WithContext(ctx).Raw(auditAll).Scan(&sums).Error; err != nil {
+	statement := auditAll
+	if s.sharded {
+		statement = strings.ReplaceAll(auditAll, afterTotals, ``)
+	}
+	if err := s.db.WithContext(ctx).Raw(statement).Scan(&sums).Error; err != nil {
 		return stock.Audits{}, s.fault(ctx, "audit all items", err)
 	}
 	return sums, nil
 }
+
+// afterTotals has the rows that are not in the totals.
+const afterTotals = `, tb_ledger_settled AS s WHERE s.id = 1 AND l.id > s.upto`
 
 const auditAll = `SELECT COUNT(*) AS goods,
 	COALESCE(SUM(CASE WHEN a.should < 0 THEN -a.should ELSE 0 END), 0) AS oversold,
@@ -110,7 +120,7 @@ const auditAll = `SELECT COUNT(*) AS goods,
 		FROM tb_goods_stock AS g
 		LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
 		LEFT JOIN (SELECT l.goods_id, ` + sumOfRows + `
-			FROM tb_ledger_settled AS s, tb_stock_ledger AS l WHERE s.id = 1 AND l.id > s.upto GROUP BY l.goods_id) AS n
+			FROM tb_stock_ledger AS l` + afterTotals + ` GROUP BY l.goods_id) AS n
 			ON n.goods_id = g.goods_id) AS a`
 
 // Running totals may only include ids below which no row can be written anymore. Ids of the ledger
@@ -164,6 +174,9 @@ const (
 // reports whether there are more. Any number of replicas may call it. stock.ErrBusy: another
 // replica settles, or a transaction that has written such a row is still open.
 func (s *Store) Settle(ctx context.Context) (more bool, err error) {
+	if s.sharded {
+		return s.settleShards(ctx)
+	}
 	err = s.InTx(ctx, func(tx *Tx) error {
 		more = false
 		var at struct {

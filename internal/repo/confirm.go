@@ -44,11 +44,13 @@ func (s *Store) ConfirmLocked(ctx context.Context, payments ...*Payment) (map[*P
 }
 
 func (s *Store) confirmEach(ctx context.Context, waits bool, payments []*Payment) (map[*Payment]Confirmation, error) {
-	answers, err := s.confirm(ctx, false, waits, payments)
-	if !errors.Is(err, stock.ErrReferenceUsed) {
-		return answers, err
+	if !s.sharded { // where they may be on several
+		answers, err := s.confirm(ctx, false, waits, payments)
+		if !errors.Is(err, stock.ErrReferenceUsed) {
+			return answers, err
+		}
 	}
-	answers = make(map[*Payment]Confirmation, len(payments)) // the database does not say which: each is answered alone
+	answers := make(map[*Payment]Confirmation, len(payments)) // the database does not say which: each is answered alone
 	for _, p := range payments {
 		answer, err := s.confirm(ctx, false, waits, []*Payment{p})
 		if err != nil {
@@ -106,8 +108,8 @@ func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Paymen
 		}
 		return err
 	})
-	if errors.Is(err, stock.ErrDuplicateRequest) {
-		err = stock.ErrReferenceUsed
+	if errors.Is(err, stock.ErrDuplicateRequest) || errors.Is(err, stock.ErrApart) && !all {
+		err = stock.ErrReferenceUsed // where it is alone, of a reservation on another shard
 	}
 	return answers, err
 }
@@ -143,8 +145,14 @@ func (t *Tx) confirm(ctx context.Context, payments []*Payment, waits bool) (map[
 	if len(due) == 0 {
 		return answers, nil
 	}
-	if err := t.setConfirmed(ctx, due); err != nil {
-		return nil, err
+	atOnce := len(due)
+	if t.store.sharded { // Vitess sets a reference, which it looks up, to a value alone
+		atOnce = 1
+	}
+	for some := range slices.Chunk(due, atOnce) {
+		if err := t.setConfirmed(ctx, some); err != nil {
+			return nil, err
+		}
 	}
 	return answers, t.appendNumbered(ctx, "append confirmations", t.store.stepsOf(stock.Confirmation, confirmed...))
 }
@@ -201,7 +209,7 @@ func (t *Tx) readPaid(ctx context.Context, from string, payments []*Payment, loc
 const (
 	inOrder = `) ORDER BY number`
 
-	setConfirmed = `UPDATE tb_reservation SET state = 'confirmed', payment_reference = CASE number`
+	setConfirmed = `UPDATE tb_reservation SET state = 'confirmed', payment_reference = `
 	whenNumber   = ` WHEN ? THEN ?`
 )
 
@@ -211,10 +219,14 @@ func (t *Tx) setConfirmed(ctx context.Context, due []*Payment) error {
 	for _, p := range due {
 		args = append(args, p.Number, p.Reference)
 	}
+	references := `CASE number` + strings.Repeat(whenNumber, len(due)) + ` END `
+	if len(due) == 1 {
+		references, args = `? `, args[1:]
+	}
 	for _, p := range due {
 		args = append(args, p.Number)
 	}
-	statement := setConfirmed + strings.Repeat(whenNumber, len(due)) + ` END ` + whereNumbers + listOf(len(due), `?`) + `)` + andHeld
+	statement := setConfirmed + references + whereNumbers + listOf(len(due), `?`) + `)` + andHeld
 	rows, err := t.write(ctx, "confirm reservations", statement+t.store.dialect.now, args...)
 	if err == nil && rows < int64(len(due)) {
 		err = fmt.Errorf("the time of a reservation is over: %w", ErrRowChanged)

@@ -192,11 +192,15 @@ const (
 // every other writer from them until this one ends. It waits for none of them, where the database
 // can leave out rows that are locked. Items that do not exist are left out, too.
 func (t *Tx) FreeGoods(ctx context.Context, goodsIDs []int64) (map[int64]stock.Goods, error) {
-	args := anys(slices.Sorted(slices.Values(goodsIDs)))
 	d := t.store.dialect
+	goodsIDs, err := t.store.lockFirst(ctx, t.conn(), d.skipLocked, goodsIDs...)
+	if err != nil || len(goodsIDs) == 0 {
+		return nil, err
+	}
+	args := anys(slices.Sorted(slices.Values(goodsIDs)))
 	statement := selectRows + d.byItem + ofItems + listOf(len(args), `?`) + `) ORDER BY g.goods_id` + d.skipLocked
 	rows := make(map[int64]stock.Goods, len(args))
-	err := t.store.each(ctx, t.conn(), "lock the rows of several items", func(scan scanRow) error {
+	err = t.store.each(ctx, t.conn(), "lock the rows of several items", func(scan scanRow) error {
 		var g stock.Goods
 		err := scan(columnsOf(&g)...)
 		rows[g.ID] = g

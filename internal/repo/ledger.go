@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -128,7 +129,7 @@ func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining boo
 	result, err := t.conn().ExecContext(ctx, statement, args...)
 	switch {
 	case err != nil:
-		return t.store.fault(ctx, "append to ledger", err)
+		return t.appendFault(ctx, "append to ledger", err)
 	case len(orders) > 1:
 		return t.findIDs(ctx, orders)
 	case numbered:
@@ -152,7 +153,17 @@ func (t *Tx) appendNumbered(ctx context.Context, doing string, orders []stock.Or
 		}
 		args = append(appendValues(args, o, remaining), o.ID)
 	}
-	_, err := t.write(ctx, doing, insertNumbered+listOf(len(orders), insertNumberedRow), args...)
+	_, err := t.conn().ExecContext(ctx, insertNumbered+listOf(len(orders), insertNumberedRow), args...)
+	return t.appendFault(ctx, doing, err)
+}
+
+// appendFault is the fault of rows that were not appended. Vitess does not look on another shard for a request id that it
+// has noted there: it is one that was used for another item.
+func (t *Tx) appendFault(ctx context.Context, doing string, err error) error {
+	err = t.store.fault(ctx, doing, err)
+	if errors.Is(err, stock.ErrApart) {
+		return fmt.Errorf("%w: %w", stock.ErrDuplicateRequest, err)
+	}
 	return err
 }
 

@@ -68,7 +68,7 @@ func mysqlDialect() dialect {
 		clusters: `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
 			OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`,
 		keyspace: `SELECT COALESCE(DATABASE(), '')`,
-		shards:   `SHOW VITESS_SHARDS`,
+		sharded:  `SHOW VSCHEMA KEYSPACES`,
 		engines: `SELECT table_name, engine FROM information_schema.tables
 			WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ('%s') ORDER BY table_name`,
 		conflicted: backend.IsGroupConflict,
@@ -104,6 +104,9 @@ const (
 	mysqlLockWaitTimeout = 1205
 )
 
+// severalShards is in the error of a vtgate for a transaction that does not stay on one shard. It has no number of its own.
+const severalShards = "multi-db transaction attempted"
+
 func classifyMySQL(err error) faultKind {
 	if backend.IsConflict(err) {
 		return faultDeadlock
@@ -111,6 +114,9 @@ func classifyMySQL(err error) faultKind {
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
 		return faultBackend
+	}
+	if strings.Contains(answer.Message, severalShards) {
+		return faultApart
 	}
 	switch answer.Number {
 	case mysqlDuplicateEntry:

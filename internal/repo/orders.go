@@ -125,18 +125,21 @@ func (s *Store) final(ctx context.Context, after int64) (id int64, err error) {
 		return 0, s.fault(ctx, "read what is settled", err)
 	}
 	start := max(after, upto)
+	if s.sharded {
+		return s.runOfShards(ctx, start)
+	}
 	err = s.pool.QueryRowContext(ctx, readRun, start, runRows, start).Scan(&id)
 	return max(start, id), s.fault(ctx, "read what follows what is settled", err)
 }
 
 const (
-	lockOrder    = `SELECT id FROM tb_stock_ledger WHERE id = ?`
-	lockArchived = `SELECT id FROM tb_ledger_archive WHERE id = ?`
+	lockOrder    = `SELECT id FROM tb_stock_ledger WHERE id = ? AND goods_id = ?`
+	lockArchived = `SELECT id FROM tb_ledger_archive WHERE id = ? AND goods_id = ?`
 
 	// sumReturns is followed by the returns of both tables.
 	sumReturns    = `SELECT COALESCE(SUM(quantity), 0) FROM (`
 	selectReturns = `SELECT quantity FROM `
-	returnsOf     = ` WHERE order_no = ? AND kind = 'return'`
+	returnsOf     = ` WHERE order_no = ? AND goods_id = ? AND kind = 'return'`
 	sumReturnsEnd = `) AS r`
 )
 
@@ -199,13 +202,13 @@ func (t *Tx) takeOff(ctx context.Context, back stock.Order) error {
 // and not while it is locked.
 func (t *Tx) lockUnreturned(ctx context.Context, order ledgerRow) (left int64, err error) {
 	var id, returned int64
-	err = t.conn().QueryRowContext(ctx, lockOrder+t.store.dialect.forUpdate, order.id).Scan(&id)
+	err = t.conn().QueryRowContext(ctx, lockOrder+t.store.dialect.forUpdate, order.id, order.GoodsID).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = t.conn().QueryRowContext(ctx, lockArchived+t.store.dialect.forUpdate, order.id).Scan(&id)
+		err = t.conn().QueryRowContext(ctx, lockArchived+t.store.dialect.forUpdate, order.id, order.GoodsID).Scan(&id)
 	}
 	if err != nil {
 		return 0, t.store.fault(ctx, "lock order", err)
 	}
-	err = t.conn().QueryRowContext(ctx, sumReturns+inBoth(selectReturns, returnsOf)+sumReturnsEnd, order.ID, order.ID).Scan(&returned)
+	err = t.conn().QueryRowContext(ctx, sumReturns+inBoth(selectReturns, returnsOf)+sumReturnsEnd, order.ID, order.GoodsID, order.ID, order.GoodsID).Scan(&returned)
 	return order.Quantity - returned, t.store.fault(ctx, "sum returns", err)
 }

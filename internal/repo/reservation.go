@@ -351,9 +351,11 @@ func (e *LockedItemsError) Unwrap() error { return stock.ErrBusy }
 // every item, each by itself, and waits for none of those that are locked: a *LockedItemsError names them, beside what
 // has ended. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
-	ended, back, err = s.expire(ctx, most, SeveralItems, false)
-	if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
-		return ended, back, err
+	if !s.sharded {
+		ended, back, err = s.expire(ctx, most, SeveralItems, false)
+		if s.dialect.oneWriter || !errors.Is(err, stock.ErrBusy) {
+			return ended, back, err
+		}
 	}
 	items, failed := s.overdueItems(ctx)
 	ended, back = 0, make(map[int64]Back, len(items))

@@ -129,6 +129,9 @@ func (s *Store) TurnSale(ctx context.Context, goodsID int64) error {
 
 func (s *Store) turnSale(ctx context.Context, goodsID int64, set func(*Tx) error) error {
 	return s.InItem(ctx, goodsID, func(tx *Tx) error {
+		if _, err := s.lockFirst(ctx, tx.conn(), s.dialect.forUpdate, goodsID); err != nil {
+			return err
+		}
 		before, err := s.readOnSale(ctx, tx.conn(), goodsID, s.dialect.forUpdate)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -43,7 +44,12 @@ const schemaWithin = time.Hour
 // withSchema changes the schema exclusively. It does not use goose's lock: goose reads
 // pending migrations before it takes its lock, and creates its table of versions there, so that
 // replicas which start together on a new database collide.
+//
+// On Vitess it changes nothing, and fails unless all is applied: a vtgate would make each table on every shard of a keyspace.
 func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Context, *goose.Provider) error) (err error) {
+	if s.sharded {
+		return s.requireApplied(ctx)
+	}
 	schema, err := s.schema()
 	if err != nil {
 		return err
@@ -63,6 +69,17 @@ func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Co
 		return s.schemaFault(doing, err)
 	}
 	return nil
+}
+
+// errOfShards is that of a change of the schema on Vitess.
+var errOfShards = errors.New("on Vitess the schema is changed on the primary of each shard: see deploy/vitess/README.md")
+
+func (s *Store) requireApplied(ctx context.Context) error {
+	list, err := s.Migrations(ctx)
+	if err == nil && slices.ContainsFunc(list, func(m Migration) bool { return m.AppliedAt.IsZero() }) {
+		err = errOfShards
+	}
+	return err
 }
 
 // beginVersions makes goose's table of versions with its first row. Goose itself does so in two steps, of which MySQL
@@ -96,6 +113,9 @@ func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 		undone, err = schema.Down(ctx)
 		return err
 	})
+	if s.sharded && err == nil {
+		err = errOfShards
+	}
 	if errors.Is(err, goose.ErrNoNextVersion) {
 		return nil, nil
 	}

@@ -244,7 +244,8 @@ func (s *Store) readCluster(ctx context.Context) (kind string, err error) {
 	return kind, err
 }
 
-// Sharded reports that the database is a keyspace of Vitess with several shards.
+// Sharded reports that the database is a keyspace of Vitess with shards, be it one: a transaction writes to one of them.
+// Each audit is then of all rows of the ledger, and none is archived.
 func (s *Store) Sharded() bool { return s.sharded }
 
 func (s *Store) readSharded(ctx context.Context) (sharded bool, err error) {
@@ -256,16 +257,14 @@ func (s *Store) readSharded(ctx context.Context) (sharded bool, err error) {
 		return false, s.fault(ctx, "read the keyspace", err)
 	}
 	keyspace, _, _ = strings.Cut(keyspace, "@") // what follows is the kind of its tablets
-	count := 0
-	err = s.each(ctx, s.pool, "read the shards", func(scan scanRow) error {
+	err = s.each(ctx, s.pool, "read which keyspaces are sharded", func(scan scanRow) error {
 		var name string
-		err := scan(&name)
-		if strings.HasPrefix(name, keyspace+"/") {
-			count++
-		}
+		var is bool
+		err := scan(&name, &is, new(any), new(any))
+		sharded = sharded || is && name == keyspace
 		return err
-	}, s.dialect.shards)
-	return count > 1, err
+	}, s.dialect.sharded)
+	return sharded, err
 }
 
 func (s *Store) readVersion(ctx context.Context) (string, error) {
@@ -437,6 +436,7 @@ const (
 	faultDuplicate                  // a unique key is taken
 	faultBusy                       // a lock timed out
 	faultDeadlock                   // the database rolled the transaction back
+	faultApart                      // the transaction would write to several shards
 )
 
 // errDeadlock marks a transaction that the database has rolled back. It is
@@ -464,6 +464,8 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("%s: %w: %w", doing, stock.ErrBusy, err)
 	case faultDeadlock:
 		return fmt.Errorf("%s: %w", doing, errDeadlock)
+	case faultApart:
+		return fmt.Errorf("%s: %w", doing, stock.ErrApart)
 	default:
 		return s.failure(doing, err)
 	}

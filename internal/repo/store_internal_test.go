@@ -237,10 +237,10 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 	}
 }
 
-// A vtgate names the shards of all keyspaces.
-func TestAKeyspaceWithSeveralShardsIsSharded(t *testing.T) {
+// A vtgate names all keyspaces. One that is sharded may have one shard.
+func TestAKeyspaceIsShardedByItsVSchema(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
-	s.dialect.shards = `SELECT 'shop/-80' UNION SELECT 'shop/80-' UNION SELECT 'shop_global/0'`
+	s.dialect.sharded = `SELECT 'shop', 'true', 'unmanaged', '' UNION SELECT 'shop_global', 'false', 'unmanaged', ''`
 	for _, of := range []struct {
 		version, keyspace string
 		want              bool
@@ -250,7 +250,7 @@ func TestAKeyspaceWithSeveralShardsIsSharded(t *testing.T) {
 			t.Errorf("%s of %s is sharded: %t (%v), want %t", of.keyspace, of.version, sharded, err, of.want)
 		}
 	}
-	s.version, s.dialect.shards = "MySQL 8.4.6-Vitess", "no statement"
+	s.version, s.dialect.sharded = "MySQL 8.4.6-Vitess", "no statement"
 	if _, err := s.readSharded(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
 		t.Errorf("one that does not answer is %v", err)
 	}

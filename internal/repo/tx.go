@@ -43,6 +43,9 @@ func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, er
 
 // lockGoods is GoodsForUpdate for transactions that sell nothing, whatever the limit is.
 func (t *Tx) lockGoods(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	if _, err := t.store.lockFirst(ctx, t.conn(), t.store.dialect.forUpdate, goodsID); err != nil {
+		return stock.Goods{}, err
+	}
 	return t.store.readGoods(ctx, t.conn(), t.store.dialect.readForUpdate, goodsID)
 }
 
@@ -164,5 +167,8 @@ func (t *Tx) writeComputed(ctx context.Context, doing, statement string, read st
 // answered and its lock was released: the next holder of the lock must not read
 // the stock from before. ErrUnknownGoods: there is none.
 func (s *Store) GoodsSettled(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	if _, err := s.lockFirst(ctx, s.pool, s.dialect.lockRead, goodsID); err != nil {
+		return stock.Goods{}, err
+	}
 	return s.readGoods(ctx, s.pool, readRow+s.dialect.lockRead, goodsID)
 }

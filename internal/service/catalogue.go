@@ -140,7 +140,11 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 			return err
 		}
 	}
-	c.addSellers(o, Mode{Strategy: entry.Name}, o.strategy.Deduct, strategy.Joined(o.strategy, bounds), bounds)
+	together := o.strategy.Deduct
+	if !deps.Store.Sharded() { // items may be on several
+		together = strategy.Joined(o.strategy, bounds)
+	}
+	c.addSellers(o, Mode{Strategy: entry.Name}, o.strategy.Deduct, together, bounds)
 	if fencer, ok := o.strategy.(strategy.Fencer); ok {
 		c.addSellers(o, Mode{Strategy: entry.Name, Fence: true}, fencer.DeductFenced, fencer.DeductFenced, bounds)
 	}

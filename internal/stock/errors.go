@@ -59,6 +59,8 @@ var (
 	ErrStockLimit = errors.New("stock limit exceeded")
 	// ErrBelowZero rejects a correction that takes off more units than can be sold.
 	ErrBelowZero = errors.New("fewer units can be sold")
+	// ErrApart rejects what needs one transaction over items that are on different shards of the database.
+	ErrApart = errors.New("its items are on different shards of the database")
 	// ErrKeyReused rejects a request id that was used for other content.
 	ErrKeyReused = errors.New("request id was used with other content")
 	// ErrDuplicateRequest: a request id of the batch is in the

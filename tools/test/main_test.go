@@ -14,7 +14,7 @@ const root = "../.."
 
 // spared are needs that no package of a distribution brings to every machine: what lacks them is skipped.
 func spared() []string {
-	return []string{"a disk that tells what is on it", "namespace", "root", "systemd", "mysql", "haproxy", "nginx 1.27.3"}
+	return []string{"a disk that tells what is on it", "namespace", "root", "systemd", "mysql", "haproxy", "nginx 1.27.3", "vitess"}
 }
 
 // A test that lacks a server fails under -required only where it asks for it by the name that is required.

@@ -45,6 +45,7 @@ type Lab struct {
 	redlock   *servers.Redlock
 	galera    *servers.Nodes
 	group     *servers.Nodes
+	vitess    *servers.Vitess
 	zookeeper *servers.ZooKeeper
 	etcd      *servers.Etcd
 }

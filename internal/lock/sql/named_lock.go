@@ -12,12 +12,13 @@ import (
 // NamedLock is GET_LOCK of MySQL and MariaDB.
 func NamedLock() lock.Entry {
 	return lock.Entry{
-		Name:       "sql-named-lock",
-		Family:     lock.FamilySQL,
-		Summary:    "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
-		Needs:      []backend.Name{backend.MySQL},
-		Guarantees: lock.Complete(false),
-		OneServer:  true,
+		Name:        "sql-named-lock",
+		Family:      lock.FamilySQL,
+		Summary:     "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
+		Needs:       []backend.Name{backend.MySQL},
+		Guarantees:  lock.Complete(false),
+		OneServer:   true,
+		NotOnShards: "where GET_LOCK is that of one tablet",
 		New: func(d lock.Deps) lock.Locker {
 			b := newBase(d)
 			return lock.NewReentrant(&sessionLock{

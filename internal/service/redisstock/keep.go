@@ -38,7 +38,22 @@ func (c *consumer) keepOthers(ctx context.Context, entries []entry, busy error) 
 
 // keep writes the orders into the ledger, each once, and only then takes them off the
 // stream. An error leaves what is not settled pending.
-func (c *consumer) keep(ctx context.Context, entries []entry) error {
+func (c *consumer) keep(ctx context.Context, entries []entry) (err error) {
+	if !c.store.Sharded() {
+		return c.keepTogether(ctx, entries)
+	}
+	byItem := make(map[int64][]entry) // which may be on several shards
+	for _, e := range entries {
+		byItem[e.GoodsID] = append(byItem[e.GoodsID], e)
+	}
+	for _, of := range byItem {
+		err = errors.Join(err, c.keepTogether(ctx, of))
+	}
+	return err
+}
+
+// keepTogether is keep in one transaction.
+func (c *consumer) keepTogether(ctx context.Context, entries []entry) error {
 	ctx, step := c.follow(ctx, entries)
 	defer step.End()
 	for range keepRounds {

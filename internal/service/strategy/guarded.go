@@ -160,7 +160,7 @@ func ofLock(l lock.Entry) Entry {
 	guarantees.Fenceable = true
 	return Entry{
 		Name: l.Name, Family: Family(l.Family), Summary: l.Summary, Needs: l.Needs,
-		Guarantees: guarantees, Watchdog: l.Watchdog, OneServer: l.OneServer,
+		Guarantees: guarantees, Watchdog: l.Watchdog, OneServer: l.OneServer, NotOnShards: l.NotOnShards,
 		New: func(d Deps) Strategy {
 			return fenceable{guarded: newGuarded(d, d.locker(l)), issue: d.Lock.Issue}
 		},

@@ -1,0 +1,277 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/deploy"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Vitess is a keyspace of items on shards, one that is not sharded, and a gate: the database. All of it
+// is set up as deploy/vitess says.
+type Vitess struct {
+	*Database // what the gate is
+
+	// Tablets are those of the shards, by their names such as "shop/-80". Their databases are on one server.
+	Tablets map[string]*Server
+	// Below has the databases of the shards.
+	Below *Database
+
+	programs string
+	account  *user.User // whom its programs run as; nil: as this process
+	etcd     *Etcd
+	control  *Server
+	all      []runner
+	dir      string
+	admin    string // the address of its control
+}
+
+// findVitess finds the folder with the programs of Vitess.
+func findVitess() (folder string, err error) {
+	const variable = "STOCKD_VITESS"
+	folder = os.Getenv(variable)
+	if _, err := os.Stat(filepath.Join(folder, "vttablet")); folder == "" || err != nil {
+		return "", &MissingError{What: "Vitess", How: "make vitess builds it; " + variable + " is the folder of its programs"}
+	}
+	return folder, nil
+}
+
+// globalShard has what is not sharded.
+const globalShard = "shop_global/0"
+
+// StartVitess starts a shop on shards with these names, such as "-80" and "80-".
+func StartVitess(ctx context.Context, k *Supervisor, shards ...string) (_ *Vitess, err error) {
+	v := &Vitess{Tablets: make(map[string]*Server)}
+	if v.programs, err = findVitess(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, v.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := v.prepare(k); err != nil {
+		return nil, err
+	}
+	v.Below, err = StartDatabase(ctx, k, Choice{Mode: Local, Database: MariaDB, Volatile: true, Options: "--log-bin=binlog --server-id=1 --binlog-format=ROW"})
+	if err != nil {
+		return nil, err
+	}
+	v.all = append(v.all, v.Below)
+	if err := v.startControl(ctx, k); err != nil {
+		return nil, err
+	}
+	names := []string{globalShard}
+	for _, shard := range shards {
+		names = append(names, "shop/"+shard)
+	}
+	for i, name := range names {
+		if err := v.startTablet(ctx, k, 100+i, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.applySchema(ctx); err != nil {
+		return nil, err
+	}
+	return v, v.startGate(ctx, k)
+}
+
+// prepare makes the folder of its programs. They refuse to run as root.
+func (v *Vitess) prepare(k *Supervisor) (err error) {
+	if v.dir, err = os.MkdirTemp(k.Folder(), "vitess-"); err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	if v.account, err = user.Lookup("nobody"); err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(v.account.Uid)
+	const passable = 0o711
+	return errors.Join(err, os.Chmod(k.Folder(), passable), os.Chown(v.dir, uid, -1))
+}
+
+// launch starts a program on free ports: for HTTP, for gRPC, and those that it takes besides.
+func (v *Vitess) launch(ctx context.Context, k *Supervisor, name string, ports []int, ready func(context.Context) error, args ...string) (*Server, error) {
+	args = slices.Concat([]string{
+		"--topo-implementation=etcd2", "--topo-global-root=/vitess/global",
+		"--topo-global-server-address=" + strings.TrimPrefix(v.etcd.Endpoint, "http://"),
+		fmt.Sprintf("--port=%d", ports[0]), fmt.Sprintf("--grpc-port=%d", ports[1]), "--bind-address=127.0.0.1", "--grpc-bind-address=127.0.0.1",
+	}, args)
+	program := filepath.Join(v.programs, name)
+	if v.account != nil {
+		args = slices.Concat([]string{"--reuid=" + v.account.Uid, "--regid=" + v.account.Gid, "--clear-groups", program}, args)
+		var err error
+		if program, err = Find("setpriv"); err != nil {
+			return nil, err
+		}
+	}
+	server, err := newServer(k, Spec{
+		Name: name, Program: program, Env: append(os.Environ(), "VTDATAROOT="+v.dir, "HOME="+v.dir, "TMPDIR="+v.dir),
+		Configure: func(string, int) ([]string, []string, error) { return args, nil, nil },
+		Ready:     func(ctx context.Context, _ int) error { return ready(ctx) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.all = append(v.all, server)
+	if err := server.configure(0); err != nil {
+		return nil, err
+	}
+	return server, server.Restart(ctx)
+}
+
+// startControl starts etcd, and vtctld with a cell.
+func (v *Vitess) startControl(ctx context.Context, k *Supervisor) (err error) {
+	if v.etcd, err = newEtcd(k, nil); err != nil {
+		return err
+	}
+	v.all = append(v.all, v.etcd)
+	if err := v.etcd.server.start(ctx); err != nil {
+		return err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	v.admin = Loopback(ports[1])
+	v.control, err = v.launch(ctx, k, "vtctld", ports, func(ctx context.Context) error { return v.Control(ctx, "GetKeyspaces") },
+		"--cell=test", "--service-map=grpc-vtctl,grpc-vtctld")
+	if err != nil {
+		return err
+	}
+	return v.Control(ctx, "AddCellInfo", "--root=/vitess/test", "--server-address="+strings.TrimPrefix(v.etcd.Endpoint, "http://"), "test")
+}
+
+// Control runs vtctldclient.
+func (v *Vitess) Control(ctx context.Context, args ...string) error {
+	said, err := exec.CommandContext(ctx, filepath.Join(v.programs, "vtctldclient"), append([]string{"--server=" + v.admin}, args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("vtctldclient %s: %w: %s", args[0], err, said)
+	}
+	return nil
+}
+
+// startTablet makes the database of a shard, and starts the tablet that is its primary.
+func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, name string) error {
+	keyspace, shard, _ := strings.Cut(name, "/")
+	database := strings.NewReplacer("/", "_", "-", "_").Replace("vt_" + name)
+	if err := v.makeTables(ctx, database, keyspace); err != nil {
+		return err
+	}
+	c, err := mysql.ParseDSN(v.Below.DSN)
+	if err != nil {
+		return err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	host, port, _ := strings.Cut(c.Addr, ":")
+	alias := fmt.Sprintf("test-%d", number)
+	args := []string{
+		"--tablet-path=" + alias, "--tablet-hostname=127.0.0.1", "--init-keyspace=" + keyspace, "--init-shard=" + shard,
+		"--init-tablet-type=replica", "--init-db-name-override=" + database, "--unmanaged", "--db-host=" + host, "--db-port=" + port,
+		"--db-ssl-mode=disabled", "--service-map=grpc-queryservice,grpc-tabletmanager",
+		"--db-charset=utf8mb4_general_ci", "--queryserver-config-transaction-cap=500",
+	}
+	for _, who := range []string{"app", "allprivs", "appdebug", "dba", "repl", "filtered"} {
+		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+v.Below.Password)
+	}
+	v.Tablets[name], err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return v.Control(ctx, "PingTablet", alias) }, args...)
+	if err != nil {
+		return err
+	}
+	return v.Control(ctx, "TabletExternallyReparented", alias)
+}
+
+// makeTables makes the tables of a shard: those of the migrations, and those of its keyspace.
+func (v *Vitess) makeTables(ctx context.Context, database, keyspace string) error {
+	pool, err := v.Below.Raw()
+	if err != nil {
+		return err
+	}
+	_, err = pool.ExecContext(ctx, "CREATE DATABASE "+database)
+	if err = errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	d, err := v.Below.With(func(c *mysql.Config) { c.DBName = database })
+	if err != nil {
+		return err
+	}
+	store, err := d.Open(ctx, "lab", 1)
+	if err != nil {
+		return err
+	}
+	_, err = store.MigrateUp(ctx)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	if pool, err = d.Raw(); err != nil {
+		return err
+	}
+	return errors.Join(execFile(ctx, pool, keyspace+".sql"), pool.Close())
+}
+
+// execFile runs the statements of a file of deploy/vitess.
+func execFile(ctx context.Context, pool *sql.DB, file string) error {
+	content, err := deploy.Vitess.ReadFile("vitess/" + file)
+	for statement := range strings.SplitSeq(string(content), ";\n") {
+		if strings.TrimSpace(statement) == "" || err != nil {
+			continue
+		}
+		_, err = pool.ExecContext(ctx, statement)
+	}
+	return err
+}
+
+// applySchema says which table is where.
+func (v *Vitess) applySchema(ctx context.Context) error {
+	for _, command := range [][]string{
+		{"ApplyVSchema", "--vschema-file=" + filepath.Join(v.dir, "shop_global.vschema.json"), "shop_global"},
+		{"ApplyVSchema", "--vschema-file=" + filepath.Join(v.dir, "shop.vschema.json"), "shop"},
+		{"ApplyRoutingRules", "--rules-file=" + filepath.Join(v.dir, "routing-rules.json")},
+	} {
+		_, path, _ := strings.Cut(command[1], "=")
+		content, err := deploy.Vitess.ReadFile("vitess/" + filepath.Base(path))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.WriteFile(path, content, 0o600), v.Control(ctx, command...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Vitess) startGate(ctx context.Context, k *Supervisor) error {
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "root", "tcp", Loopback(ports[2]), "shop"
+	v.Database = &Database{Info: Info{Name: "Vitess", Started: Local}, Driver: repo.MySQL, DSN: c.FormatDSN()}
+	gate, err := v.launch(ctx, k, "vtgate", ports, func(ctx context.Context) error { return v.readVersion(ctx) },
+		"--cell=test", "--cells-to-watch=test", "--tablet-types-to-wait=PRIMARY", fmt.Sprintf("--mysql-server-port=%d", ports[2]),
+		"--mysql-server-bind-address=127.0.0.1", "--mysql-auth-server-impl=none", "--service-map=grpc-vtgateservice")
+	v.runner = gate
+	return err
+}
+
+// Close ends all of it, the gate first.
+func (v *Vitess) Close(ctx context.Context) error {
+	all := slices.Clone(v.all)
+	slices.Reverse(all)
+	return closeAll(ctx, all)
+}

@@ -1,0 +1,84 @@
+package repo
+
+import (
+	"context"
+
+	"gorm.io/gorm"
+)
+
+// On Vitess a transaction writes to one shard, and reads as of one moment there. What concerns all shards is
+// done without a transaction: the mark up to which the ledger is final is moved by one statement, and no
+// running totals are kept.
+
+const (
+	readMark = `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND FROM tb_ledger_settled WHERE id = 1`
+	seeLast  = `UPDATE tb_ledger_settled SET seen = ?, seen_at = UTC_TIMESTAMP(6) WHERE id = 1 AND seen = ? AND seen_at < UTC_TIMESTAMP(6)`
+	moveMark = `UPDATE tb_ledger_settled SET upto = ? WHERE id = 1 AND upto = ?`
+
+	// awaitRows waits for the transactions that have written rows which are not committed.
+	awaitRows = `SELECT COUNT(*) FROM tb_stock_ledger FORCE INDEX (PRIMARY) WHERE id > ? AND id <= ? LOCK IN SHARE MODE`
+
+	// lockItems is followed by a list, and the lock.
+	lockItems = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN (`
+
+	readIDs = `SELECT id FROM tb_stock_ledger WHERE id > ? ORDER BY id LIMIT ?`
+)
+
+// settleShards moves the mark over ids that are old enough, by the rules of audit.go. The ids of all shards are from one
+// sequence, which ascends.
+func (s *Store) settleShards(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var upto, seen int64
+	var old bool
+	if err := s.pool.QueryRowContext(ctx, readMark, s.settleAfter().Microseconds()).Scan(&upto, &seen, &old); err != nil {
+		return false, s.fault(ctx, "read what is settled", err)
+	}
+	if upto >= seen {
+		var last int64
+		if err := s.pool.QueryRowContext(ctx, readLastID).Scan(&last); err != nil {
+			return false, s.fault(ctx, "read last id", err)
+		}
+		_, err := s.pool.ExecContext(ctx, seeLast, last, seen)
+		return false, s.fault(ctx, "see what can be settled", err)
+	}
+	if !old {
+		return false, nil
+	}
+	next := min(seen, upto+settleRows)
+	var rows int64
+	if err := s.pool.QueryRowContext(ctx, awaitRows, upto, next).Scan(&rows); err != nil {
+		return false, s.fault(ctx, "wait for the ledger", err)
+	}
+	_, err = s.pool.ExecContext(ctx, moveMark, next, upto)
+	return next < seen, s.fault(ctx, "settle", err)
+}
+
+// runOfShards is the last id of the run without a gap after another one.
+func (s *Store) runOfShards(ctx context.Context, after int64) (last int64, err error) {
+	last, gap := after, false
+	err = s.each(ctx, s.pool, "read what follows what is settled", func(scan scanRow) error {
+		var id int64
+		err := scan(&id)
+		if gap = gap || id != last+1; !gap {
+			last = id
+		}
+		return err
+	}, readIDs, after, runRows)
+	return last, err
+}
+
+// lockFirst locks the rows of items on shards, and returns those that it has locked; elsewhere all, which the caller locks.
+// Vitess 24 sends a SELECT with a subquery, such as readRow, without its FOR UPDATE, and does not say so.
+func (s *Store) lockFirst(ctx context.Context, conn gorm.ConnPool, lock string, goodsIDs ...int64) (locked []int64, err error) {
+	if !s.sharded {
+		return goodsIDs, nil
+	}
+	err = s.each(ctx, conn, "lock rows", func(scan scanRow) error {
+		var id int64
+		err := scan(&id)
+		locked = append(locked, id)
+		return err
+	}, lockItems+listOf(len(goodsIDs), `?`)+`)`+lock, anys(goodsIDs)...)
+	return locked, err
+}

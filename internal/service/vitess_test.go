@@ -1,0 +1,109 @@
+package service_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The items 1 and 8 are on different shards.
+const here, there = 1, 8
+
+// Each strategy that is available sells what there is of items on both shards.
+func TestVitessSellsWhatThereIs(t *testing.T) {
+	v := lab.Vitess(t)
+	s := openOn(t, 0, v.Database, v.Database)
+	for i, entry := range strategy.Registry() {
+		if !entry.Guarantees.Safe(false) || !standsForOthers(entry.Name) && entry.Name != "sql-named-lock" {
+			continue
+		}
+		t.Run(entry.Name, func(t *testing.T) {
+			if entry.NotOnShards != "" {
+				s.rejectsOnNodes(t, entry.Name, "Vitess")
+				return
+			}
+			var selling sync.WaitGroup
+			for j, name := range []string{entry.Name, entry.Name + grouped} {
+				selling.Go(func() { s.sellsOutOnAllNodes(t, name, int64(1000+2*i+j)) })
+			}
+			selling.Wait()
+		})
+	}
+	sums := must.Get(labtest.Open(t, v.Database, "auditor").AuditAll(t.Context()))(t)
+	should.Be(t, sums.Oversold+sums.Lost+sums.Vanished, 0)
+}
+
+// A key and a number are of one order, whatever the shard of its item, and the feed has each order once, in the order of
+// their numbers.
+func TestVitessKeepsKeysAndNumbersOverShards(t *testing.T) {
+	v := lab.Vitess(t)
+	s, store := openOn(t, 0, v.Database), labtest.Open(t, v.Database, "reader")
+	s.create(t, here, 100)
+	s.create(t, there, 100)
+	first := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), here, keyed("key", 1)))(t)
+	again := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), here, keyed("key", 1)))(t)
+	should.Be(t, again.Replayed && again.Order.ID == first.Order.ID, true, "a copy gets the first order")
+	for _, name := range []string{"sql-conditional", "sql-for-update", "sql-optimistic", "redis-stock"} {
+		should.Reject(s.strategy(t, 0, name).Deduct(t.Context(), there, keyed("key", 1)))(t, stock.ErrKeyReused)
+	}
+	before := must.Get(strconv.ParseInt(first.Order.ID, 10, 64))(t)
+	var numbers []string
+	for i := range 20 {
+		outcome := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), []int64{here, there}[i%2], stock.Purchase{Quantity: 1}))(t)
+		numbers = append(numbers, outcome.Order.ID)
+		found, ok, err := store.Order(t.Context(), outcome.Order.ID)
+		if err != nil || !ok || found.RequestID != outcome.Order.RequestID {
+			t.Errorf("order %s is %+v (%v)", outcome.Order.ID, found, err)
+		}
+	}
+	var listed []string
+	labtest.Eventually(time.Minute, func() bool {
+		must.Do(t, store.SettleAll(t.Context()))
+		orders, _, err := store.OrdersAfter(t.Context(), 0, before, 1000)
+		must.Do(t, err)
+		listed = listed[:0]
+		for _, o := range orders {
+			if slices.Contains(numbers, o.ID) {
+				listed = append(listed, o.ID)
+			}
+		}
+		return slices.Equal(listed, numbers)
+	})
+	should.Be(t, slices.Equal(listed, numbers), true, "the feed has each order once, in order")
+}
+
+// Reservations are found and confirmed by their numbers. A basket whose items are apart is rejected, and its units come back.
+func TestVitessRejectsABasketOverShards(t *testing.T) {
+	v := lab.Vitess(t)
+	s := openOn(t, 0, v.Database)
+	all, _ := s.reservations(t, v.Database)
+	for _, id := range []int64{2, 9, 10, 16} {
+		s.create(t, id, 5)
+	}
+	_, err := all[0].Sell(t.Context(), basketOf(2, 9, 10, 16), s.holdBy(t, 0, "sql-conditional"))
+	if !errors.Is(err, stock.ErrApart) {
+		t.Errorf("a basket over shards is answered with %v", err)
+	}
+	s.leaves(t, map[int64]int64{2: 5, 9: 5, 10: 5, 16: 5})
+	numbers := s.holds(t, "sql-conditional", 2, 2, time.Minute)
+	other := s.holds(t, "sql-conditional", 9, 1, time.Minute)
+	confirm := func(number string) error { _, _, err := all[0].Confirm(t.Context(), number, "paid"); return err }
+	must.Do(t, confirm(numbers[0]))
+	if err := confirm(other[0]); !errors.Is(err, stock.ErrReferenceUsed) {
+		t.Errorf("a reference of another shard is answered with %v", err)
+	}
+	for _, number := range []string{numbers[1], other[0]} {
+		_, _, err := all[0].Release(t.Context(), number)
+		must.Do(t, err)
+	}
+	s.leaves(t, map[int64]int64{2: 4, 9: 5})
+}
