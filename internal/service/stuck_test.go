@@ -57,7 +57,7 @@ func (s stuckShop) operations(t *testing.T, item int64, times int) map[string][]
 				return err
 			},
 			"restock": func(ctx context.Context) error { _, err := s.inventory.Restock(ctx, item, 1, ""); return err },
-			"limit":   func(ctx context.Context) error { _, err := s.inventory.SetLimit(ctx, item, 900); return err },
+			"limit":   func(ctx context.Context) error { _, err := s.inventory.SetLimit(ctx, item, 90_000); return err },
 			"look":    func(ctx context.Context) error { _, err := s.inventory.Goods(ctx, item); return err },
 			"audit":   func(ctx context.Context) error { _, err := s.inventory.Audit(ctx, item); return err },
 			"order":   func(ctx context.Context) error { _, err := s.Order(ctx, order); return err },
@@ -91,9 +91,9 @@ func (s stuckShop) expires(ctx context.Context, item int64) error {
 	}
 }
 
-// Whatever of item 1 is locked, with more callers waiting for it than there are connections, everything goes on for item 2:
-// nothing of it takes as long as a row is waited for.
-func TestOneThingThatIsStuckHoldsUpNothingElse(t *testing.T) {
+// openStuckShop has three items, and a replica that expires their reservations.
+func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
+	t.Helper()
 	d := lab.Database(t, servers.MariaDB)
 	store, catalogue := openEntriesOn(t, d, strategy.Registry()...)
 	reservations := service.NewReservations(store, catalogue, time.Hour, &ends{})
@@ -101,18 +101,27 @@ func TestOneThingThatIsStuckHoldsUpNothingElse(t *testing.T) {
 	closeAfter(t, reservations)
 	closeAfter(t, s.inventory)
 	for id := range int64(3) {
-		must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: id + 1, Units: 100_000, PerUser: 1000}, ""))(t)
+		must.Get(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: id + 1, Units: 1_000_000, PerUser: 100_000}, ""))(t)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.Background())
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { reservations.KeepExpiring(ctx, func(err error) { t.Error(err) }) })
-	defer sweeping.Wait()
-	defer stop()
-	for what, lock := range map[string]string{
-		"its row":          `SELECT * FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`,
-		"its buyer":        `SELECT * FROM tb_stock_user WHERE goods_id = 1 FOR UPDATE`,
-		"its reservations": `SELECT * FROM tb_reservation WHERE goods_id = 1 FOR UPDATE`,
-	} {
+	t.Cleanup(func() { stop(); sweeping.Wait() })
+	return s, d
+}
+
+// locks are what a statement locks of item 1.
+var locks = map[string]string{
+	"its row":          `SELECT * FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`,
+	"its buyer":        `SELECT * FROM tb_stock_user WHERE goods_id = 1 FOR UPDATE`,
+	"its reservations": `SELECT * FROM tb_reservation WHERE goods_id = 1 FOR UPDATE`,
+}
+
+// Whatever of item 1 is locked, with more callers waiting for it than there are connections, everything goes on for item 2:
+// nothing of it takes as long as a row is waited for.
+func TestOneThingThatIsStuckHoldsUpNothingElse(t *testing.T) {
+	s, d := openStuckShop(t)
+	for what, lock := range locks {
 		t.Run(what, func(t *testing.T) {
 			others := s.operations(t, 2, 2)
 			stuck, stopped := s.stick(t, d, lock)

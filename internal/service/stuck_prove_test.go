@@ -1,0 +1,85 @@
+//go:build prove
+
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stockd/stockd/internal/must"
+)
+
+// What a large item of a shop has: reservations that are all overdue, and a ledger that is read from its beginning.
+const (
+	overdue = `INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
+		SELECT CONCAT('r', seq), 1, 1, 'ann', 'sql-conditional', 'held', 1000, NOW(6), NOW(6) FROM seq_1_to_100000`
+	sold = `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
+		SELECT 1, 'deduct', 1, CONCAT('r', seq), 'sql-conditional', 'replica-1', NOW(6) FROM seq_1_to_1000000 WHERE seq BETWEEN %d AND %d`
+)
+
+// TestProveTheTailOfAnItemBesideOneThatIsStuck prints what each operation of item 2 takes while item 1 is stuck, beside what it
+// takes otherwise. It fails where one is not answered: how long is for the reader.
+func TestProveTheTailOfAnItemBesideOneThatIsStuck(t *testing.T) {
+	s, d := openStuckShop(t)
+	columns := []string{"calm"}
+	tails := map[string]map[string]time.Duration{"calm": s.tails(t)}
+	measure := func(what string, stick func() (stop func())) {
+		stop := stick()
+		columns, tails[what] = append(columns, what), s.tails(t)
+		stop()
+	}
+	for what, lock := range locks {
+		measure(what+" locked", func() func() {
+			stuck, stop := s.stick(t, d, lock)
+			return func() { stop(); stuck.Wait() }
+		})
+	}
+	measure("1,000,000 sales audited", func() func() {
+		db := openPool(t, d)
+		for from := 1; from < 1_000_000; from += 10_000 { // more at once would keep the others from their ids
+			execute(t, db, fmt.Sprintf(sold, from, from+9_999))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for ctx.Err() == nil {
+				_, _ = s.inventory.AuditInFull(ctx, 1) // it is there to be in the way
+			}
+		}()
+		return func() { stop(); <-ended }
+	})
+	measure("100,000 holds expire", func() func() { execute(t, openPool(t, d), overdue); return func() {} })
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "longest of 50, ms\t"+strings.Join(columns, "\t"))
+	for _, name := range slices.Sorted(maps.Keys(tails["calm"])) {
+		fmt.Fprint(table, name)
+		for _, column := range columns {
+			fmt.Fprintf(table, "\t%.1f", tails[column][name].Seconds()*1000)
+		}
+		fmt.Fprintln(table)
+	}
+	must.Do(t, table.Flush())
+	t.Log("\n" + out.String())
+}
+
+// tails are the longest that each operation of item 2 takes, one at a time.
+func (s stuckShop) tails(t *testing.T) map[string]time.Duration {
+	t.Helper()
+	tails := make(map[string]time.Duration)
+	for name, each := range s.operations(t, 2, 50) {
+		for _, do := range each {
+			began := time.Now()
+			s.goesOn(t, name, do)
+			tails[name] = max(tails[name], time.Since(began))
+		}
+	}
+	return tails
+}
