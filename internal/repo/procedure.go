@@ -31,7 +31,7 @@ const callSell = `CALL stockd_sell(?, ?, ?, ?, ?, ?, ?, ?)`
 func (s *Store) SellByProcedure(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	for try := 1; ; try++ {
 		outcomes, err = s.sellOnce(ctx, Sale{GoodsID: goodsID, Batch: batch})
-		if again, err := s.isVictim(ctx, err, try); !again {
+		if again, err := s.awaitRetry(ctx, err, try); !again {
 			return outcomes, err
 		}
 	}

@@ -346,14 +346,14 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 func (s *Store) inTx(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.once(ctx, limit, do)
-		if again, err := s.isVictim(ctx, err, try); !again {
+		if again, err := s.awaitRetry(ctx, err, try); !again {
 			return err
 		}
 	}
 }
 
-// isVictim reports, after a pause, whether a transaction is to be run again that was the victim of a deadlock.
-func (s *Store) isVictim(ctx context.Context, err error, try int) (again bool, _ error) {
+// awaitRetry reports whether a transaction is run again, as it was the victim of a deadlock, and waits a moment before that.
+func (s *Store) awaitRetry(ctx context.Context, err error, try int) (again bool, _ error) {
 	if !errors.Is(err, errDeadlock) || try == deadlockTries {
 		return false, err
 	}
