@@ -15,11 +15,18 @@ import (
 // unique over all items, or in the keyspace without shards, to which its name leads.
 func TestEachTableHasItsPlaceOnVitess(t *testing.T) {
 	var shop, global struct {
-		Vindexes map[string]struct{ Type string }
-		Tables   map[string]struct {
-			ColumnVindexes []struct{ Column, Name string } `json:"column_vindexes"`
-			AutoIncrement  struct{ Sequence string }       `json:"auto_increment"`
-		}
+		Vindexes map[string]struct {
+			Type string `json:"type"`
+		} `json:"vindexes"`
+		Tables map[string]struct {
+			ColumnVindexes []struct {
+				Column string `json:"column"`
+				Name   string `json:"name"`
+			} `json:"column_vindexes"`
+			AutoIncrement struct {
+				Sequence string `json:"sequence"`
+			} `json:"auto_increment"`
+		} `json:"tables"`
 	}
 	must.Do(t, json.Unmarshal(must.Get(deploy.Vitess.ReadFile("vitess/shop.vschema.json"))(t), &shop))
 	must.Do(t, json.Unmarshal(must.Get(deploy.Vitess.ReadFile("vitess/shop_global.vschema.json"))(t), &global))

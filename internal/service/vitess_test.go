@@ -56,8 +56,9 @@ func TestVitessKeepsKeysAndNumbersOverShards(t *testing.T) {
 		should.Reject(s.strategy(t, 0, name).Deduct(t.Context(), there, keyed("key", 1)))(t, stock.ErrKeyReused)
 	}
 	before := must.Get(strconv.ParseInt(first.Order.ID, 10, 64))(t)
-	var numbers []string
-	for i := range 20 {
+	const orders = 20
+	numbers := make([]string, 0, orders)
+	for i := range orders {
 		outcome := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), []int64{here, there}[i%2], stock.Purchase{Quantity: 1}))(t)
 		numbers = append(numbers, outcome.Order.ID)
 		found, ok, err := store.Order(t.Context(), outcome.Order.ID)

@@ -42,7 +42,7 @@ type Vitess struct {
 func findVitess() (folder string, err error) {
 	const variable = "STOCKD_VITESS"
 	folder = os.Getenv(variable)
-	if _, err := os.Stat(filepath.Join(folder, "vttablet")); folder == "" || err != nil {
+	if _, err := exec.LookPath(filepath.Join(folder, "vttablet")); folder == "" || err != nil {
 		return "", &MissingError{What: "Vitess", How: "make vitess builds it; " + variable + " is the folder of its programs"}
 	}
 	return folder, nil
