@@ -221,7 +221,7 @@ func TestEveryProblemHasItsKind(t *testing.T) {
 		"stock-limit": client.ErrStockLimit, "below-zero": client.ErrBelowZero, "sale-closed": client.ErrSaleClosed, "sale-not-started": client.ErrSaleNotStarted, "key-reused": client.ErrKeyReused, "strategy-refused": client.ErrRefused,
 		"choice-refused": client.ErrChoiceRefused, "default-strategy": client.ErrDefaultStrategy, "invalid-request": client.ErrInvalid,
 		"unauthorized": client.ErrUnauthorized, "token-bound": client.ErrTokenBound, "not-admitted": client.ErrNotAdmitted,
-		"no-waiting-room": client.ErrNoRoom, "unknown-ticket": client.ErrUnknownTicket,
+		"no-waiting-room": client.ErrNoRoom, "unknown-ticket": client.ErrUnknownTicket, "items-apart": client.ErrItemsApart,
 	} {
 		if got := (&client.Problem{Code: code}).Unwrap(); got != want { //nolint:errorlint // the very one
 			t.Errorf("%s is %v, want %v", code, got, want)

@@ -40,6 +40,7 @@ var (
 	ErrGoodsExist      = errors.New("item exists already")
 	ErrStockLimit      = errors.New("stock limit")      // the stock would exceed that of an item or of the strategy
 	ErrBelowZero       = errors.New("below zero")       // a correction would take off more than can be sold
+	ErrItemsApart      = errors.New("items apart")      // one order cannot have them: order each by itself
 	ErrRefused         = errors.New("strategy refused") // it is not available
 	ErrChoiceRefused   = errors.New("choice refused")   // a strategy, group or fence other than the item's
 	ErrDefaultStrategy = errors.New("default strategy") // it cannot be switched off
@@ -55,6 +56,7 @@ var (
 func kindOf(code string) error {
 	return map[string]error{
 		"insufficient-stock":    ErrSoldOut,
+		"items-apart":           ErrItemsApart,
 		"sale-closed":           ErrSaleClosed,
 		"sale-not-started":      ErrSaleNotStarted,
 		"unknown-reservation":   ErrUnknownReservation,
