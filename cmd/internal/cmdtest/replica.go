@@ -148,7 +148,7 @@ func (r Replica) Sells(t *testing.T, when string) {
 	t.Helper()
 	start, request := time.Now(), Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
 	request.Close = true
-	if got := Do(request); got.Status != http.StatusOK || time.Since(start) > 5*time.Second {
+	if got := Do(request); got.Status != http.StatusOK || time.Since(start) > 2*time.Second {
 		t.Errorf("%s a purchase is answered with %d %s after %s", when, got.Status, got.Text, time.Since(start))
 	}
 }
