@@ -116,7 +116,7 @@ func (s *Store) findRequests(ctx context.Context, conn gorm.ConnPool, requestIDs
 		return nil, nil
 	}
 	ids := slices.Repeat(anys(requestIDs), 2) // for each table
-	return readAll(ctx, s, conn, findRequests, scanText, inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
+	return readAll(ctx, s, conn, findRequests, scanOne[string], inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
 }
 
 const findRequests = "find requests in ledger and archive"
@@ -246,7 +246,7 @@ func (s *Store) ArchiveReservations(ctx context.Context, before time.Time, most 
 
 func (t *Tx) archiveReservations(ctx context.Context, before time.Time, most int) (moved int64, err error) {
 	d := t.store.dialect
-	ended, err := readAll(ctx, t.store, t.conn(), "read ended reservations", scanText, selectEnded+d.skipLocked, before.UTC().Format(d.columnTime), most)
+	ended, err := readAll(ctx, t.store, t.conn(), "read ended reservations", scanOne[string], selectEnded+d.skipLocked, before.UTC().Format(d.columnTime), most)
 	if err != nil || len(ended) == 0 {
 		return 0, err
 	}

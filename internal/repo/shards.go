@@ -74,11 +74,5 @@ func (s *Store) lockFirst(ctx context.Context, conn gorm.ConnPool, lock string, 
 	if !s.sharded {
 		return goodsIDs, nil
 	}
-	err = s.each(ctx, conn, "lock rows", func(scan scanRow) error {
-		var id int64
-		err := scan(&id)
-		locked = append(locked, id)
-		return err
-	}, lockItems+listOf(len(goodsIDs), `?`)+`)`+lock, anys(goodsIDs)...)
-	return locked, err
+	return readAll(ctx, s, conn, "lock rows", scanOne[int64], lockItems+listOf(len(goodsIDs), `?`)+`)`+lock, anys(goodsIDs)...)
 }

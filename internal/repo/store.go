@@ -311,10 +311,10 @@ func readAll[T any](ctx context.Context, s *Store, conn gorm.ConnPool, doing str
 	return all, err
 }
 
-// scanText scans a row of one column.
-func scanText(scan scanRow) (text string, err error) {
-	err = scan(&text)
-	return text, err
+// scanOne scans a row of one column.
+func scanOne[T any](scan scanRow) (value T, err error) {
+	err = scan(&value)
+	return value, err
 }
 
 // deadlockTries bounds how often a transaction is run that the database

@@ -103,7 +103,7 @@ func (t *Tx) freeUnitRows(ctx context.Context, goodsID, from, most int64, lockin
 
 // lockUnitRows runs a statement that selects unit rows and ends in a lock.
 func (t *Tx) lockUnitRows(ctx context.Context, where string, args ...any) ([]string, error) {
-	return readAll(ctx, t.store, t.conn(), "lock unit rows", scanText, selectUnitRows+t.store.dialect.byID+where, args...)
+	return readAll(ctx, t.store, t.conn(), "lock unit rows", scanOne[string], selectUnitRows+t.store.dialect.byID+where, args...)
 }
 
 // SellUnitRows takes the units off unit rows that are locked.
