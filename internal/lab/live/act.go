@@ -161,10 +161,10 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	return err
 }
 
-// unfit says that something cannot be done, and which option it takes, if any.
+// unfit says that something cannot be done to a machine as it is, or without an option, if there is one.
 func unfit(what, name, flag string) error {
 	if flag != "" {
-		flag = ": it takes " + flag
+		flag = ": not as it is now, or not without " + flag
 	}
 	return fmt.Errorf("%w: %s %s%s", errConflict, what, name, flag)
 }

@@ -25,6 +25,8 @@ const (
 	epochTries = 5
 	// streamPage bounds the entries of the stream that one step counts.
 	streamPage = 1000
+	// progressEvery is the time between two reports of one rebuild.
+	progressEvery = 2 * time.Second
 )
 
 // wanted is the counter of an item. Where it takes another epoch, that is an open one for
@@ -167,19 +169,30 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	return state, failed("see what a counter needs", err)
 }
 
-// renewed renews the marker until the steps end, however long each of them takes. A step notices where that fails.
+// renewed renews the marker, and reports the progress, until the steps end, however long each of them takes. A step
+// notices where a renewal fails.
 func (b *rebuilder) renewed(ctx context.Context, steps func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var renewing sync.WaitGroup
-	defer renewing.Wait()
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
 	defer cancel()
-	renewing.Go(func() {
-		for pause.For(ctx, renewEvery) == nil {
-			_ = background.Guard(ctx, b.options.Log, "renew a marker", func() error {
-				_, err := b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
-				return err
-			})
+	repeat := func(every time.Duration, do func() error) {
+		jobs.Go(func() {
+			for pause.For(ctx, every) == nil {
+				_ = background.Guard(ctx, b.options.Log, "attend a rebuild", do)
+			}
+		})
+	}
+	repeat(renewEvery, func() error {
+		_, err := b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
+		return err
+	})
+	repeat(progressEvery, func() error {
+		state, err := b.rebuilding(ctx, b.goodsID)
+		if err == nil && state != nil {
+			b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", state.Epoch, "users", state.Users)
 		}
+		return err
 	})
 	return steps()
 }
