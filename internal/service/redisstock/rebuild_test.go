@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"maps"
 	"strconv"
 	"strings"
@@ -171,7 +172,8 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
-	s.options.ClaimAfter = time.Hour
+	var log labtest.Lines
+	s.options.ClaimAfter, s.options.Log = time.Hour, slog.New(slog.NewTextHandler(&log, nil))
 	way := labtest.NewProxy(t, server.Address)
 	slow := s.slowReplica(t, "a")
 	reported := s.pendingOrders(t, slow.replica, 3)
@@ -187,6 +189,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	held.Pass()
 	must.Do(t, errors.Join(<-rebuilt, <-rebuilt))
 	should.Be(t, pages.Seen(), 0, "the other replica took")
+	should.Be(t, log.Contains(`msg="counter rebuild" goods=1 epoch=`), true, "the log tells how far it is", log.String())
 	s.options.ClaimAfter = 300 * time.Millisecond
 	s.assertExact(t, s.replica(t, "c"), reported)
 }
