@@ -33,8 +33,9 @@ func (l *Loaded) check() error {
 			errs = append(errs, l.wrong(f.key, "%w", err))
 		}
 	}
+	name := utf8.RuneCountInString(l.Replica)
 	errs = append(errs,
-		l.replica(),
+		l.require(name <= longestReplica, "replica", "must be up to %d characters, not %d", longestReplica, name),
 		l.address("http.listen", l.HTTP.Listen),
 		l.proxies(),
 		l.buyer(),
@@ -43,10 +44,14 @@ func (l *Loaded) check() error {
 		l.token(),
 		l.adminTLS(),
 		l.dsn(),
-		l.databaseTLS(),
+		// A database that is a file has no connections to encrypt.
+		l.require(!l.Database.TLS.Enabled || l.Database.Driver == "mysql", "database.tls.enabled",
+			"is set, and database.driver is %s (%s), which has no connections to encrypt", l.Database.Driver, l.Source("database.driver")),
+		l.tls("database", l.Database.TLS),
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
-		l.reserve(),
+		// What a request asks for by default is allowed.
+		l.require(l.Reserve.TTL <= l.Reserve.Longest, "reserve.ttl", "must be up to reserve.longest, which is %s, not %s", l.Reserve.Longest, l.Reserve.TTL),
 		l.queue(),
 		l.servers(),
 		l.trace(),
@@ -55,24 +60,17 @@ func (l *Loaded) check() error {
 	return errors.Join(errs...)
 }
 
+// require rejects the value of a key unless it is right.
+func (l *Loaded) require(right bool, key, format string, args ...any) error {
+	if right {
+		return nil
+	}
+	return l.wrong(key, format, args...)
+}
+
 // longestReplica is what the ledger's column has room for. A longer name would fail every row: orders
 // that are accepted elsewhere and pending would stay so.
 const longestReplica = 128
-
-func (l *Loaded) replica() error {
-	if n := utf8.RuneCountInString(l.Replica); n > longestReplica {
-		return l.wrong("replica", "must be up to %d characters, not %d", longestReplica, n)
-	}
-	return nil
-}
-
-// reserve requires that what a request asks for by default is allowed.
-func (l *Loaded) reserve() error {
-	if l.Reserve.TTL > l.Reserve.Longest {
-		return l.wrong("reserve.ttl", "must be up to reserve.longest, which is %s, not %s", l.Reserve.Longest, l.Reserve.TTL)
-	}
-	return nil
-}
 
 func (l *Loaded) queue() error {
 	q := l.Queue
@@ -106,14 +104,10 @@ func (l *Loaded) withoutEffect(section string, enabled bool) error {
 // trace requires the address of a collector and nothing else: other parts of a URL would be
 // ignored, or show a secret.
 func (l *Loaded) trace() error {
-	if l.Trace.Endpoint == "" {
-		return nil
-	}
 	u, err := url.Parse(l.Trace.Endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return l.wrong("trace.endpoint", "must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318")
-	}
-	return nil
+	isAddress := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return l.require(isAddress || l.Trace.Endpoint == "", "trace.endpoint",
+		"must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318")
 }
 
 // proxies requires addresses: a name may resolve to another host later.
@@ -132,17 +126,22 @@ func (l *Loaded) proxies() error {
 }
 
 func (l *Loaded) servers() error {
+	masters, auth := len(l.Redlock.Addresses), l.ZooKeeper.Auth.Reveal()
 	return errors.Join(
 		l.addresses("redis.addresses", l.Redis.Addresses, "redis.username and redis.password"),
-		l.redisTimeout(),
+		// Otherwise a hung Redis looks like lock contention.
+		l.require(l.Redis.Timeout < l.Lock.Wait || len(l.Redis.Addresses)+masters == 0, "redis.timeout", "must be below lock.wait (%s, from %s), not %s",
+			l.Lock.Wait, l.Source("lock.wait"), l.Redis.Timeout),
 		l.redisKind(),
 		l.tls("redis", l.Redis.TLS),
-		l.prefixes(),
+		// It is one part of a path, Redis reads no pattern in it, and no braces choose the slot of a cluster.
+		l.require(isName(l.Prefix), "prefix", "must be letters, digits and . _ -, not %s", quoted(l.Prefix)),
 		l.addresses("redlock.addresses", l.Redlock.Addresses, "redlock.username and redlock.password"),
-		l.masters(),
+		// Of an odd number there is always a majority.
+		l.require(masters == 0 || masters >= 3 && masters%2 == 1, "redlock.addresses", "must be an odd number of masters, at least 3, not %d", masters),
 		l.tls("redlock", l.Redlock.TLS),
 		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses, "zookeeper.auth"),
-		l.digest(),
+		l.require(auth == "" || strings.Contains(auth, ":"), "zookeeper.auth", "must be user:password"),
 		l.tls("zookeeper", l.ZooKeeper.TLS),
 		l.endpoints(),
 		l.tls("etcd", l.Etcd.TLS),
@@ -168,33 +167,14 @@ func (l *Loaded) redisKind() error {
 	}
 }
 
-// prefixes rejects a prefix that is not one part of a path, that Redis would read as a
-// pattern, or whose braces would choose the slot of a cluster.
-func (l *Loaded) prefixes() error {
-	if prefix := l.Prefix; strings.Trim(prefix, ".") == "" || strings.ContainsFunc(prefix, outsidePrefix) {
-		return l.wrong("prefix", "must be letters, digits and . _ -, not %s", quoted(prefix))
-	}
-	return nil
+// isName reports whether a text is of letters, digits and . _ -, and not of dots alone.
+func isName(text string) bool {
+	return strings.Trim(text, ".") != "" && !strings.ContainsFunc(text, outsidePrefix)
 }
 
 func outsidePrefix(r rune) bool {
 	letter, digit := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z', r >= '0' && r <= '9'
 	return !letter && !digit && !strings.ContainsRune("._-", r)
-}
-
-// masters requires an odd number, so that there is always a majority.
-func (l *Loaded) masters() error {
-	if n := len(l.Redlock.Addresses); n > 0 && (n < 3 || n%2 == 0) {
-		return l.wrong("redlock.addresses", "must be an odd number of masters, at least 3, not %d", n)
-	}
-	return nil
-}
-
-func (l *Loaded) digest() error {
-	if auth := l.ZooKeeper.Auth.Reveal(); auth != "" && !strings.Contains(auth, ":") {
-		return l.wrong("zookeeper.auth", "must be user:password")
-	}
-	return nil
 }
 
 func (l *Loaded) endpoints() error {
@@ -245,30 +225,14 @@ func (l *Loaded) withoutLogin(key string, list []string, login string) error {
 	return nil
 }
 
-// redisTimeout rejects a timeout with which a hung Redis looks like lock contention.
-func (l *Loaded) redisTimeout() error {
-	configured := len(l.Redis.Addresses)+len(l.Redlock.Addresses) > 0
-	if configured && l.Redis.Timeout >= l.Lock.Wait {
-		return l.wrong("redis.timeout", "must be below lock.wait (%s, from %s), not %s",
-			l.Lock.Wait, l.Source("lock.wait"), l.Redis.Timeout)
-	}
-	return nil
-}
-
 // reachable rejects a wait limit that deduct.timeout always ends first: "busy" would never be
 // answered.
 func (l *Loaded) reachable(key string, wait time.Duration) error {
-	if wait >= l.Deduct.Timeout {
-		return l.wrong(key, "must be below deduct.timeout (%s, from %s), not %s", l.Deduct.Timeout, l.Source("deduct.timeout"), wait)
-	}
-	return nil
+	return l.require(wait < l.Deduct.Timeout, key, "must be below deduct.timeout (%s, from %s), not %s", l.Deduct.Timeout, l.Source("deduct.timeout"), wait)
 }
 
 func (l *Loaded) address(key, text string) error {
-	if !isAddress(text) {
-		return l.wrong(key, "must be an address such as 127.0.0.1:8080, not %s", quoted(text))
-	}
-	return nil
+	return l.require(isAddress(text), key, "must be an address such as 127.0.0.1:8080, not %s", quoted(text))
 }
 
 func isAddress(text string) bool {
@@ -283,7 +247,7 @@ func isAddress(text string) bool {
 // hosts rejects URLs and ports, which no Host header is compared with.
 func (l *Loaded) hosts() error {
 	for i, name := range l.Admin.Hosts {
-		if _, err := netip.ParseAddr(name); err != nil && name != "*" && (strings.Trim(name, ".") == "" || strings.ContainsFunc(name, outsidePrefix)) {
+		if _, err := netip.ParseAddr(name); err != nil && name != "*" && !isName(name) {
 			return l.wrong("admin.hosts", "must be names such as shop.internal, without a scheme or a port, separated by commas; number %d of %d is not", i+1, len(l.Admin.Hosts))
 		}
 	}
@@ -331,15 +295,6 @@ func (l *Loaded) dsn() error {
 	default:
 		return nil
 	}
-}
-
-// databaseTLS rejects TLS for a database that is a file.
-func (l *Loaded) databaseTLS() error {
-	if l.Database.TLS.Enabled && l.Database.Driver != "mysql" {
-		return l.wrong("database.tls.enabled", "is set, and database.driver is %s (%s), which has no connections to encrypt",
-			l.Database.Driver, l.Source("database.driver"))
-	}
-	return l.tls("database", l.Database.TLS)
 }
 
 // maskDSN hides the password of a MySQL DSN.

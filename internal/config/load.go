@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stockd/stockd/internal/nearest"
@@ -68,16 +67,10 @@ func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
 func Read(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	l := &Loaded{sources: make(map[string]string)}
 	list := fields(&l.Config)
-	v := viper.New()
-	v.AllowEmptyEnv(true)
+	inFile, err := l.readFile(path, list)
+	errs := []error{err, unknownVariables(os.Environ(), list)}
 	for _, f := range list {
-		v.SetDefault(f.key, f.def)
-	}
-	errs := []error{l.readFile(v, path, list), unknownVariables(os.Environ(), list)}
-	for _, f := range list {
-		if err := l.bind(v, f, flags); err != nil {
-			errs = append(errs, err)
-		} else if err := f.set(v.GetString(f.key)); err != nil {
+		if err := f.set(l.text(f, inFile, flags)); err != nil {
 			errs = append(errs, l.wrong(f.key, "%w", err))
 		}
 	}
@@ -85,6 +78,21 @@ func Read(path string, flags *pflag.FlagSet) (*Loaded, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// text is the value of a key as its flag, its variable, the file or else its default has it, and records which.
+func (l *Loaded) text(f field, inFile map[string]string, flags *pflag.FlagSet) string {
+	text, ok := inFile[f.key]
+	if !ok {
+		text = f.def
+	}
+	if value, ok := os.LookupEnv(f.env()); ok {
+		text, l.sources[f.key] = value, f.env()
+	}
+	if flags != nil && flags.Changed(f.flag()) {
+		text, l.sources[f.key] = flags.Lookup(f.flag()).Value.String(), "--"+f.flag()
+	}
+	return text
 }
 
 // ReadBuyer reads the secret of buyers' tokens, and checks how they are verified, after Read.
@@ -97,45 +105,26 @@ func (l *Loaded) ReadBuyer() error {
 	return l.buyer()
 }
 
-// bind lets viper read a key from its variable and its flag, and records its source.
-func (l *Loaded) bind(v *viper.Viper, f field, flags *pflag.FlagSet) error {
-	if err := v.BindEnv(f.key, f.env()); err != nil {
-		return fmt.Errorf("bind %s: %w", f.env(), err)
-	}
-	if _, set := os.LookupEnv(f.env()); set {
-		l.sources[f.key] = f.env()
-	}
-	if flags == nil {
-		return nil
-	}
-	flag := flags.Lookup(f.flag())
-	if flag.Changed {
-		l.sources[f.key] = "--" + f.flag()
-	}
-	if err := v.BindPFlag(f.key, flag); err != nil {
-		return fmt.Errorf("bind --%s: %w", f.flag(), err)
-	}
-	return nil
-}
-
 // wrong names the key and where its value is from.
 func (l *Loaded) wrong(key, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", l.Source(key), key, fmt.Errorf(format, args...))
 }
 
-func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
+// readFile returns what the file at path sets, by the keys.
+func (l *Loaded) readFile(path string, list []field) (map[string]string, error) {
 	if path == "" {
-		return nil
+		return nil, nil
 	}
 	content, err := reload.ReadText(path)
 	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	known := func(key string) bool { return slices.ContainsFunc(list, func(f field) bool { return f.key == key }) }
 	entries, err := parseYAML(path, content, known)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	inFile := make(map[string]string, len(entries))
 	var errs []error
 	for _, e := range entries {
 		before, twice := l.sources[e.key]
@@ -149,11 +138,10 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 		case twice:
 			errs = append(errs, fmt.Errorf("%s: %s is given twice, first at %s", e.source, e.key, before))
 		default:
-			l.sources[e.key] = e.source
-			v.SetDefault(e.key, e.text) // below variables and flags
+			inFile[e.key], l.sources[e.key] = e.text, e.source
 		}
 	}
-	return errors.Join(errs...)
+	return inFile, errors.Join(errs...)
 }
 
 // unknownVariables rejects unknown variables with the prefix of stockd: they are settings that
@@ -227,7 +215,7 @@ type entry struct {
 	cut    bool   // a comment ends it that may be a part of it
 }
 
-// parseYAML lists the scalars of a file with their lines, which viper does not keep. Its errors show no value.
+// parseYAML lists the scalars of a file with their lines. Its errors show no value.
 func parseYAML(path string, content []byte, isKey func(string) bool) ([]entry, error) {
 	var document, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(content))
