@@ -7,12 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -24,31 +20,13 @@ import (
 )
 
 // addresses are where the servers of a backend are: all that another process
-// needs to connect as this one does.
+// needs to connect as this one does. The database is the locks' own, or for Redlock the one
+// that issues its tokens.
 type addresses struct {
-	// Redis is one server; or Sentinels, which know the master under a name and have a
-	// password of their own; or the nodes of a cluster.
-	Redis            []string `json:"redis"`
-	Master           string   `json:"master"`
-	SentinelPassword string   `json:"sentinel_password"`
-	Cluster          bool     `json:"cluster"`
+	servers.Conn
 
-	Redlock   []string `json:"redlock"`
-	ZooKeeper []string `json:"zookeeper"`
-	Etcd      []string `json:"etcd"`
-	// Driver and DSN are those of a database: the locks' own, or for Redlock the
-	// one that issues its tokens.
-	Driver string `json:"driver"`
-	DSN    string `json:"dsn"`
-	// User is that of Redis or etcd, and Password that of the servers above.
-	User     string `json:"user"`
-	Password string `json:"password"`
-	// Auth is that of ZooKeeper, to whose holder every node belongs.
-	Auth string `json:"auth"`
-	// Prefix is that of the installation; empty is the default.
-	Prefix string `json:"prefix"`
 	// TTL is a short one that the backend still counts exactly.
-	TTL time.Duration `json:"ttl"`
+	TTL time.Duration
 }
 
 // The limits of the clients: short enough for a test, long enough for a busy
@@ -60,40 +38,7 @@ const (
 )
 
 func (a addresses) connect() (*backend.Clients, error) {
-	c := &backend.Clients{Prefix: a.Prefix}
-	if len(a.Redis) > 0 {
-		c.Redis = a.redis(a.Redis...)
-	}
-	for _, node := range a.Redlock {
-		c.Redlock = append(c.Redlock, a.redis(node))
-	}
-	if len(a.ZooKeeper) > 0 {
-		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: a.ZooKeeper, SessionTimeout: a.TTL, DialTimeout: answerWithin, Auth: a.Auth,
-		})
-	}
-	var err error
-	if len(a.Etcd) > 0 {
-		c.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: a.Etcd, Username: a.User, Password: a.Password, DialTimeout: answerWithin})
-	}
-	if err == nil && a.Driver != "" {
-		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{
-			Driver: a.Driver, DSN: a.DSN, Password: a.Password,
-			MaxOpen: connections, LockWait: time.Second, ConnectTimeout: answerWithin,
-		})
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect: %w", err), c.Close())
-	}
-	return c, nil
-}
-
-// redis makes a client of one server, or of those that Sentinels or a cluster name.
-func (a addresses) redis(of ...string) redis.UniversalClient {
-	return backend.NewRedis(backend.RedisOptions{
-		Addresses: of, Username: a.User, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
-		Timeout: answerWithin, PoolSize: connections,
-	})
+	return a.Connect(servers.Limits{Session: a.TTL, Timeout: answerWithin, Pool: connections})
 }
 
 // replica is one replica of stockd: its clients, and the lock made of them.
@@ -142,27 +87,13 @@ func (r *replica) Close() error {
 }
 
 // served reports whether the backend is a server, and not a file.
-func (a addresses) served() bool { return a.Driver != repo.SQLite || len(a.Redlock) > 0 }
+func (a addresses) served() bool {
+	return a.Database.Driver != repo.SQLite || len(a.Redlock.Addresses) > 0
+}
 
 func (a addresses) each(t *testing.T, instead func(address string) string) addresses {
 	t.Helper()
-	all := func(from []string) (to []string) {
-		for _, address := range from {
-			scheme, host, ok := strings.Cut(address, "://")
-			if ok {
-				to = append(to, scheme+"://"+instead(host))
-			} else {
-				to = append(to, instead(address))
-			}
-		}
-		return to
-	}
-	a.Redis, a.Redlock, a.ZooKeeper, a.Etcd = all(a.Redis), all(a.Redlock), all(a.ZooKeeper), all(a.Etcd)
-	if a.Driver == repo.MySQL {
-		c := must.Get(mysql.ParseDSN(a.DSN))(t)
-		c.Addr = instead(c.Addr)
-		a.DSN = c.FormatDSN()
-	}
+	a.Conn = must.Get(a.Through(instead))(t)
 	return a
 }
 

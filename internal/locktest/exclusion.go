@@ -91,9 +91,7 @@ func keepsInstallationsApart(t *testing.T, s *subject) {
 	at.TTL *= 10 // not every lock is renewed
 	ours := Hold(t, s.replicaAt(t, at, nil).connected(t), name)
 	defer Release(t, ours)
-	if at.Prefix = "another-shop"; len(at.Etcd) > 0 {
-		at.User = servers.EtcdRoot // the role of the other has the prefix of one shop
-	}
+	at.Prefix, at.Etcd.Username = "another-shop", servers.EtcdRoot // the role of the other has the prefix of one shop
 	theirs := Hold(t, s.replicaAt(t, at, nil).connected(t), name)
 	Release(t, theirs)
 	if err := context.Cause(ours.Context()); err != nil || len(s.traces(t, name)) == 0 {

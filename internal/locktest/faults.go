@@ -60,7 +60,9 @@ func namesAWrongAddress(t *testing.T, s *subject) {
 
 func namesAWrongPassword(t *testing.T, s *subject) {
 	at := s.site.at
-	at.Password = "wrong"
+	for _, password := range []*string{&at.Redis.Password, &at.Redlock.Password, &at.Etcd.Password, &at.Database.Password} {
+		*password = "wrong"
+	}
 	s.failsNamed(t, s.replicaAt(t, at, nil))
 }
 

@@ -165,7 +165,7 @@ const ahead = 1<<60 + 1
 func fencesAfterDataLoss(t *testing.T, s *subject) {
 	own := s.own(t)
 	seenElsewhere := []uint64{0, ahead}
-	if own.at.Driver != "" {
+	if own.at.Database.Driver != "" {
 		seenElsewhere = []uint64{0} // the tokens are a database's, which loses nothing
 	}
 	var seen uint64

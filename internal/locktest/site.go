@@ -38,9 +38,7 @@ type crashable interface {
 func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *site {
 	t.Helper()
 	all := at
-	if all.User = ""; name == backend.Etcd { // may do everything
-		all.User = servers.EtcdRoot
-	}
+	all.Conn = at.AsAdmin()
 	clients := must.Get(all.connect())(t)
 	t.Cleanup(func() { _ = clients.Close() }) // their server may have been killed
 	return &site{at: at, name: name, clients: clients, server: server}
@@ -66,15 +64,15 @@ func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
 	switch backend.Name(kind) {
 	case backend.Redis:
 		server := either(own, lab.OwnRedis, lab.Redis)(t)
-		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, User: servers.RedisUser, Password: server.Password, TTL: 2 * time.Second})
+		return newSite(t, backend.Redis, server, addresses{server.Conn(), 2 * time.Second})
 	case backend.Redlock:
-		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t).Nodes)
+		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t))
 	case backend.ZooKeeper:
 		server := either(own, lab.OwnZooKeeper, lab.ZooKeeper)(t)
-		return zooKeeperSite(t, server, server.Address)
+		return zooKeeperSite(t, server, server.Conn())
 	case backend.Etcd:
 		server := either(own, lab.OwnEtcd, lab.Etcd)(t)
-		return etcdSite(t, server, server)
+		return newSite(t, backend.Etcd, server, addresses{server.Conn(), 2 * time.Second})
 	default:
 		return databaseSite(t, either(own, ownDatabase(lab, kind), func(t *testing.T) *servers.Database { return lab.Database(t, kind) })(t))
 	}
@@ -89,37 +87,26 @@ func either[S any](own bool, private, shared func(*testing.T) S) func(*testing.T
 
 // redlockSite is several independent masters, and a database that issues the tokens that
 // they cannot count together.
-func redlockSite(t *testing.T, nodes []*servers.Redis) *site {
+func redlockSite(t *testing.T, masters *servers.Redlock) *site {
 	t.Helper()
-	tokens := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "tokens.db")}
-	migrate(t, tokens)
-	return newSite(t, backend.Redlock, crashables(nodes), addresses{
-		Redlock: addressesOf(nodes), Driver: tokens.Driver, DSN: tokens.DSN, User: servers.RedisUser, Password: nodes[0].Password,
-		TTL: 2 * time.Second, // part of which passes while a token is written to the disk
-	})
+	at := addresses{masters.Conn(), 2 * time.Second} // part of which passes while a token is written to the disk
+	at.Database = servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "tokens.db")}
+	migrate(t, &at.Database)
+	return newSite(t, backend.Redlock, crashables(masters.Nodes), at)
 }
 
-func zooKeeperSite(t *testing.T, server crashable, members ...string) *site {
+// zooKeeperSite has every node belong to the holder of its Auth.
+func zooKeeperSite(t *testing.T, server crashable, to servers.Conn) *site {
 	t.Helper()
-	return newSite(t, backend.ZooKeeper, server, addresses{
-		ZooKeeper: members, Prefix: "locktest", Auth: "stockd:secret", TTL: labtest.ZooKeeperSession,
-	})
-}
-
-func etcdSite(t *testing.T, server crashable, members ...*servers.Etcd) *site {
-	t.Helper()
-	at := addresses{User: servers.EtcdUser, Password: members[0].Password, TTL: 2 * time.Second}
-	for _, member := range members {
-		at.Etcd = append(at.Etcd, member.Endpoint)
-	}
-	return newSite(t, backend.Etcd, server, at)
+	to.Prefix, to.ZooKeeper.Auth = "locktest", "stockd:secret"
+	return newSite(t, backend.ZooKeeper, server, addresses{to, labtest.ZooKeeperSession})
 }
 
 // databaseSite is a SQL database of its own on the lab's server, or a file.
 func databaseSite(t *testing.T, d *servers.Database) *site {
 	t.Helper()
-	s := newSite(t, backend.Name(d.Driver), d, addresses{Driver: d.Driver, DSN: d.DSN, Password: d.Password, TTL: labtest.LockTTL})
-	s.at.DSN = labtest.Granted(t, d).DSN // of the replicas; State may do everything
+	s := newSite(t, backend.Name(d.Driver), d, addresses{servers.Conn{Database: *d}, labtest.LockTTL})
+	s.at.Database = *labtest.Granted(t, d) // of the replicas; State may do everything
 	if d.Driver == repo.MySQL {
 		// Nothing has to survive the machine, and the suite need not wait for the disk.
 		must.Get(s.clients.DB.ExecContext(t.Context(), `SET GLOBAL innodb_flush_log_at_trx_commit = 2`))(t)
@@ -149,7 +136,7 @@ func ownDatabase(lab *labtest.Lab, kind string) func(*testing.T) *servers.Databa
 // requests are bytes by which the requests of an Acquire are known; "" stands for the
 // name.
 func (s *site) requests() []string {
-	if s.clients.DB == nil || len(s.at.Redlock) > 0 {
+	if s.clients.DB == nil || len(s.at.Redlock.Addresses) > 0 {
 		return []string{""}
 	}
 	// A commit grants the name where a transaction ends before the work, and does not
@@ -268,36 +255,18 @@ func topologies() map[string]topology {
 	return map[string]topology{
 		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {
 			e := lab.OwnEnsemble(t)
-			members := make([]string, len(e.Members))
-			for i, member := range e.Members {
-				members[i] = member.Address
-			}
-			return zooKeeperSite(t, e, members...)
+			return zooKeeperSite(t, e, e.Conn())
 		}},
 		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnEtcdCluster(t)
-			return etcdSite(t, c, c.Members...)
+			return newSite(t, backend.Etcd, c, addresses{c.Conn(), 2 * time.Second})
 		}},
 		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
-			return newSite(t, backend.Redis, nil, addresses{
-				Redis: addressesOf(c.Masters), Cluster: true, User: servers.RedisUser, Password: c.Masters[0].Password, TTL: time.Second,
-			})
+			return newSite(t, backend.Redis, nil, addresses{c.Conn(), time.Second})
 		}},
 		"redis-sentinels": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
-			s := lab.OwnSentinels(t, nil)
-			return newSite(t, backend.Redis, nil, addresses{
-				Redis: addressesOf(s.Watchers), Master: servers.MasterName, User: servers.RedisUser, Password: s.Master.Password,
-				SentinelPassword: s.Watchers[0].Password, TTL: time.Second,
-			})
+			return newSite(t, backend.Redis, nil, addresses{lab.OwnSentinels(t, nil).Conn(), time.Second})
 		}},
 	}
-}
-
-func addressesOf(nodes []*servers.Redis) []string {
-	list := make([]string, len(nodes))
-	for i, node := range nodes {
-		list[i] = node.Address
-	}
-	return list
 }

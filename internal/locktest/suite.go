@@ -247,7 +247,7 @@ func contents() []topic {
 }
 
 func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
-func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
+func hasPassword(s *subject) bool     { return isServed(s) && len(s.site.at.ZooKeeper.Servers) == 0 }
 func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
 func freesOnlyItsOwn(s *subject) bool { return s.lock.Guarantees.ReleasesOnlyItsOwn }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }

@@ -126,10 +126,7 @@ func (s *stage) holds(library string) ([]hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := trial.Connect(s.shop.Servers, l.Server, handoffTTL)
-	if err != nil {
-		return nil, err
-	}
+	to := trial.Connect(s.shop.Servers, l.Server, handoffTTL)
 	var lockers [replicas]lock.Locker
 	for r := range lockers {
 		var closeAll func() error

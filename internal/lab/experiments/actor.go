@@ -43,7 +43,7 @@ type actor struct {
 func (x *Try) enter(name, kind string, need Need, ttl time.Duration) *actor {
 	a := &actor{Try: x, name: name, need: need}
 	if need == ZooKeeper {
-		a.proxy = x.proxied(x.ZooKeeper.Address)
+		a.proxy = x.proxied(x.Backends.ZooKeeper.Address)
 		a.links = []*servers.Proxy{a.proxy}
 		a.locker = x.queuer(name, kind, a.proxy.Address, ttl)
 		return a

@@ -3,7 +3,6 @@ package experiments
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -58,7 +57,7 @@ const (
 // master 3 run fast.
 func drifting(name, kind string, rate float64, seen checker.Check) Part {
 	return upTo(3, newPart(name, Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, seen, func(x *Try) {
-		x.Must(x.Masters.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
+		x.Must(x.Backends.Redlock.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
 		x.markMaster(3, fmt.Sprintf("its clock runs %g times as fast", rate))
 		first, second := x.firstAndSecond(kind, Redlock, driftTTL)
 		first.cutOff(4, 5)
@@ -90,24 +89,24 @@ func unmoved(name string, seen checker.Check, do func(x *Try)) Part {
 // zooKeeperWithClock gives a stage a ZooKeeper with a clock of its own.
 func zooKeeperWithClock(x *Try) (env []string) {
 	var err error
-	x.ZooKeeper, err = servers.StartZooKeeperWithClock(x, x.Supervisor)
+	x.Backends.ZooKeeper, err = servers.StartZooKeeperWithClock(x, x.Supervisor)
 	x.Must(err)
-	x.closeLater(x.ZooKeeper)
+	x.closeLater(x.Backends.ZooKeeper)
 	x.clockOfZooKeeper() // its first request takes a Java long that has just started
-	return x.ZooKeeper.Env()
+	return x.Backends.ZooKeeper.Env()
 }
 
 // moveZooKeeper has the clock of the stage's ZooKeeper jump, and records by how many hours it is ahead, as the server
 // itself writes the time.
 func (x *Try) moveZooKeeper(ahead time.Duration) {
-	x.Must(x.ZooKeeper.Clock.Set(ahead))
+	x.Must(x.Backends.ZooKeeper.Clock.Set(ahead))
 	x.Mark("zookeeper", where(ahead))
 	x.Figure("clock_ahead_h", x.clockOfZooKeeper().Round(time.Minute).Hours())
 }
 
 // clockOfZooKeeper reads by how much it is ahead: from the time that the server writes into a new node.
 func (x *Try) clockOfZooKeeper() (ahead time.Duration) {
-	conn, _, err := zk.Connect([]string{x.ZooKeeper.Address}, patience, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	conn, err := servers.OpenZooKeeper(patience, x.Backends.ZooKeeper.Address)
 	x.Must(err)
 	defer conn.Close()
 	path, err := conn.Create("/lab-clock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))

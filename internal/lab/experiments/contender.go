@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,64 +48,30 @@ func (x *Try) contend(name string, needs ...Need) *contender {
 	}
 	x.Later(c.close)
 	for _, need := range needs {
-		c.connect(need, func(address string) string { return address })
+		c.connect(x.Backends.Conn(string(need)), c.ttl)
 	}
 	return c
 }
 
-// contenderPool and contenderTimeout are those of its connections.
-const (
-	contenderPool    = 8
-	contenderTimeout = time.Second
-)
-
-// connect has the contender go to a backend. For the address of each server via has the one where it is reached.
-func (c *contender) connect(need Need, via func(address string) string) {
+// connect has the contender go to servers. Its session in a ZooKeeper lasts for so long when it is silent.
+func (c *contender) connect(to servers.Conn, session time.Duration) {
 	var err error
-	switch need {
-	case MySQL:
-		c.clients.DB, c.clients.Dialect, err = c.Backends.Database.Pool(contenderPool, contenderTimeout)
-	case Redis:
-		c.clients.RedisOptions = c.redisAt(via(c.Backends.Redis.Address), c.Backends.Redis.Password)
-		c.clients.Redis = backend.NewRedis(c.clients.RedisOptions)
-	case Redlock:
-		for _, node := range c.Masters.Nodes {
-			c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(c.redisAt(via(node.Address), node.Password)))
-		}
-	case ZooKeeper:
-		c.useZooKeeper(via(c.ZooKeeper.Address), c.ttl)
-	case Etcd:
-		scheme, address, _ := strings.Cut(c.Backends.Etcd.Endpoint, "//")
-		c.useEtcd(c.Backends.Etcd, scheme+"//"+via(address))
+	c.clients, err = to.AsAdmin().Connect(servers.Limits{Session: session, Timeout: c.timeout, Pool: 8})
+	c.Must(err)
+}
+
+// connectByProxies is connect through proxies that hold up or lose what the contender sends. There are none to a database.
+func (c *contender) connectByProxies(need Need) (links []*servers.Proxy) {
+	to, err := c.Backends.Conn(string(need)), error(nil)
+	if need != MySQL {
+		to, err = to.Through(func(address string) string {
+			links = append(links, c.proxied(address))
+			return links[len(links)-1].Address
+		})
 	}
 	c.Must(err)
-}
-
-// connectByProxies is connect through proxies that hold up or lose what the contender sends.
-func (c *contender) connectByProxies(need Need) (links []*servers.Proxy) {
-	c.connect(need, func(address string) string {
-		links = append(links, c.proxied(address))
-		return links[len(links)-1].Address
-	})
+	c.connect(to, c.ttl)
 	return links
-}
-
-func (c *contender) redisAt(address, password string) backend.RedisOptions {
-	return backend.RedisOptions{Addresses: []string{address}, Password: password, Timeout: c.timeout, PoolSize: contenderPool}
-}
-
-// useEtcd has the contender go to this server at an address.
-func (c *contender) useEtcd(e *servers.Etcd, endpoint string) {
-	var err error
-	c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
-		Endpoints: []string{endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: contenderTimeout,
-	})
-	c.Must(err)
-}
-
-// useZooKeeper gives the contender a session that lasts for so long when it is silent.
-func (c *contender) useZooKeeper(address string, session time.Duration) {
-	c.clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: session, DialTimeout: c.timeout})
 }
 
 // locker is a lock of the registry, or one of the sources.
@@ -246,7 +211,7 @@ func (x *Try) queuer(who, kind, address string, session time.Duration) lock.Lock
 	c := x.contend(who)
 	if kind != sourcelock.NodeCache && kind != sourcelock.NodeCacheTimeout {
 		c.timeout = heldUp
-		c.useZooKeeper(address, session)
+		c.connect(servers.Conn{ZooKeeper: backend.ZooKeeperOptions{Servers: []string{address}}}, session)
 		return c.locker(kind)
 	}
 	l, err := sourcelock.NewNodeCache(kind, address, session)

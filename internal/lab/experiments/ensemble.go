@@ -9,7 +9,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -116,13 +115,14 @@ func (x *Try) zooKeepersOf(members int) func(c *contender, member int) (read fun
 	x.Must(err)
 	x.closeLater(started)
 	return func(c *contender, member int) func() {
-		address := started.Members[member].Address
+		to := started.Members[member].Conn()
 		c.timeout = heldUp
-		c.useZooKeeper(address, sizeSession)
-		reader := backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: sizeSession, DialTimeout: heldUp})
-		x.Later(func() error { reader.Close(); return nil })
+		c.connect(to, sizeSession)
+		reader, err := to.Connect(servers.Limits{Session: sizeSession, Timeout: heldUp})
+		x.Must(err)
+		x.Later(reader.Close)
 		return func() {
-			link, err := reader.Connected(x)
+			link, err := reader.ZooKeeper.Connected(x)
 			x.Must(err)
 			_, err = link.List(x, "/zookeeper")
 			x.Must(err)
@@ -138,7 +138,7 @@ func (x *Try) etcdsOf(members int) func(c *contender, member int) (read func()) 
 	x.closeLater(started)
 	return func(c *contender, member int) func() {
 		c.ttl = sizeSession
-		c.useEtcd(started.Members[member], started.Members[member].Endpoint)
+		c.connect(started.Members[member].Conn(), sizeSession)
 		reader, err := started.Members[member].Open()
 		x.Must(err)
 		x.Later(reader.Close)

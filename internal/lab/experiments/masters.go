@@ -123,7 +123,7 @@ func masterRestarts() []Part {
 
 // cutPower ends master 3, and takes from it what was not on its disk.
 func cutPower(x *Try) {
-	lost, err := x.Masters.Nodes[2].CutPower(x)
+	lost, err := x.Backends.Redlock.Nodes[2].CutPower(x)
 	x.Must(err)
 	x.Figure("lost_bytes", float64(lost))
 	x.markMaster(3, "loses its power, and what was not on its disk")
@@ -135,7 +135,7 @@ func afterCut(name string, o servers.RedlockOptions, end func(x *Try), seen chec
 	return upTo(5, newPart(name, Stage{Servers: fiveMasters(o)}, seen, func(x *Try) {
 		first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
 		first.cutOff(4, 5)
-		x.Must(x.Masters.Nodes[2].AwaitOnDisk(x))
+		x.Must(x.Backends.Redlock.Nodes[2].AwaitOnDisk(x))
 		x.markMaster(3, "has all on its disk")
 		first.acquire()
 		end(x)
@@ -243,7 +243,7 @@ func lostVote(kind, name string, seen checker.Check) Part {
 		first.ask(asks)
 		first.giveBack()
 		left := 0
-		for _, master := range x.Masters.Nodes {
+		for _, master := range x.Backends.Redlock.Nodes {
 			client := master.Open()
 			x.Later(client.Close)
 			left += len(x.keysOf(client, kind))

@@ -70,16 +70,16 @@ func visible(sent string) string {
 func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
 	return func(x *Try) (env []string) {
 		var err error
-		x.Masters, err = servers.StartRedlockWith(x, x.Supervisor, o)
+		x.Backends.Redlock, err = servers.StartRedlockWith(x, x.Supervisor, o)
 		x.Must(err)
-		x.closeLater(x.Masters)
-		addresses := make([]string, 0, len(x.Masters.Nodes))
-		for _, node := range x.Masters.Nodes {
+		x.closeLater(x.Backends.Redlock)
+		addresses := make([]string, 0, len(x.Backends.Redlock.Nodes))
+		for _, node := range x.Backends.Redlock.Nodes {
 			link := x.proxied(node.Address)
 			x.Links, addresses = append(x.Links, link), append(addresses, link.Address)
 		}
 		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ",")}}
-		return x.Masters.Env()
+		return x.Backends.Redlock.Env()
 	}
 }
 
@@ -96,19 +96,19 @@ func (x *Try) closeLater(started closer) {
 // Masters are numbered from 1.
 
 func (x *Try) killMaster(master int) {
-	x.Must(x.Masters.Nodes[master-1].Kill(x))
+	x.Must(x.Backends.Redlock.Nodes[master-1].Kill(x))
 	x.markMaster(master, "is killed")
 }
 
 // startMaster starts a master again, with what it has on its disk.
 func (x *Try) startMaster(master int) {
-	x.Must(x.Masters.Nodes[master-1].Restart(x))
+	x.Must(x.Backends.Redlock.Nodes[master-1].Restart(x))
 	x.markMaster(master, "is started again")
 }
 
 // moveClock has the clock of a master jump to so much ahead of the right time, or behind it where ahead is negative.
 func (x *Try) moveClock(master int, ahead time.Duration) {
-	x.Must(x.Masters.Nodes[master-1].Clock.Set(ahead))
+	x.Must(x.Backends.Redlock.Nodes[master-1].Clock.Set(ahead))
 	x.markMaster(master, where(ahead))
 }
 
@@ -145,7 +145,7 @@ const answerWithin = 5 * time.Second
 func (x *Try) askZooKeeper(word string) string {
 	ctx, cancel := context.WithTimeout(x, answerWithin)
 	defer cancel()
-	said, err := x.ZooKeeper.Ask(ctx, word)
+	said, err := x.Backends.ZooKeeper.Ask(ctx, word)
 	if err != nil {
 		x.Must(fmt.Errorf("ask ZooKeeper to %s: %w", word, err))
 	}

@@ -21,7 +21,8 @@ type Try struct {
 	context.Context
 
 	Supervisor *servers.Supervisor
-	Backends   *servers.Backends
+	// Backends are those of the run, but for those that the stage has of its own.
+	Backends *servers.Backends
 	// Cluster is nil where the stage has no replicas.
 	Cluster *shop.Cluster
 	// Item is used by this try alone, as are its locks.
@@ -38,9 +39,6 @@ type Try struct {
 	// They are nil until the stage made them.
 	Pair  *servers.RedisPair
 	Links []*servers.Proxy
-	// Masters are those of Redlock, and ZooKeeper is one: of the run, until the stage made its own.
-	Masters   *servers.Redlock
-	ZooKeeper *servers.ZooKeeper
 	// Own are variables of single replicas, by their number from 1, beside those of
 	// the stage.
 	Own map[int][]string
@@ -203,10 +201,8 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	all := t.shop.Servers
-	s := &Try{
-		Supervisor: t.shop.Supervisor, Backends: all, Masters: all.Redlock, ZooKeeper: all.ZooKeeper, Item: t.nextItem(), History: writer,
-	}
+	backends := *t.shop.Servers
+	s := &Try{Supervisor: t.shop.Supervisor, Backends: &backends, Item: t.nextItem(), History: writer}
 	s.clock.Store(int64(clockStart))
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {

@@ -36,40 +36,30 @@ const (
 // the test.
 func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
-	pool, dialect, err := d.Pool(lockPool, lockTimeout)
-	must.Do(t, err)
-	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	to := servers.Conn{Database: *d}
+	for _, need := range needs {
+		switch need {
+		case backend.Redis:
+			to.Redis = l.Redis(t).Conn().Redis
+		case backend.Redlock:
+			to.Redlock = l.Redlock(t).Conn().Redlock
+		case backend.ZooKeeper:
+			to.ZooKeeper = l.ZooKeeper(t).Conn().ZooKeeper
+		case backend.Etcd:
+			to.Etcd = l.Etcd(t).Conn().Etcd
+		case backend.Database, backend.MySQL:
+		}
+	}
+	clients := must.Get(to.Connect(servers.Limits{Session: ZooKeeperSession, Timeout: lockTimeout, Pool: lockPool}))(t)
 	deps := lock.Deps{
 		Clients: clients, TTL: LockTTL, Retry: lockRetry, Releases: lock.NewReleases(),
-		Issue: sqllock.NewTokens(pool, dialect).Issue,
+		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
 	}
 	should.Close(t, deps)
-	for _, need := range needs {
-		l.connect(t, clients, need)
+	if err := clients.HasAll(needs); err != nil {
+		t.Skip(err)
 	}
 	return deps
-}
-
-func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name) {
-	t.Helper()
-	switch need {
-	case backend.Redis:
-		clients.RedisOptions = RedisOptions(l.Redis(t))
-		clients.Redis = backend.NewRedis(clients.RedisOptions)
-	case backend.Redlock:
-		for _, node := range l.Redlock(t).Nodes {
-			clients.Redlock = append(clients.Redlock, backend.NewRedis(RedisOptions(node)))
-		}
-	case backend.ZooKeeper:
-		clients.ZooKeeper = ZooKeeperClient(l.ZooKeeper(t))
-	case backend.Etcd:
-		clients.Etcd = EtcdClient(t, l.Etcd(t))
-	case backend.MySQL:
-		if err := clients.Has(backend.MySQL); err != nil {
-			t.Skip(err)
-		}
-	case backend.Database:
-	}
 }
 
 // RedisClient is a client of a Redis that may do everything there, unlike a replica.
@@ -81,9 +71,9 @@ func RedisClient(r *servers.Redis) redis.UniversalClient {
 
 // RedisOptions say how one replica reaches a Redis: with the rights that the documents give it.
 func RedisOptions(r *servers.Redis) backend.RedisOptions {
-	return backend.RedisOptions{
-		Addresses: []string{r.Address}, Username: servers.RedisUser, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool,
-	}
+	o := r.Conn().Redis
+	o.Timeout, o.PoolSize = lockTimeout, lockPool
+	return o
 }
 
 // ZooKeeperClient is a client of a ZooKeeper, as one replica has it.

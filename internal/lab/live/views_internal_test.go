@@ -71,14 +71,8 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 // ZooKeeper itself is asked who watches whom.
 func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	server := lab.ZooKeeper(t)
-	conn, events, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	must.Do(t, err)
+	conn := must.Get(servers.OpenZooKeeper(10*time.Second, server.Address))(t)
 	defer conn.Close()
-	for e := range events {
-		if e.State == zk.StateHasSession {
-			break
-		}
-	}
 	path := ""
 	for _, part := range []string{"stockd", "zk-sequential", "goods%2F7"} {
 		path += "/" + part

@@ -16,16 +16,9 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
-
 // zooKeeperLens looks at the nodes below the locks of an item.
 func zooKeeperLens(server *servers.ZooKeeper) *lens {
-	open := func() (*zk.Conn, error) {
-		conn, _, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
-		return conn, err
-	}
+	open := func() (*zk.Conn, error) { return servers.OpenZooKeeper(10*time.Second, server.Address) }
 	end := func(conn *zk.Conn) error { conn.Close(); return nil }
 	return lensOn(open, end, func(ctx context.Context, conn *zk.Conn, item int64) (View, error) {
 		return nodesOf(ctx, server, conn, item)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,9 +15,9 @@ const members = 3
 
 type member interface {
 	runner
-	// endpoint is where clients connect to, and env what a replica of stockd gets.
-	endpoint() string
-	env(endpoints string) []string
+	// Conn is how clients reach it, and env what a replica of stockd gets to reach it so.
+	Conn() Conn
+	env(c Conn) []string
 	leads(ctx context.Context) bool
 	info() Info
 }
@@ -103,10 +102,14 @@ func (e *Ensemble[M]) Restart(ctx context.Context) error {
 func (e *Ensemble[M]) Close(ctx context.Context) error { return closeAll(ctx, e.Members) }
 
 // Env is the configuration of a replica of stockd that uses the ensemble.
-func (e *Ensemble[M]) Env() []string {
-	endpoints := make([]string, len(e.Members))
-	for i, one := range e.Members {
-		endpoints[i] = one.endpoint()
+func (e *Ensemble[M]) Env() []string { return e.Members[0].env(e.Conn()) }
+
+// Conn is how the ensemble is reached.
+func (e *Ensemble[M]) Conn() Conn {
+	c := e.Members[0].Conn()
+	for _, one := range e.Members[1:] {
+		its := one.Conn()
+		c.ZooKeeper.Servers, c.Etcd.Endpoints = append(c.ZooKeeper.Servers, its.ZooKeeper.Servers...), append(c.Etcd.Endpoints, its.Etcd.Endpoints...)
 	}
-	return e.Members[0].env(strings.Join(endpoints, ","))
+	return c
 }

@@ -16,6 +16,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // A cluster of one needs no other votes. What these milliseconds bound is the
@@ -216,16 +218,19 @@ func (e *Etcd) open(user string) (*clientv3.Client, error) {
 	return clientv3.New(c)
 }
 
-func (e *Etcd) endpoint() string { return e.Endpoint }
-
-func (e *Etcd) env(endpoints string) []string {
-	return append([]string{
-		"STOCKD_ETCD_ENDPOINTS=" + endpoints, "STOCKD_ETCD_USERNAME=" + EtcdUser, "STOCKD_ETCD_PASSWORD=" + e.Password,
-	}, e.security.env("etcd")...)
+// Conn is how the etcd is reached.
+func (e *Etcd) Conn() Conn {
+	return Conn{Etcd: backend.EtcdOptions{Endpoints: []string{e.Endpoint}, Username: EtcdUser, Password: e.Password}}
 }
 
 // Env is the configuration of a replica of stockd that uses the etcd.
-func (e *Etcd) Env() []string { return e.env(e.Endpoint) }
+func (e *Etcd) Env() []string { return e.env(e.Conn()) }
+
+func (e *Etcd) env(c Conn) []string {
+	return append([]string{
+		"STOCKD_ETCD_ENDPOINTS=" + strings.Join(c.Etcd.Endpoints, ","), "STOCKD_ETCD_USERNAME=" + c.Etcd.Username, "STOCKD_ETCD_PASSWORD=" + c.Etcd.Password,
+	}, e.security.env("etcd")...)
+}
 
 // addUsers makes the users of a cluster; from then on only they are let in. Where that fails it ends the cluster.
 func addUsers(ctx context.Context, all ...*Etcd) error {

@@ -132,10 +132,7 @@ func awaitCluster(ctx context.Context, clients []*redis.Client, wanted ...string
 
 // MasterOf is the node that serves a key now, as a running node knows it.
 func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error) {
-	addresses := make([]string, len(c.all))
-	for i, node := range c.all {
-		addresses[i] = node.Address
-	}
+	addresses := addressesOf(c.all)
 	encryption, err := c.Masters[0].security.ClientConfig()
 	if err != nil {
 		return nil, err
@@ -155,8 +152,12 @@ func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error)
 
 // Env is the configuration of a replica of stockd that uses the cluster.
 func (c *RedisCluster) Env() []string {
-	return append([]string{
-		"STOCKD_REDIS_CLUSTER=true", "STOCKD_REDIS_ADDRESSES=" + addressesOf(c.all),
-		"STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + c.Masters[0].Password,
-	}, c.Masters[0].security.env("redis")...)
+	return redisEnv("redis", c.Conn().Redis, c.Masters[0].security)
+}
+
+// Conn is how the cluster is reached.
+func (c *RedisCluster) Conn() Conn {
+	to := c.Masters[0].Conn()
+	to.Redis.Cluster, to.Redis.Addresses = true, addressesOf(c.all)
+	return to
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -77,12 +76,12 @@ func (g *redisGroup) Close(ctx context.Context) error {
 	return closeAll(ctx, g.all)
 }
 
-func addressesOf(all []*Redis) string {
+func addressesOf(all []*Redis) []string {
 	addresses := make([]string, len(all))
 	for i, one := range all {
 		addresses[i] = one.Address
 	}
-	return strings.Join(addresses, ",")
+	return addresses
 }
 
 // replicaOf are the lines of redis.conf for a replica of an address.
@@ -190,9 +189,13 @@ func startRedlock(ctx context.Context, start func(context.Context) (*Redis, erro
 }
 
 // Env is the configuration of a replica of stockd that uses the masters.
-func (r *Redlock) Env() []string {
-	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + addressesOf(r.Nodes), "STOCKD_REDLOCK_USERNAME=" + RedisUser, "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
-	return slices.Concat(env, r.Nodes[0].security.env("redlock"))
+func (r *Redlock) Env() []string { return redisEnv("redlock", r.Conn().Redlock, r.Nodes[0].security) }
+
+// Conn is how the masters are reached.
+func (r *Redlock) Conn() (c Conn) {
+	c.Redlock = r.Nodes[0].Conn().Redis
+	c.Redlock.Addresses = addressesOf(r.Nodes)
+	return c
 }
 
 // RedisPair is a primary with a replica that can replace it. Neither keeps anything
@@ -268,8 +271,13 @@ func (p *RedisPair) Promote(ctx context.Context) error {
 }
 
 // Env is the configuration of a replica of stockd that uses the pair.
-func (p *RedisPair) Env() []string {
-	return []string{"STOCKD_REDIS_ADDRESSES=" + p.Front.Address, "STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + p.Primary.Password}
+func (p *RedisPair) Env() []string { return redisEnv("redis", p.Conn().Redis, nil) }
+
+// Conn is how the pair is reached.
+func (p *RedisPair) Conn() Conn {
+	c := p.Primary.Conn()
+	c.Redis.Addresses = []string{p.Front.Address}
+	return c
 }
 
 // Sentinels are three that watch a master with a replica, and promote the replica
@@ -361,13 +369,12 @@ func (s *Sentinels) Current(ctx context.Context) (current *Redis, err error) {
 }
 
 // Env is the configuration of a replica of stockd that finds the master by them.
-func (s *Sentinels) Env() []string {
-	env := []string{
-		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + addressesOf(s.Watchers),
-		"STOCKD_REDIS_USERNAME=" + RedisUser, "STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
-	}
-	if name := s.Watchers[0].Username; name != "" {
-		env = append(env, "STOCKD_REDIS_SENTINEL_USERNAME="+name)
-	}
-	return append(env, s.Master.security.env("redis")...)
+func (s *Sentinels) Env() []string { return redisEnv("redis", s.Conn().Redis, s.Master.security) }
+
+// Conn is how the master is found.
+func (s *Sentinels) Conn() Conn {
+	c, one := s.Master.Conn(), s.Watchers[0]
+	c.Redis.Master, c.Redis.Addresses = MasterName, addressesOf(s.Watchers)
+	c.Redis.SentinelUsername, c.Redis.SentinelPassword = one.Username, one.Password
+	return c
 }

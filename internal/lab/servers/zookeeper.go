@@ -7,12 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // ZooKeeper is one that runs, and how to reach it. It keeps its data over a
@@ -276,11 +282,20 @@ func (z *ZooKeeper) dial(ctx context.Context) (net.Conn, error) {
 	return (&tls.Dialer{Config: encryption}).DialContext(ctx, "tcp", z.Address)
 }
 
-func (z *ZooKeeper) endpoint() string { return z.Address }
-
-func (z *ZooKeeper) env(addresses string) []string {
-	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + addresses}, z.security.env("zookeeper")...)
+// Conn is how the ZooKeeper is reached.
+func (z *ZooKeeper) Conn() Conn {
+	return Conn{ZooKeeper: backend.ZooKeeperOptions{Servers: []string{z.Address}}}
 }
 
 // Env is the configuration of a replica of stockd that uses the ZooKeeper.
-func (z *ZooKeeper) Env() []string { return z.env(z.Address) }
+func (z *ZooKeeper) Env() []string { return z.env(z.Conn()) }
+
+func (z *ZooKeeper) env(c Conn) []string {
+	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + strings.Join(c.ZooKeeper.Servers, ",")}, z.security.env("zookeeper")...)
+}
+
+// OpenZooKeeper opens a session of its own, which lasts for so long when it is silent.
+func OpenZooKeeper(session time.Duration, addresses ...string) (*zk.Conn, error) {
+	conn, _, err := zk.Connect(addresses, session, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0))) // an error says the same
+	return conn, err
+}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -113,7 +113,7 @@ type nodeCache struct {
 // NewNodeCache connects one of the two to a ZooKeeper, with a session that expires after
 // that much silence. The lock is an io.Closer.
 func NewNodeCache(kind, address string, session time.Duration) (lock.Locker, error) {
-	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	conn, err := servers.OpenZooKeeper(session, address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}

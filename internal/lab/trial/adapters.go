@@ -13,7 +13,6 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/go-sql-driver/mysql"
 	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/pause"
@@ -45,8 +45,10 @@ var errNotOurs = errors.New("the server does not have it as ours")
 
 // redis are clients with the defaults of their library, as the documents of the locks make them.
 func (c Conn) redis() (clients []*redis.Client, closeAll func() error) {
-	for _, address := range c.Addresses {
-		clients = append(clients, redis.NewClient(&redis.Options{Addr: address, Password: c.Password}))
+	for _, o := range []backend.RedisOptions{c.Redis, c.Redlock} {
+		for _, address := range o.Addresses {
+			clients = append(clients, redis.NewClient(&redis.Options{Addr: address, Password: o.Password}))
+		}
 	}
 	return clients, func() (err error) {
 		for _, client := range clients {
@@ -110,7 +112,7 @@ func openByHand(c Conn) (lock.Locker, func() error, error) {
 // openZK watches the session beside the lock. Lock takes no context: where its caller leaves, it is given back when
 // it comes.
 func openZK(c Conn) (lock.Locker, func() error, error) {
-	conn, _, err := zk.Connect(c.Addresses, c.Lease, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	conn, err := servers.OpenZooKeeper(c.Lease, c.ZooKeeper.Servers...)
 	return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 		l, got := zk.NewLock(conn, "/trial-"+name, zk.WorldACL(zk.PermAll)), make(chan error, 1)
 		go func() { got <- l.Lock() }()
@@ -149,7 +151,7 @@ func takeElection(ctx context.Context, s *concurrency.Session, name string) (*he
 // for the next hold, as in a program that makes it once.
 func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string) (*held, error)) opener {
 	return func(c Conn) (lock.Locker, func() error, error) {
-		client, err := clientv3.New(clientv3.Config{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: c.Lease, Logger: zap.NewNop()})
+		client, err := clientv3.New(clientv3.Config{Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password, DialTimeout: c.Lease, Logger: zap.NewNop()})
 		free := make(chan *concurrency.Session, poolSize)
 		return locker{c.Lease, func(ctx context.Context, name string) (h *held, err error) {
 			var s *concurrency.Session
@@ -180,11 +182,7 @@ func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string
 // openSQL takes the name on a connection of its own.
 func openSQL(take func(ctx context.Context, conn *sql.Conn, name string) (release func(context.Context) error, err error)) opener {
 	return func(c Conn) (lock.Locker, func() error, error) {
-		at, err := c.Database.With(func(to *mysql.Config) { to.Addr = c.Addresses[0] })
-		if err != nil {
-			return nil, nil, err
-		}
-		db, err := at.Raw()
+		db, err := c.Database.Raw()
 		return locker{c.Lease, func(ctx context.Context, name string) (*held, error) {
 			conn, err := db.Conn(ctx)
 			if err != nil {
@@ -227,31 +225,16 @@ const poolSize = 128
 
 // own is a lock of stockd's, on the connections of a replica.
 func (c Conn) own(entry lock.Entry) (_ lock.Locker, closeAll func() error, err error) {
-	all := new(backend.Clients)
-	d := lock.Deps{Clients: all, TTL: c.Lease, Retry: 50 * time.Millisecond, Releases: lock.NewReleases(), Log: slog.New(slog.DiscardHandler)}
-	o := backend.RedisOptions{Addresses: c.Addresses, Password: c.Password, Timeout: time.Second, PoolSize: poolSize}
-	switch c.Server {
-	case "redis":
-		all.RedisOptions, all.Redis = o, backend.NewRedis(o)
-	case "redlock":
-		for i := range c.Addresses {
-			o.Addresses = c.Addresses[i : i+1]
-			all.Redlock = append(all.Redlock, backend.NewRedis(o))
-		}
-	case "zookeeper":
-		all.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: c.Addresses, SessionTimeout: c.Lease})
-	case "etcd":
-		all.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: c.Addresses, Username: c.User, Password: c.Password, DialTimeout: time.Second})
-	default:
-		at, err := c.Database.With(func(to *mysql.Config) { to.Addr = c.Addresses[0] })
-		if err != nil {
-			return nil, nil, err
-		}
-		c.Database = *at
+	if len(c.Redlock.Addresses) > 0 {
+		c.Database = c.Numbers
 	}
-	if c.Server == "redlock" || c.Server == "database" {
-		all.DB, all.Dialect, err = c.Database.Pool(poolSize, time.Second)
+	all, err := c.Connect(servers.Limits{Session: c.Lease, Timeout: time.Second, Pool: poolSize})
+	if err != nil {
+		return nil, nil, err
+	}
+	d := lock.Deps{Clients: all, TTL: c.Lease, Retry: 50 * time.Millisecond, Releases: lock.NewReleases(), Log: slog.New(slog.DiscardHandler)}
+	if all.DB != nil {
 		d.Issue = sqllock.NewTokens(all.DB, all.Dialect).Issue
 	}
-	return entry.New(d), d.Close, err
+	return entry.New(d), d.Close, nil
 }

@@ -112,13 +112,12 @@ func (l *Library) own(name string) {
 
 // Conn is how one client reaches its server.
 type Conn struct {
-	Server         string
-	Addresses      []string
-	User, Password string
+	servers.Conn
+
 	// Lease is for how long a name stays taken when its holder is silent.
 	Lease time.Duration
-	// Database numbers the holders of stockd's redlock.
-	Database servers.Database
+	// Numbers has those of the holders of stockd's redlock.
+	Numbers servers.Database
 }
 
 // held is a lock of a library as a lease. It knows of a loss where the library tells of it.

@@ -214,7 +214,7 @@ func failover(t *try) {
 	pair, err := servers.StartRedisPair(t, t.supervisor)
 	t.Must(err)
 	t.Later(func() error { return pair.Close(context.WithoutCancel(t)) })
-	t.conn.Addresses, t.conn.Password = []string{pair.Front.Address}, pair.Primary.Password
+	t.conn.Conn = pair.Conn().AsAdmin()
 	first, second := t.client("first"), t.client("second")
 	pair.Link.Freeze()
 	held := first.take()
@@ -246,15 +246,19 @@ func clockSteps(t *try) {
 		z, err := servers.StartZooKeeperWithClock(t, t.supervisor)
 		t.Must(err)
 		t.Later(func() error { return z.Close(context.WithoutCancel(t)) })
-		t.conn.Addresses, clocks = []string{z.Address}, []*servers.Clock{z.Clock}
+		t.conn.Conn, clocks = z.Conn(), []*servers.Clock{z.Clock}
 	} else {
 		masters, err := servers.StartRedlockWith(t, t.supervisor, servers.RedlockOptions{Clocks: true})
 		t.Must(err)
 		t.Later(func() error { return masters.Close(context.WithoutCancel(t)) })
-		for i := range t.conn.Addresses {
-			t.conn.Addresses[i], clocks = masters.Nodes[i].Address, append(clocks, masters.Nodes[i].Clock)
+		nodes, to := masters.Nodes, masters.Conn()
+		if t.library.Server == "redis" {
+			nodes, to = nodes[:1], nodes[0].Conn()
 		}
-		t.conn.Password = masters.Nodes[0].Password
+		for _, one := range nodes {
+			clocks = append(clocks, one.Clock)
+		}
+		t.conn.Conn = to.AsAdmin()
 	}
 	first, second := t.client("first"), t.client("second")
 	held := first.take()

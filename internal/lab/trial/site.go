@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -51,23 +49,8 @@ func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (*sit
 }
 
 // Connect leads straight to the servers of a backend, where names stay taken for a lease.
-func Connect(b *servers.Backends, server string, lease time.Duration) (Conn, error) {
-	c := Conn{Server: server, Lease: lease, Database: servers.Database{Driver: b.Database.Driver, DSN: b.Database.DSN, Password: b.Database.Password}}
-	switch server {
-	case "etcd":
-		c.User, c.Password = servers.EtcdRoot, b.Etcd.Password
-	case "redis":
-		c.Password = b.Redis.Password
-	case "redlock":
-		c.Password = b.Redlock.Nodes[0].Password
-	}
-	members, err := b.Members()
-	for _, one := range members {
-		if one.Name == server || strings.HasPrefix(one.Name, server+"-") {
-			c.Addresses = append(c.Addresses, one.Address)
-		}
-	}
-	return c, err
+func Connect(b *servers.Backends, server string, lease time.Duration) Conn {
+	return Conn{b.Conn(server).AsAdmin(), lease, *b.Database}
 }
 
 // forget takes every hold away, as an administrator does, or a server that has lost it.
@@ -78,7 +61,7 @@ func (s *site) forget(ctx context.Context, server string) (err error) {
 	case "redlock":
 		return flush(ctx, s.Redlock.Nodes...)
 	case "zookeeper":
-		conn, _, err := zk.Connect([]string{s.ZooKeeper.Address}, lease, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+		conn, err := servers.OpenZooKeeper(lease, s.ZooKeeper.Address)
 		if err != nil {
 			return err
 		}

@@ -212,10 +212,7 @@ const longest = 2 * time.Minute
 func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.History, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	t := &try{site: r.site, library: l, name: "trial" + rand.Text()[:12]}
-	if t.conn, err = Connect(r.site.Backends, l.Server, lease); err != nil {
-		return nil, err
-	}
+	t := &try{site: r.site, library: l, conn: Connect(r.site.Backends, l.Server, lease), name: "trial" + rand.Text()[:12]}
 	if t.folder, err = os.MkdirTemp(r.site.supervisor.Folder(), "trial-"); err != nil {
 		return nil, err
 	}

@@ -56,16 +56,17 @@ type client struct {
 
 func (t *try) client(name string) *client {
 	c := &client{try: t}
-	conn := t.conn
-	conn.Addresses = nil
-	for _, address := range t.conn.Addresses {
+	to := t.conn
+	var err error
+	to.Conn, err = to.Through(func(address string) string {
 		link, err := servers.NewProxy(address)
 		t.Must(err)
 		t.Later(func() error { link.Thaw(); link.Close(); return nil })
 		c.links = append(c.links, link)
-		conn.Addresses = append(conn.Addresses, link.Address)
-	}
-	return c.connect(name, conn)
+		return link.Address
+	})
+	t.Must(err)
+	return c.connect(name, to)
 }
 
 // direct is a client without links, which costs no more than the library does.

@@ -1,0 +1,112 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Conn is how the clients of a replica reach servers without TLS, and all that another process needs to connect as this
+// one does. What has no address is not there.
+type Conn struct {
+	// Redis is one server; or Sentinels, or the nodes of a cluster. Of Redlock each address is a master.
+	Redis, Redlock backend.RedisOptions
+	ZooKeeper      backend.ZooKeeperOptions
+	Etcd           backend.EtcdOptions
+	Database       Database
+	// Prefix is that of the installation; empty is the default.
+	Prefix string
+}
+
+// Limits are those of the connections.
+type Limits struct {
+	// Session is for how long a ZooKeeper takes a silent client for alive, Timeout for how long a server may be silent,
+	// and Pool how many connections there are to one.
+	Session, Timeout time.Duration
+	Pool             int
+}
+
+// Connect makes the clients, none of which waits for its server.
+func (c Conn) Connect(l Limits) (all *backend.Clients, err error) {
+	all = &backend.Clients{Prefix: c.Prefix}
+	redis := func(o backend.RedisOptions, addresses []string) backend.RedisOptions {
+		o.Addresses, o.Timeout, o.PoolSize = addresses, l.Timeout, l.Pool
+		return o
+	}
+	if len(c.Redis.Addresses) > 0 {
+		all.RedisOptions = redis(c.Redis, c.Redis.Addresses)
+		all.Redis = backend.NewRedis(all.RedisOptions)
+	}
+	for _, address := range c.Redlock.Addresses {
+		all.Redlock = append(all.Redlock, backend.NewRedis(redis(c.Redlock, []string{address})))
+	}
+	if o := c.ZooKeeper; len(o.Servers) > 0 {
+		o.SessionTimeout, o.DialTimeout = l.Session, l.Timeout
+		all.ZooKeeper = backend.NewZooKeeper(o)
+	}
+	if o := c.Etcd; len(o.Endpoints) > 0 {
+		o.DialTimeout = l.Timeout
+		all.Etcd, err = backend.NewEtcd(o)
+	}
+	if err == nil && c.Database.Driver != "" {
+		all.DB, all.Dialect, err = c.Database.Pool(l.Pool, l.Timeout)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect: %w", err), all.Close())
+	}
+	return all, nil
+}
+
+// AsAdmin has the clients do everything in Redis and etcd, where a replica has the rights that the documents give it.
+func (c Conn) AsAdmin() Conn {
+	c.Redis.Username, c.Redlock.Username, c.Etcd.Username = "", "", EtcdRoot
+	return c
+}
+
+// Through leads to each server by another address than its own.
+func (c Conn) Through(instead func(address string) string) (Conn, error) {
+	all := func(from []string) (to []string) {
+		for _, address := range from {
+			scheme, host, ok := strings.Cut(address, "://")
+			if ok {
+				to = append(to, scheme+"://"+instead(host))
+			} else {
+				to = append(to, instead(address))
+			}
+		}
+		return to
+	}
+	c.Redis.Addresses, c.Redlock.Addresses = all(c.Redis.Addresses), all(c.Redlock.Addresses)
+	c.ZooKeeper.Servers, c.Etcd.Endpoints = all(c.ZooKeeper.Servers), all(c.Etcd.Endpoints)
+	if c.Database.Driver != repo.MySQL {
+		return c, nil
+	}
+	d, err := c.Database.With(func(to *mysql.Config) { to.Addr = instead(to.Addr) })
+	if err != nil {
+		return c, err
+	}
+	c.Database = *d
+	return c, nil
+}
+
+// Conn is how a backend is reached by its name, and the database by any other.
+func (b *Backends) Conn(name string) Conn {
+	switch backend.Name(name) {
+	case backend.Redis:
+		return b.Redis.Conn()
+	case backend.Redlock:
+		return b.Redlock.Conn()
+	case backend.ZooKeeper:
+		return b.ZooKeeper.Conn()
+	case backend.Etcd:
+		return b.Etcd.Conn()
+	default:
+		return Conn{Database: *b.Database}
+	}
+}
