@@ -221,10 +221,8 @@ func (s *suiteFlags) redraw(cmd *cobra.Command) error {
 
 // keep writes the figures where --json and --chart say so.
 func (s *suiteFlags) keep(result *bench.Result) error {
-	if s.write != "" {
-		if err := verdict.WriteJSON(s.write, result); err != nil {
-			return err
-		}
+	if err := verdict.WriteJSON(s.write, result); err != nil {
+		return err
 	}
 	return s.draw(result)
 }

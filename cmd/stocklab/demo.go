@@ -180,9 +180,7 @@ func tell(cmd *cobra.Command, plan demo.Plan, write string) error {
 	if _, err := fmt.Fprint(out, summary(r.Runs)); err != nil {
 		return err
 	}
-	if write != "" {
-		err = verdict.WriteJSON(write, r)
-	}
+	err = verdict.WriteJSON(write, r)
 	if !r.AsExpected() {
 		err = errors.Join(err, errors.New("not every run came out as expected"))
 	}

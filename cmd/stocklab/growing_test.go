@@ -124,7 +124,7 @@ func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	e := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeperEnsemble, error) {
-		return servers.StartZooKeeperEnsemble(ctx, k)
+		return servers.StartZooKeeperEnsemble(ctx, k, 3)
 	})
 	return topology{
 		name: "zookeeper-ensemble", env: e.Env(),
@@ -136,7 +136,7 @@ func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 
 func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	c := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k) })
+	c := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k, 3) })
 	return topology{
 		name: "etcd-cluster", env: c.Env(), strategies: []killed{{strategy: "etcd"}},
 		victim: func(ctx context.Context, _ string, _ int64) (member, error) { return c.AwaitLeader(ctx) },

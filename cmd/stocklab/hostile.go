@@ -92,10 +92,8 @@ func showJudged(out io.Writer, r *hostile.Report, write string) error {
 	if err := r.Table(out); err != nil {
 		return err
 	}
-	if write != "" {
-		if err := verdict.WriteJSON(write, r); err != nil {
-			return err
-		}
+	if err := verdict.WriteJSON(write, r); err != nil {
+		return err
 	}
 	if len(r.Failed()) > 0 {
 		return errNotHeld

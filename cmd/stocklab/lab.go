@@ -118,10 +118,8 @@ func showLab(r *experiments.Report, out io.Writer, write, folder string) error {
 	if err := report.Table(out, r, cli.IsTerminal(out)); err != nil {
 		return err
 	}
-	if write != "" {
-		if err := verdict.WriteJSON(write, r); err != nil {
-			return err
-		}
+	if err := verdict.WriteJSON(write, r); err != nil {
+		return err
 	}
 	if err := hints(r, out, folder); err != nil {
 		return err

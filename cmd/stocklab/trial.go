@@ -49,14 +49,11 @@ func trialCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if write != "" {
-			err = verdict.WriteJSON(write, r)
-		}
 		show := r.Table
 		if markdown {
 			show = r.Markdown
 		}
-		return errors.Join(err, show(cmd.OutOrStdout()), r.Unanswered())
+		return errors.Join(verdict.WriteJSON(write, r), show(cmd.OutOrStdout()), r.Unanswered())
 	}
 	cmd.AddCommand(trialHoldCommand(), trialJudgeCommand())
 	return cmd

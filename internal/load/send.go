@@ -28,17 +28,12 @@ const (
 // everything at once, a client that costs more than the server that it
 // measures would measure itself.
 type sender struct {
+	Plan
+
 	client *fasthttp.Client
 	uri    string
-	look   bool
 	// confirm is the beginning of the address that confirms a reservation, or empty.
 	confirm string
-	timeout time.Duration
-	key     func(client int) string
-	user    func() string
-	goods   func() int64
-	buyer   func() string // the token of the next request; nil: none
-	observe func(Answer)
 	// received is the bytes of all answers.
 	received atomic.Int64
 }
@@ -70,14 +65,7 @@ func newSender(p Plan) (*sender, error) {
 		return nil, err
 	}
 	s := &sender{
-		uri:     target.String(),
-		look:    p.Look,
-		timeout: p.Timeout,
-		key:     p.Key,
-		user:    p.User,
-		buyer:   p.BuyerToken,
-		goods:   p.Goods,
-		observe: p.Observe,
+		Plan: p, uri: target.String(),
 		client: &fasthttp.Client{
 			MaxConnsPerHost:               p.Clients,
 			NoDefaultUserAgentHeader:      true,
@@ -104,21 +92,21 @@ func (s *sender) send(client int) Answer {
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
-	if s.look {
+	if s.Look {
 		request.Header.SetMethod(fasthttp.MethodGet)
 	}
-	if s.buyer != nil {
-		request.Header.Set("Authorization", "Bearer "+s.buyer())
+	if s.BuyerToken != nil {
+		request.Header.Set("Authorization", "Bearer "+s.BuyerToken())
 	}
-	if s.user != nil {
-		request.URI().QueryArgs().Set("user_id", s.user())
+	if s.User != nil {
+		request.URI().QueryArgs().Set("user_id", s.User())
 	}
-	if s.goods != nil {
-		request.URI().QueryArgs().Set("goods_id", strconv.FormatInt(s.goods(), 10))
+	if s.Goods != nil {
+		request.URI().QueryArgs().Set("goods_id", strconv.FormatInt(s.Goods(), 10))
 	}
 	var key string
-	if s.key != nil {
-		key = s.key(client)
+	if s.Key != nil {
+		key = s.Key(client)
 		request.Header.Set("Idempotency-Key", key)
 	}
 	start := time.Now()
@@ -127,18 +115,18 @@ func (s *sender) send(client int) Answer {
 		request.SetRequestURI(s.confirm + a.Order + "/confirm?payment_reference=" + a.Order)
 		a = s.ask(request, response)
 	}
-	if s.observe != nil {
+	if s.Observe != nil {
 		a.Client, a.Key, a.Start, a.End = client, key, start, time.Now()
-		s.observe(a)
+		s.Observe(a)
 	}
 	return a
 }
 
 func (s *sender) ask(request *fasthttp.Request, response *fasthttp.Response) Answer {
-	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
+	if err := s.client.DoTimeout(request, response, s.Timeout); err != nil {
 		return failed(err)
 	}
-	if s.look && response.StatusCode() == fasthttp.StatusOK {
+	if s.Look && response.StatusCode() == fasthttp.StatusOK {
 		return Answer{Kind: Sold}
 	}
 	return read(response.StatusCode(), response.Body())

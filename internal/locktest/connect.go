@@ -110,30 +110,16 @@ func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
 // proxies stand between one replica and its servers.
 type proxies []*servers.Proxy
 
+// each does something to all of them.
+func (p proxies) each(do func(*servers.Proxy)) {
+	for _, one := range p {
+		do(one)
+	}
+}
+
 // silence makes the servers accept requests and not answer, or ends that.
 func (p proxies) silence(silent bool) {
-	for _, one := range p {
-		one.Hang(silent)
-	}
-}
-
-// freeze keeps all bytes from the servers, and from their clients.
-func (p proxies) freeze() {
-	for _, one := range p {
-		one.Freeze()
-	}
-}
-
-func (p proxies) thaw() {
-	for _, one := range p {
-		one.Thaw()
-	}
-}
-
-func (p proxies) cut() {
-	for _, one := range p {
-		one.Cut()
-	}
+	p.each(func(one *servers.Proxy) { one.Hang(silent) })
 }
 
 // lose ends the connection to each server at the n-th request with these bytes, before or

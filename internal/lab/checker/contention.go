@@ -33,7 +33,7 @@ func Contentions(h *history.History) []Contention {
 		of[l.ID] = &all[i]
 	}
 	for _, holdings := range holdingsOf(h) {
-		asked := askedInOrder(h, locked{holdings[0].Name, holdings[0].Lock})
+		asked := askedInOrder(h, holdings[0].Lease)
 		for _, one := range holdings {
 			if one.died {
 				of[one.ID].Died = one.to

@@ -2,7 +2,6 @@ package checker
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,23 +76,21 @@ func holders(judge func(most int, overlaps []Overlap) bool) Check {
 	}
 }
 
-// locked is what holders exclude each other from: a name by means of a lock.
-type locked struct{ name, lock string }
-
 type holding struct {
 	history.Lease
 	from, to time.Time
 	died     bool // its holder did, and had it then
 }
 
-func (l locked) compare(other locked) int {
-	return cmp.Or(cmp.Compare(l.name, other.name), cmp.Compare(l.lock, other.lock))
+// compare is 0 where two leases are of the same name by means of the same lock: their holders exclude each other.
+func compare(a, b history.Lease) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lock, b.Lock))
 }
 
 // holdingsOf are the leases that were granted, those of one name and lock together
 // and in the order of their grants.
 func holdingsOf(h *history.History) (sorted [][]holding) {
-	all := make(map[locked][]holding)
+	var all []holding
 	end := endOf(h)
 	for _, l := range h.Leases {
 		if l.Granted.IsZero() {
@@ -107,12 +104,14 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 				one.died = true
 			}
 		}
-		key := locked{l.Name, l.Lock}
-		all[key] = append(all[key], one)
+		all = append(all, one)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(all), locked.compare) {
-		slices.SortStableFunc(all[key], func(a, b holding) int { return a.from.Compare(b.from) })
-		sorted = append(sorted, all[key])
+	slices.SortStableFunc(all, func(a, b holding) int { return cmp.Or(compare(a.Lease, b.Lease), a.from.Compare(b.from)) })
+	for i, one := range all {
+		if i == 0 || compare(all[i-1].Lease, one.Lease) != 0 {
+			sorted = append(sorted, nil)
+		}
+		sorted[len(sorted)-1] = append(sorted[len(sorted)-1], one)
 	}
 	return sorted
 }
@@ -273,8 +272,8 @@ func countGrants(leases []history.Lease) (asked, granted int) {
 // heldByAnother tells whether another holder had the name when this one gave up.
 func heldByAnother(h *history.History, gaveUp history.Lease) bool {
 	for _, l := range h.Leases {
-		same := l.Name == gaveUp.Name && l.Lock == gaveUp.Lock && l.Holder != gaveUp.Holder
-		if same && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp)) {
+		another := compare(l, gaveUp) == 0 && l.Holder != gaveUp.Holder
+		if another && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp)) {
 			return true
 		}
 	}
@@ -297,7 +296,7 @@ func reentry(judge func(got, rejected int) bool) Check {
 	return func(h *history.History) Finding {
 		var got, rejected int
 		for _, holdings := range holdingsOf(h) {
-			for _, again := range askedInOrder(h, locked{holdings[0].Name, holdings[0].Lock}) {
+			for _, again := range askedInOrder(h, holdings[0].Lease) {
 				if !heldAlready(holdings, again) {
 					continue
 				}

@@ -124,7 +124,7 @@ func InTurn(most int) Check {
 // asked after it.
 func overtakers(h *history.History, l history.Lease, until time.Time) (n int) {
 	for _, other := range h.Leases {
-		if other.Name == l.Name && other.Lock == l.Lock && other.Asked.After(l.Asked) && !other.Granted.IsZero() && other.Granted.Before(until) {
+		if compare(other, l) == 0 && other.Asked.After(l.Asked) && !other.Granted.IsZero() && other.Granted.Before(until) {
 			n++
 		}
 	}
@@ -212,7 +212,7 @@ type stall struct {
 func stalls(h *history.History) (all []stall) {
 	end := endOf(h)
 	for _, holdings := range holdingsOf(h) {
-		asked := askedInOrder(h, locked{holdings[0].Name, holdings[0].Lock})
+		asked := askedInOrder(h, holdings[0].Lease)
 		for i, one := range holdings {
 			s := stall{holding: one, since: one.from, until: end}
 			if one.died {
@@ -254,12 +254,9 @@ func waitedBetween(h *history.History, asked []history.Lease, since, until time.
 	return sum
 }
 
-func askedInOrder(h *history.History, name locked) (leases []history.Lease) {
-	for _, l := range h.Leases {
-		if (locked{l.Name, l.Lock}) == name {
-			leases = append(leases, l)
-		}
-	}
+// askedInOrder are the leases that exclude one, and itself, in the order in which they were asked for.
+func askedInOrder(h *history.History, one history.Lease) []history.Lease {
+	leases := slices.DeleteFunc(slices.Clone(h.Leases), func(l history.Lease) bool { return compare(l, one) != 0 })
 	slices.SortStableFunc(leases, func(a, b history.Lease) int { return a.Asked.Compare(b.Asked) })
 	return leases
 }

@@ -111,7 +111,7 @@ func ratios(of, by []float64) []float64 {
 func (x *Try) zooKeepersOf(members int) func(c *contender, member int) (read func()) {
 	ctx, cancel := context.WithTimeout(x, sizesReadyFor)
 	defer cancel()
-	started, err := servers.StartZooKeeperEnsembleOf(ctx, x.Supervisor, members)
+	started, err := servers.StartZooKeeperEnsemble(ctx, x.Supervisor, members)
 	x.Must(err)
 	x.closeLater(started)
 	return func(c *contender, member int) func() {
@@ -133,7 +133,7 @@ func (x *Try) zooKeepersOf(members int) func(c *contender, member int) (read fun
 func (x *Try) etcdsOf(members int) func(c *contender, member int) (read func()) {
 	ctx, cancel := context.WithTimeout(x, sizesReadyFor)
 	defer cancel()
-	started, err := servers.StartEtcdClusterOf(ctx, x.Supervisor, members)
+	started, err := servers.StartEtcdCluster(ctx, x.Supervisor, members)
 	x.Must(err)
 	x.closeLater(started)
 	return func(c *contender, member int) func() {

@@ -84,7 +84,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.shop.Close(ctx)) }()
-	r.Servers = s.infos()
+	r.Servers = s.cluster.Infos()
 	return r, s.run(ctx, r)
 }
 

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/nginx"
 	"github.com/stockd/stockd/pkg/client"
@@ -88,12 +87,6 @@ func limits() nginx.Limits {
 	return nginx.Limits{
 		Rate: 50, Burst: 100, Connections: 50, ConnectionRate: 20, AllConnections: 2000, AllConnectionRate: 1000, HideUpstream: true,
 	}
-}
-
-func (s *stage) infos() map[string]servers.Info {
-	infos := s.shop.Servers.Infos()
-	infos["balancer"] = s.cluster.Balancer
-	return infos
 }
 
 func (s *stage) logs() (paths []string) {

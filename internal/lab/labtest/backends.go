@@ -153,13 +153,13 @@ func (l *Lab) OwnRedlockWith(t *testing.T, o servers.RedlockOptions) *servers.Re
 // OwnEnsemble is three ZooKeepers that a test may treat as it likes.
 func (l *Lab) OwnEnsemble(t *testing.T) *servers.ZooKeeperEnsemble {
 	t.Helper()
-	return own(t, l, "zookeeper", local(servers.StartZooKeeperEnsemble))
+	return own(t, l, "zookeeper", three(servers.StartZooKeeperEnsemble))
 }
 
 // OwnEtcdCluster is three etcds that a test may treat as it likes.
 func (l *Lab) OwnEtcdCluster(t *testing.T) *servers.EtcdCluster {
 	t.Helper()
-	return own(t, l, "etcd", local(servers.StartEtcdCluster))
+	return own(t, l, "etcd", three(servers.StartEtcdCluster))
 }
 
 // Galera is an empty database on the lab's three nodes of Galera, as each of them has it.
@@ -221,6 +221,11 @@ func answers(t *testing.T, d *servers.Database) bool {
 	pool, _ := Connect(t, d)
 	defer pool.Close() //nolint:errcheck // nothing is lost with it
 	return pool.PingContext(t.Context()) == nil
+}
+
+// three is how an ensemble of three is started.
+func three[S any](start func(context.Context, *servers.Supervisor, int) (S, error)) starter[S] {
+	return func(ctx context.Context, k *servers.Supervisor, _ servers.Mode) (S, error) { return start(ctx, k, 3) }
 }
 
 // local is how a topology is started that is made of real servers alone.

@@ -385,17 +385,16 @@ type meter struct {
 }
 
 func newMeter() *meter {
-	return &meter{since: time.Now(), latency: hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)}
+	return &meter{since: time.Now(), latency: load.NewHistogram()}
 }
 
 func (m *meter) observe(a load.Answer) { m.count(a) }
 
 // count returns the number of the unit that was sold, from 1, or 0.
 func (m *meter) count(a load.Answer) (no int64) {
-	took := max(1, a.End.Sub(a.Start).Microseconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = m.latency.RecordValue(took) // a request has a time limit far below its highest
+	load.Record(m.latency, a.End.Sub(a.Start))
 	switch {
 	case a.Kind == load.Sold:
 		m.answers.Sold++
@@ -419,7 +418,7 @@ func (m *meter) read(now time.Time) Point {
 	defer m.mu.Unlock()
 	p := Point{At: millis(now), Seconds: now.Sub(m.since).Seconds(), Answers: m.answers}
 	if m.latency.TotalCount() > 0 {
-		p.P50, p.P99 = float64(m.latency.ValueAtQuantile(50))/1000, float64(m.latency.ValueAtQuantile(99))/1000
+		p.P50, p.P99 = load.Milliseconds(m.latency, 50), load.Milliseconds(m.latency, 99)
 	}
 	m.since, m.answers = now, Answers{}
 	m.latency.Reset()

@@ -158,8 +158,7 @@ func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {
 func (s *stage) show(state *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state.Servers = s.shop.Servers.Infos()
-	state.Servers["balancer"] = s.cluster.Balancer
+	state.Servers = s.cluster.Infos()
 	state.WithoutFailpoint, state.CannotPause = withoutFailpoint(), servers.CanPause() != nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// members are as many as ensembles and clusters have where nothing else is said: the
+// members are as many as groups of servers have where nothing else is said: the
 // fewest of which one may fail.
 const members = 3
 

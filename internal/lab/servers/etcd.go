@@ -100,14 +100,9 @@ func (e *Etcd) allocate(port, peer int) {
 	e.Endpoint, e.peer = scheme+Loopback(port), "http://"+Loopback(peer)
 }
 
-// StartEtcdCluster starts the members, of which one leads before this returns.
+// StartEtcdCluster starts so many members, of which one leads before this returns.
 // They are real servers.
-func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) {
-	return StartEtcdClusterOf(ctx, k, members)
-}
-
-// StartEtcdClusterOf starts so many members.
-func StartEtcdClusterOf(ctx context.Context, k *Supervisor, members int) (*EtcdCluster, error) {
+func StartEtcdCluster(ctx context.Context, k *Supervisor, members int) (*EtcdCluster, error) {
 	c, err := startEnsemble(ctx, members, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
 		ports, err := freePorts(2 * len(all))
 		if err != nil {

@@ -127,15 +127,6 @@ func (r *Redis) AwaitReplica(ctx context.Context) error {
 	return r.awaitInfo(ctx, "the replica", "replication", "role:slave", "master_link_status:up")
 }
 
-// Promote makes a replica a primary (REPLICAOF NO ONE), with the data that it has
-// received, and returns when it is one.
-func Promote(ctx context.Context, replica *redis.Client) error {
-	if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		return fmt.Errorf("promote the replica: %w", err)
-	}
-	return awaitInfo(ctx, "the promotion", func(ctx context.Context) (string, error) { return replica.Info(ctx, "replication").Result() }, "role:master")
-}
-
 // Redlock is a number of independent Redis masters with one password.
 type Redlock struct {
 	redisGroup
@@ -256,7 +247,10 @@ func (p *RedisPair) AwaitSync(ctx context.Context) error {
 // puts it behind the front. It is a primary also after a restart. The old primary goes on as one.
 func (p *RedisPair) Promote(ctx context.Context) error {
 	err := p.Replica.use(func(client *redis.Client) error {
-		if err := Promote(ctx, client); err != nil {
+		if err := client.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+			return fmt.Errorf("promote the replica: %w", err)
+		}
+		if err := p.Replica.awaitInfo(ctx, "the promotion", "replication", "role:master"); err != nil {
 			return err
 		}
 		if err := client.ConfigRewrite(ctx).Err(); err != nil {

@@ -88,14 +88,9 @@ func newZooKeeper(k *Supervisor, s *Security, options ...string) (*ZooKeeper, er
 	return z, err
 }
 
-// StartZooKeeperEnsemble starts the members, of which one leads before this
+// StartZooKeeperEnsemble starts so many members, of which one leads before this
 // returns.
-func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor) (*ZooKeeperEnsemble, error) {
-	return StartZooKeeperEnsembleOf(ctx, k, members)
-}
-
-// StartZooKeeperEnsembleOf starts so many members.
-func StartZooKeeperEnsembleOf(ctx context.Context, k *Supervisor, members int) (*ZooKeeperEnsemble, error) {
+func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor, members int) (*ZooKeeperEnsemble, error) {
 	// Many must be no heavier than one is: for the few nodes of an experiment,
 	// little memory is enough, and one thread of the collector.
 	return startEnsemble(ctx, members, func() (*ZooKeeper, error) {

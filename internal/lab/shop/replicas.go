@@ -134,6 +134,13 @@ func (c *Cluster) Client() Client {
 // ClientOf uses one replica, counted from 0, and its admin API.
 func (c *Cluster) ClientOf(i int) Client { return c.ClientTo(c.Replicas[i]) }
 
+// Infos says what runs: the servers, and the balancer.
+func (c *Cluster) Infos() map[string]servers.Info {
+	infos := c.shop.Servers.Infos()
+	infos["balancer"] = c.Balancer
+	return infos
+}
+
 // Close stops the balancer and then the replicas.
 func (c *Cluster) Close(ctx context.Context) error {
 	if c.shop != nil {

@@ -190,8 +190,11 @@ func paint(color bool, v Verdict, words string) string {
 
 func comma(n int64) string { return humanize.Comma(n) }
 
-// WriteJSON keeps what a run came to in a file, for programs to read.
+// WriteJSON keeps what a run came to in a file, for programs to read; without a name there is none.
 func WriteJSON(path string, v any) error {
+	if path == "" {
+		return nil
+	}
 	content, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
 		err = os.WriteFile(path, append(content, '\n'), 0o644)
