@@ -3,7 +3,6 @@ package locktest
 import (
 	"context"
 	"errors"
-	"net"
 	"path/filepath"
 	"runtime/pprof"
 	"slices"
@@ -178,13 +177,9 @@ func (h *deleteHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (h *deleteHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
-}
+func (*deleteHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 

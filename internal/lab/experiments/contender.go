@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"slices"
 	"time"
@@ -40,7 +39,7 @@ type contender struct {
 
 // contend makes a contender with connections to what a lock needs. It ends with the try.
 func (x *Try) contend(name string, needs ...Need) *contender {
-	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: x.History, Log: slog.New(slog.DiscardHandler)})
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: x.History})
 	x.Must(err)
 	c := &contender{
 		Try: x, name: name, ttl: 2 * time.Second, retry: 10 * time.Millisecond, timeout: time.Second,

@@ -29,7 +29,7 @@ type Options struct {
 	Writer *history.Writer
 	// Steps, if they are not nil, record the requests that they trace here.
 	Steps *Steps
-	// Log gets the errors of writes to the record.
+	// Log gets the errors of writes to the record; nil: they are not told.
 	Log *slog.Logger
 }
 
@@ -51,7 +51,7 @@ type Registry struct {
 
 // Open begins. It must be closed.
 func Open(o Options) (*Registry, error) {
-	l := &Registry{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{}), history: o.Writer}
+	l := &Registry{replica: o.Replica, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), start: rand.Text()[:8], clear: make(chan struct{}), history: o.Writer}
 	if o.Steps != nil {
 		o.Steps.recordTo(l)
 	}

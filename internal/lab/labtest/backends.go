@@ -123,18 +123,14 @@ func (l *Lab) OwnRedisPair(t *testing.T) *servers.RedisPair {
 // OwnRedisCluster is a Redis Cluster that a test may treat as it likes.
 func (l *Lab) OwnRedisCluster(t *testing.T, o servers.RedisClusterOptions) *servers.RedisCluster {
 	t.Helper()
-	return own(t, l, "redis", local(func(ctx context.Context, k *servers.Supervisor) (*servers.RedisCluster, error) {
-		return servers.StartRedisCluster(ctx, k, o)
-	}))
+	return own(t, l, "redis", with(servers.StartRedisCluster, o))
 }
 
 // OwnSentinels is a master with a replica and three Sentinels, which a test may
 // treat as it likes.
 func (l *Lab) OwnSentinels(t *testing.T, s *servers.Security) *servers.Sentinels {
 	t.Helper()
-	return own(t, l, "redis", local(func(ctx context.Context, k *servers.Supervisor) (*servers.Sentinels, error) {
-		return servers.StartSentinels(ctx, k, s)
-	}))
+	return own(t, l, "redis", with(servers.StartSentinels, s))
 }
 
 // OwnRedlockWith is five masters that a test may treat as it likes. Those with
@@ -145,39 +141,37 @@ func (l *Lab) OwnRedlockWith(t *testing.T, o servers.RedlockOptions) *servers.Re
 	if o.Clocks {
 		needs = "faketime"
 	}
-	return own(t, l, needs, local(func(ctx context.Context, k *servers.Supervisor) (*servers.Redlock, error) {
-		return servers.StartRedlockWith(ctx, k, o)
-	}))
+	return own(t, l, needs, with(servers.StartRedlockWith, o))
 }
 
 // OwnEnsemble is three ZooKeepers that a test may treat as it likes.
 func (l *Lab) OwnEnsemble(t *testing.T) *servers.ZooKeeperEnsemble {
 	t.Helper()
-	return own(t, l, "zookeeper", three(servers.StartZooKeeperEnsemble))
+	return own(t, l, "zookeeper", with(servers.StartZooKeeperEnsemble, 3))
 }
 
 // OwnEtcdCluster is three etcds that a test may treat as it likes.
 func (l *Lab) OwnEtcdCluster(t *testing.T) *servers.EtcdCluster {
 	t.Helper()
-	return own(t, l, "etcd", three(servers.StartEtcdCluster))
+	return own(t, l, "etcd", with(servers.StartEtcdCluster, 3))
 }
 
 // Galera is an empty database on the lab's three nodes of Galera, as each of them has it.
 func (l *Lab) Galera(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, shared(t, l, &l.galera, "galera", here(servers.StartGalera)))
+	return l.onNodes(t, shared(t, l, &l.galera, "galera", with(servers.StartGalera, nil)))
 }
 
 // OwnNodes is an empty database on three nodes that a test may treat as it likes. needs is what start cannot do without.
 func (l *Lab) OwnNodes(t *testing.T, needs string, start startNodes) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, own(t, l, needs, here(start)))
+	return l.onNodes(t, own(t, l, needs, with(start, nil)))
 }
 
 // Group is an empty database on three members of MySQL's Group Replication, all of them primaries.
 func (l *Lab) Group(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, shared(t, l, &l.group, "mysql", here(servers.StartGroup)))
+	return l.onNodes(t, shared(t, l, &l.group, "mysql", with(servers.StartGroup, nil)))
 }
 
 // Vitess is a shop on two shards, which all tests share: each has items of its own.
@@ -197,10 +191,6 @@ func (l *Lab) OwnNetwork(t *testing.T, needs string, start startNodes) (nodes []
 
 // startNodes starts a database on several servers, on the hosts of a network or, without one, on this machine.
 type startNodes func(context.Context, *servers.Supervisor, *servers.Network) (*servers.Nodes, error)
-
-func here(start startNodes) starter[*servers.Nodes] {
-	return local(func(ctx context.Context, k *servers.Supervisor) (*servers.Nodes, error) { return start(ctx, k, nil) })
-}
 
 // onNodes makes a database, and waits until every node has it.
 func (l *Lab) onNodes(t *testing.T, cluster *servers.Nodes) (nodes []*servers.Database) {
@@ -223,12 +213,12 @@ func answers(t *testing.T, d *servers.Database) bool {
 	return pool.PingContext(t.Context()) == nil
 }
 
-// three is how an ensemble of three is started.
-func three[S any](start func(context.Context, *servers.Supervisor, int) (S, error)) starter[S] {
-	return func(ctx context.Context, k *servers.Supervisor, _ servers.Mode) (S, error) { return start(ctx, k, 3) }
+// with is how a topology is started that is made of real servers alone, with options.
+func with[S, O any](start func(context.Context, *servers.Supervisor, O) (S, error), o O) starter[S] {
+	return func(ctx context.Context, k *servers.Supervisor, _ servers.Mode) (S, error) { return start(ctx, k, o) }
 }
 
-// local is how a topology is started that is made of real servers alone.
+// local is with without options.
 func local[S any](start func(context.Context, *servers.Supervisor) (S, error)) starter[S] {
 	return func(ctx context.Context, k *servers.Supervisor, _ servers.Mode) (S, error) { return start(ctx, k) }
 }

@@ -29,19 +29,11 @@ const (
 
 func onMasters() []lock.Entry {
 	return []lock.Entry{
-		voting(QuorumInTime, "more than half of the masters, in less than the TTL; released on all", quorum{timed: true}),
-		voting(QuorumUntimed, "more than half of the masters, however long that took", quorum{}),
-		voting(QuorumAcknowledged, "more than half of the masters; released where they agreed", quorum{timed: true, acknowledged: true}),
-		inKeys(backend.Redlock, InStep, "redsync's, with the same pause between all tries", func(k keys) lock.Locker { return inStep{k} }),
+		inKeys(backend.Redlock, QuorumInTime, "more than half of the masters, in less than the TTL; released on all", quorum{timed: true}),
+		inKeys(backend.Redlock, QuorumUntimed, "more than half of the masters, however long that took", quorum{}),
+		inKeys(backend.Redlock, QuorumAcknowledged, "more than half of the masters; released where they agreed", quorum{timed: true, acknowledged: true}),
+		inKeys(backend.Redlock, InStep, "redsync's, with the same pause between all tries", inStep{}),
 	}
-}
-
-func voting(name, summary string, l quorum) lock.Entry {
-	return inKeys(backend.Redlock, name, summary, func(k keys) lock.Locker {
-		one := l
-		one.keys = k
-		return &one
-	})
 }
 
 // quorum tries again after each pause.

@@ -37,11 +37,7 @@ func readWriteLocks() []lock.Entry {
 }
 
 func side(name, summary string, l readWrite) lock.Entry {
-	e := inKeys(backend.Redis, ReadWrite, summary, func(k keys) lock.Locker {
-		one := l
-		one.keys = k
-		return &one
-	})
+	e := inKeys(backend.Redis, ReadWrite, summary, l)
 	e.Name = name
 	return e
 }

@@ -47,26 +47,18 @@ const (
 
 func inRedis() []lock.Entry {
 	return []lock.Entry{
-		polling(SetNXThenExpire, "SETNX, and then EXPIRE", polled{try: setNXThenExpire}),
-		polling(SetNXExpireScript, "both in one script", polled{try: setNXExpireScript}),
-		polling(SetNXSpin, "SET NX PX, and again at once", polled{try: setNXPX, pause: new(time.Duration)}),
-		polling(SetNXPause, "SET NX PX, and again after 50 ms", polled{try: setNXPX, pause: new(sourcePause)}),
-		polling(StampDel, "a time as the value; DEL and SETNX where it has come", polled{try: stamp{takeOver: delSetNX}.try}),
-		polling(StampGetSet, "a time as the value; GETSET where it has come", polled{try: stamp{takeOver: getSet}.try}),
-		polling(StampScript, "a time as the value; a script compares it and sets another", polled{try: stamp{takeOver: compareAndSet}.try}),
-		polling(StampSeconds, "a time in whole seconds as the value", polled{try: stamp{takeOver: getSet, unit: time.Second}.try}),
-		polling(StampImproved, "a time and one second as the value, and EXPIRE", polled{try: stamp{takeOver: getSet, tolerance: time.Second, expires: true}.try}),
-		polling(StampChecked, "a time as the value; its holder deletes it only before that", polled{try: stamp{takeOver: getSet}.try, checks: true}),
-		polling(StampInit, "a time as the value; it is deleted when the lock is made", polled{try: stamp{takeOver: getSet}.try, deletesFirst: true}),
+		inKeys(backend.Redis, SetNXThenExpire, "SETNX, and then EXPIRE", polled{try: setNXThenExpire}),
+		inKeys(backend.Redis, SetNXExpireScript, "both in one script", polled{try: setNXExpireScript}),
+		inKeys(backend.Redis, SetNXSpin, "SET NX PX, and again at once", polled{try: setNXPX, pause: new(time.Duration)}),
+		inKeys(backend.Redis, SetNXPause, "SET NX PX, and again after 50 ms", polled{try: setNXPX, pause: new(sourcePause)}),
+		inKeys(backend.Redis, StampDel, "a time as the value; DEL and SETNX where it has come", polled{try: stamp{takeOver: delSetNX}.try}),
+		inKeys(backend.Redis, StampGetSet, "a time as the value; GETSET where it has come", polled{try: stamp{takeOver: getSet}.try}),
+		inKeys(backend.Redis, StampScript, "a time as the value; a script compares it and sets another", polled{try: stamp{takeOver: compareAndSet}.try}),
+		inKeys(backend.Redis, StampSeconds, "a time in whole seconds as the value", polled{try: stamp{takeOver: getSet, unit: time.Second}.try}),
+		inKeys(backend.Redis, StampImproved, "a time and one second as the value, and EXPIRE", polled{try: stamp{takeOver: getSet, tolerance: time.Second, expires: true}.try}),
+		inKeys(backend.Redis, StampChecked, "a time as the value; its holder deletes it only before that", polled{try: stamp{takeOver: getSet}.try, checks: true}),
+		inKeys(backend.Redis, StampInit, "a time as the value; it is deleted when the lock is made", polled{try: stamp{takeOver: getSet}.try, deletesFirst: true}),
 	}
-}
-
-func polling(name, summary string, l polled) lock.Entry {
-	return inKeys(backend.Redis, name, summary, func(k keys) lock.Locker {
-		one := l
-		one.keys = k
-		return &one
-	})
 }
 
 // keys are those of one kind of lock in Redis.
@@ -79,11 +71,24 @@ func (k keys) key(name string) string {
 	return k.deps.KeyPrefix() + ":{" + url.PathEscape(name) + "}:" + k.kind
 }
 
-// inKeys is the entry of a lock that Redis, or masters of it, keep as a key a name.
-func inKeys(on backend.Name, kind, summary string, made func(keys) lock.Locker) lock.Entry {
+func (k *keys) set(to keys) { *k = to }
+
+// locker is a lock that has keys.
+type locker[L any] interface {
+	*L
+	lock.Locker
+	set(to keys)
+}
+
+// inKeys is the entry of a lock that Redis, or masters of it, keep as a key a name. Each lock is a copy of one.
+func inKeys[L any, P locker[L]](on backend.Name, kind, summary string, one L) lock.Entry {
 	return lock.Entry{
 		Name: kind, Family: lock.FamilyRedis, Needs: []backend.Name{on}, Summary: summary,
-		New: func(d lock.Deps) lock.Locker { return made(keys{d, kind}) },
+		New: func(d lock.Deps) lock.Locker {
+			made := one
+			P(&made).set(keys{d, kind})
+			return P(&made)
+		},
 	}
 }
 

@@ -32,7 +32,7 @@ type Library struct {
 	// Release are bytes of a release that does not contain the name.
 	Release string `json:"release,omitempty"`
 
-	open opener
+	Open opener `json:"-"`
 }
 
 // opener connects a client of its own, which its holders share, and returns how it is closed.
@@ -54,7 +54,7 @@ func Libraries() (all []Library) {
 		if name, own := strings.CutPrefix(all[i].Name, "stockd "); own {
 			all[i].own(name)
 		} else {
-			all[i].open = adapters[all[i].Name]
+			all[i].Open = adapters[all[i].Name]
 		}
 	}
 	return all
@@ -73,11 +73,6 @@ func Find(name string) (Library, error) {
 	l := Library{Name: name, Server: string(entry.Needs[0])}
 	l.own(entry.Name)
 	return l, nil
-}
-
-// Open connects a client of its own, which its holders share, and returns how it is closed.
-func (l *Library) Open(to Conn) (locker lock.Locker, closeAll func() error, err error) {
-	return l.open(to)
 }
 
 // own makes it a lock of stockd's, which promises what its entry guarantees.
@@ -102,7 +97,7 @@ func (l *Library) own(name string) {
 			}
 		}
 	}
-	l.open = func(c Conn) (lock.Locker, func() error, error) {
+	l.Open = func(c Conn) (lock.Locker, func() error, error) {
 		if err != nil {
 			return nil, nil, err
 		}

@@ -87,7 +87,7 @@ func TestAFaultThatWasNotMetIsNoAnswer(t *testing.T) {
 // Every library can be opened, and answers questions that exist.
 func TestTheListIsWhole(t *testing.T) {
 	for _, l := range Libraries() {
-		if l.open == nil || l.Docs == "" {
+		if l.Open == nil || l.Docs == "" {
 			t.Errorf("%s has no adapter or no documents", l.Name)
 		}
 		for question := range l.Promises {

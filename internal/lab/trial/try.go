@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -73,10 +72,10 @@ func (t *try) client(name string) *client {
 func (t *try) direct(name string) *client { return (&client{try: t}).connect(name, t.conn) }
 
 func (c *client) connect(name string, to Conn) *client {
-	made, closeAll, err := c.library.open(to)
+	made, closeAll, err := c.library.Open(to)
 	c.Must(err)
 	c.Later(closeAll)
-	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: c.History, Log: slog.New(slog.DiscardHandler)})
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: c.History})
 	c.Must(err)
 	c.locker = record.Record(c.library.Name, made)
 	return c
