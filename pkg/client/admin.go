@@ -1,9 +1,7 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"iter"
 	"net/http"
@@ -39,9 +37,7 @@ type Choice struct {
 // Create creates an item, on the admin API. It may return ErrGoodsExist. ErrRefused, ErrInvalid: the
 // choice is not possible. Nothing was created then.
 func (c Client) Create(ctx context.Context, item NewItem) (Goods, error) {
-	k := c.asAdmin(http.MethodPost, "/goods")
-	k.requestID, k.body = cmp.Or(item.RequestID, rand.Text()), item
-	return answer[Goods](ctx, c, k)
+	return answer[Goods](ctx, c, c.asAdmin(http.MethodPost, "/goods").under(item.RequestID, item))
 }
 
 // Change is what changes of an item; nil leaves it as it is.
@@ -81,17 +77,14 @@ func (c Client) Change(ctx context.Context, goodsID int64, to Change) (Goods, er
 	if to.Choice != nil {
 		body["strategy"], body["group"], body["fence"] = to.Choice.Strategy, to.Choice.Group, to.Choice.Fence
 	}
-	k := c.asAdmin(http.MethodPatch, goodsPath(goodsID))
-	k.body = body
-	return answer[Goods](ctx, c, k)
+	return answer[Goods](ctx, c, c.asAdmin(http.MethodPatch, goodsPath(goodsID)).with(body))
 }
 
 // Restock adds units to an item, on the admin API. Under a requestID it happens once; if it is
 // empty, one is generated. ErrUnknownGoods, ErrStockLimit: nothing was added.
 func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (Goods, error) {
 	k := c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/restock")
-	k.requestID, k.body = cmp.Or(requestID, rand.Text()), map[string]int64{"quantity": units}
-	return answer[Goods](ctx, c, k)
+	return answer[Goods](ctx, c, k.under(requestID, map[string]int64{"quantity": units}))
 }
 
 // Correction sets the stock of an item right, on the admin API: to what was counted, or by a difference.
@@ -117,9 +110,7 @@ type Corrected struct {
 // Correct corrects the stock of an item, on the admin API. ErrUnknownGoods, ErrStockLimit, ErrInvalid: nothing was changed.
 // So with ErrBelowZero, whose *Problem has the units that can be sold, are held and are sold.
 func (c Client) Correct(ctx context.Context, goodsID int64, to Correction) (Corrected, error) {
-	k := c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/correct")
-	k.requestID, k.body = cmp.Or(to.RequestID, rand.Text()), to
-	return answer[Corrected](ctx, c, k)
+	return answer[Corrected](ctx, c, c.asAdmin(http.MethodPost, goodsPath(goodsID)+"/correct").under(to.RequestID, to))
 }
 
 // ClosedSale is an item whose sale is closed, with the audit after its last purchase.
@@ -161,9 +152,7 @@ type turned struct {
 func (t *turned) id() string { return t.Name }
 
 func (c Client) turn(ctx context.Context, strategy string, to any) error {
-	k := c.asAdmin(http.MethodPut, strategyPath(strategy))
-	k.body = to
-	_, err := answer[turned](ctx, c, k)
+	_, err := answer[turned](ctx, c, c.asAdmin(http.MethodPut, strategyPath(strategy)).with(to))
 	return err
 }
 
@@ -182,11 +171,9 @@ type Imported struct {
 // units. Importing again changes nothing, so that an import whose outcome is unknown is sent again. An item that fails does
 // not concern the others.
 func (c Client) Import(ctx context.Context, items ...any) ([]Imported, error) {
-	k := c.asAdmin(http.MethodPost, "/goods/import")
-	k.body = map[string]any{"lines": items}
 	done, err := answer[struct {
 		Lines []Imported `json:"lines"`
-	}](ctx, c, k)
+	}](ctx, c, c.asAdmin(http.MethodPost, "/goods/import").with(map[string]any{"lines": items}))
 	for _, line := range done.Lines {
 		if line.Problem != nil {
 			line.Problem.Code = strings.TrimPrefix(line.Problem.Code, problemPrefix)

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"iter"
 	"net/http"
@@ -115,9 +114,7 @@ func (c Client) giveBack(ctx context.Context, orderID string, units int64, reque
 	if units != 0 {
 		body["quantity"] = units
 	}
-	k := c.asAdmin(http.MethodPost, orderPath(orderID)+"/return")
-	k.requestID, k.body = cmp.Or(requestID, rand.Text()), body
-	back, err := answer[returned](ctx, c, k)
+	back, err := answer[returned](ctx, c, c.asAdmin(http.MethodPost, orderPath(orderID)+"/return").under(requestID, body))
 	return back.Quantity, err
 }
 

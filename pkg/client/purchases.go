@@ -70,6 +70,8 @@ type Sale struct {
 
 func (s *Sale) id() string { return s.OrderID }
 
+func (s *Sale) asked(requestID string, replayed bool) { s.RequestID, s.Replayed = requestID, replayed }
+
 // UnmarshalJSON reads the answer to a purchase, whose times are fractions of milliseconds.
 func (s *Sale) UnmarshalJSON(answer []byte) error {
 	type fields Sale
@@ -86,20 +88,12 @@ func (s *Sale) UnmarshalJSON(answer []byte) error {
 // Deduct buys. After ErrOutcomeUnknown the purchase may have happened: sending it again with the
 // RequestID of the error finds out. After every other Err… of this package nothing was bought.
 func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
-	p.RequestID = cmp.Or(p.RequestID, rand.Text())
-	sale := Sale{RequestID: p.RequestID}
-	k := c.toBuy("/deduct", p.RequestID, p.body(0))
-	k.into, k.replayed = &sale, &sale.Replayed
-	if err := c.do(ctx, k); err != nil {
-		return Sale{}, err
-	}
-	return sale, nil
+	return answer[Sale](ctx, c, c.asBuyer(http.MethodPost, "/deduct").under(p.RequestID, p.body(0)))
 }
 
-// toBuy is a purchase, a basket or a reservation that is asked for under a key.
-func (c Client) toBuy(path, requestID string, body any) call {
-	k := c.asBuyer(http.MethodPost, path)
-	k.requestID, k.body = requestID, body
+// under is the call with a body, which happens once under a request id; if that is empty, one is generated.
+func (k call) under(requestID string, body any) call {
+	k.requestID, k.body = cmp.Or(requestID, rand.Text()), body
 	return k
 }
 
@@ -152,6 +146,10 @@ type SoldBasket struct {
 
 func (s *SoldBasket) id() string { return s.OrderID }
 
+func (s *SoldBasket) asked(requestID string, replayed bool) {
+	s.RequestID, s.Replayed = requestID, replayed
+}
+
 // SoldLine is a line of a basket that was sold.
 type SoldLine struct {
 	OrderID  string `json:"order_id"`
@@ -163,14 +161,7 @@ type SoldLine struct {
 // Buy buys all of a basket or nothing. Failures are those of Deduct; GoodsID of their Problem is the
 // item that is the cause.
 func (c Client) Buy(ctx context.Context, b Basket) (SoldBasket, error) {
-	b.RequestID = cmp.Or(b.RequestID, rand.Text())
-	sold := SoldBasket{RequestID: b.RequestID}
-	k := c.toBuy("/orders", b.RequestID, b)
-	k.into, k.replayed = &sold, &sold.Replayed
-	if err := c.do(ctx, k); err != nil {
-		return SoldBasket{}, err
-	}
-	return sold, nil
+	return answer[SoldBasket](ctx, c, c.asBuyer(http.MethodPost, "/orders").under(b.RequestID, b))
 }
 
 // Basket finds a basket by its OrderID, on the admin API. It never buys. ErrUnknownOrder: none was

@@ -46,9 +46,7 @@ const (
 // Queue joins the line of the item of a purchase, for its buyer, who keeps a place that it has already.
 // ErrNoRoom: the item needs no admission.
 func (c Client) Queue(ctx context.Context, p Purchase) (Ticket, error) {
-	k := c.asBuyer(http.MethodPost, "/queue")
-	k.body = Purchase{GoodsID: p.GoodsID, UserID: p.UserID}
-	return answer[Ticket](ctx, c, k)
+	return answer[Ticket](ctx, c, c.asBuyer(http.MethodPost, "/queue").with(Purchase{GoodsID: p.GoodsID, UserID: p.UserID}))
 }
 
 // LineCount is the line of an item, for those who run the sale.

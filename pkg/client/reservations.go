@@ -1,9 +1,7 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"net/http"
 	"net/url"
 	"time"
@@ -33,6 +31,10 @@ type Reservation struct {
 
 func (r *Reservation) id() string { return r.ReservationID }
 
+func (r *Reservation) asked(requestID string, replayed bool) {
+	r.RequestID, r.Replayed = requestID, replayed
+}
+
 // The states of a reservation.
 const (
 	Held      = "held"
@@ -44,13 +46,8 @@ const (
 // Reserve holds the units of a purchase for ttl, rounded up to seconds; 0 is as stockd has it. The
 // purchase's Durable must be empty. Where it is Replayed, State is that of now, which may be over.
 // Failures are those of Deduct.
-func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (held Reservation, err error) {
-	p.RequestID = cmp.Or(p.RequestID, rand.Text())
-	held.RequestID = p.RequestID
-	k := c.toBuy("/reservations", p.RequestID, p.body(ttl))
-	k.into, k.replayed = &held, &held.Replayed
-	err = c.do(ctx, k)
-	return held, err
+func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (Reservation, error) {
+	return answer[Reservation](ctx, c, c.asBuyer(http.MethodPost, "/reservations").under(p.RequestID, p.body(ttl)))
 }
 
 // Reservation finds a reservation by its id. ErrUnknownReservation: there is none.
@@ -63,25 +60,21 @@ func (c Client) Reservation(ctx context.Context, id string) (Reservation, error)
 // confirmed under another reference. ErrReferenceUsed: the reference has confirmed another
 // reservation. After ErrOutcomeUnknown, confirming again finds out.
 func (c Client) Confirm(ctx context.Context, id, paymentReference string) (Reservation, error) {
-	return c.step(ctx, c.asAdmin(http.MethodPost, reservationPath(id)+"/confirm"), map[string]string{"payment_reference": paymentReference})
+	k := c.asAdmin(http.MethodPost, reservationPath(id)+"/confirm")
+	return answer[Reservation](ctx, c, k.with(map[string]string{"payment_reference": paymentReference}))
 }
 
 // Release gives the units of a reservation back. ErrReservationExpired,
 // ErrReservationConfirmed: nothing was changed. After ErrOutcomeUnknown, releasing again finds out.
 func (c Client) Release(ctx context.Context, id string) (Reservation, error) {
-	return c.step(ctx, c.asBuyer(http.MethodPost, reservationPath(id)+"/release"), nil)
+	return answer[Reservation](ctx, c, c.asBuyer(http.MethodPost, reservationPath(id)+"/release"))
 }
 
 // Extend holds a reservation for ttl from now on, rounded up to seconds, as far as stockd allows it.
 // ErrReservationExpired, ErrReservationReleased, ErrReservationConfirmed: nothing was changed.
 func (c Client) Extend(ctx context.Context, id string, ttl time.Duration) (Reservation, error) {
-	return c.step(ctx, c.asBuyer(http.MethodPost, reservationPath(id)+"/extend"), map[string]int64{"ttl": whole(ttl, time.Second)})
-}
-
-func (c Client) step(ctx context.Context, k call, body any) (held Reservation, err error) {
-	k.body, k.into, k.replayed = body, &held, &held.Replayed
-	err = c.do(ctx, k)
-	return held, err
+	k := c.asBuyer(http.MethodPost, reservationPath(id)+"/extend")
+	return answer[Reservation](ctx, c, k.with(map[string]int64{"ttl": whole(ttl, time.Second)}))
 }
 
 func reservationPath(id string) string { return "/reservations/" + url.PathEscape(id) }

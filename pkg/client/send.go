@@ -24,7 +24,11 @@ type call struct {
 	requestID   string
 	into        any
 	tag         *string // set to that of the answer; nil: the answer is never 304
-	replayed    *bool   // set where the answer is that of an earlier request; nil: ignored
+}
+
+// keyed is an answer that has the request id under which it was asked for, and whether it is that of an earlier request.
+type keyed interface {
+	asked(requestID string, replayed bool)
 }
 
 // asBuyer begins a call of the public API with what identifies the buyer, and asAdmin one of the
@@ -35,6 +39,12 @@ func (c Client) asBuyer(method, path string) call {
 
 func (c Client) asAdmin(method, path string) call {
 	return call{method: method, url: c.AdminURL + path, token: c.Token}
+}
+
+// with is the call with a body.
+func (k call) with(body any) call {
+	k.body = body
+	return k
 }
 
 func answer[T any](ctx context.Context, c Client, k call) (into T, err error) {
@@ -162,8 +172,8 @@ func (k call) read(response *http.Response, answer []byte) error {
 	if err != nil {
 		return k.lost(fmt.Errorf("read the answer: %w", err))
 	}
-	if k.replayed != nil {
-		*k.replayed = response.Header.Get("Idempotency-Replayed") == "true"
+	if into, ok := k.into.(keyed); ok {
+		into.asked(k.requestID, response.Header.Get("Idempotency-Replayed") == "true")
 	}
 	if k.tag != nil {
 		*k.tag = response.Header.Get("ETag")
