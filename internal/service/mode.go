@@ -313,41 +313,22 @@ func (c *Catalogue) SwitchedOff(name string) (reason string, off bool) {
 	return reason, off
 }
 
-// KeepSwitches applies within about a second what the admin switches through another
-// replica, until ctx ends. While the switches cannot be read, the cached state stays, and
-// the log says so once.
-func (c *Catalogue) KeepSwitches(ctx context.Context) {
-	tick := time.NewTicker(switchesEvery)
-	defer tick.Stop()
-	var failing bool
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		changed, err := c.lookAgain(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil && !failing:
-			c.log.WarnContext(ctx, "cannot refresh the switches; using the cached state", "error", err)
-		case changed:
-			c.log.WarnContext(ctx, "strategies were switched", "off", c.switches.known())
-		}
-		failing = err != nil
-	}
-}
-
 // lookWithin bounds a look, so that one without an answer does not prevent the next.
 const lookWithin = 2 * time.Second
 
-func (c *Catalogue) lookAgain(ctx context.Context) (changed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	err = background.Guard(ctx, c.log, "look at switches", func() (err error) {
-		changed, err = c.switches.look(ctx)
+// KeepSwitches applies within about a second what the admin switches through another
+// replica, until ctx ends. While the switches cannot be read, the cached state stays.
+func (c *Catalogue) KeepSwitches(ctx context.Context) {
+	looks := background.Rounds{
+		Doing: "look at switches", Failed: "cannot refresh the switches; using the cached state", Every: switchesEvery, Within: lookWithin, Log: c.log,
+	}
+	looks.Repeat(ctx, func(ctx context.Context) error {
+		changed, err := c.switches.look(ctx)
+		if changed {
+			c.log.WarnContext(ctx, "strategies were switched", "off", c.switches.known())
+		}
 		return err
 	})
-	return changed, err
 }
 
 // known is what is switched off, for the log.

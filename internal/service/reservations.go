@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
@@ -221,20 +220,15 @@ const (
 )
 
 // KeepExpiring ends reservations that are over until ctx ends. Any number of replicas may do so
-// at once, and each may be killed anywhere. failed receives a failure, after which it
-// goes on.
-func (r *Reservations) KeepExpiring(ctx context.Context, failed func(error)) {
-	for pause.For(ctx, expireEvery) == nil {
-		err := background.Guard(ctx, r.catalogue.log, "end reservations", func() error {
-			ctx, cancel := context.WithTimeout(ctx, expireWithin)
-			defer cancel()
-			_, err := r.Expire(ctx)
-			return err
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
-			failed(err)
-		}
+// at once, and each may be killed anywhere.
+func (r *Reservations) KeepExpiring(ctx context.Context) {
+	rounds := background.Rounds{
+		Doing: "end reservations", Failed: "reservations not ended", Every: expireEvery, Within: expireWithin, Log: r.catalogue.log,
 	}
+	rounds.Repeat(ctx, func(ctx context.Context) error {
+		_, err := r.Expire(ctx)
+		return unlessBusy(err)
+	})
 }
 
 // Expire is one round of KeepExpiring: it ends all reservations that are over. Those of items whose rows are locked end

@@ -88,21 +88,13 @@ func (c *Catalogue) settleSale(ctx context.Context, goodsID int64) error {
 // KeepSales begins and ends the sales whose time has come until ctx ends. Any number of replicas may do so at once, and each may be
 // killed anywhere.
 func (c *Catalogue) KeepSales(ctx context.Context) {
-	var failing bool
-	for pause.For(ctx, expireEvery) == nil {
-		err := background.Guard(ctx, c.log, "turn sales", func() error { return c.EndSales(ctx) })
-		if err != nil && ctx.Err() == nil && !failing {
-			c.log.WarnContext(ctx, "sales not begun or ended", "error", err, "again", expireEvery)
-		}
-		failing = err != nil
-	}
+	rounds := background.Rounds{Doing: "turn sales", Failed: "sales not begun or ended", Every: expireEvery, Within: expireWithin, Log: c.log}
+	rounds.Repeat(ctx, c.endSales)
 }
 
-// EndSales is one round of KeepSales. The rows of all items are first: a backend that does not answer for one of them
+// endSales is one round of KeepSales. The rows of all items are first: a backend that does not answer for one of them
 // keeps no other on sale.
-func (c *Catalogue) EndSales(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, expireWithin)
-	defer cancel()
+func (c *Catalogue) endSales(ctx context.Context) error {
 	ids, err := c.store.SalesDue(ctx, 0)
 	for _, id := range ids {
 		err = errors.Join(err, c.store.TurnSale(ctx, id))

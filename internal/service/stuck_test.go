@@ -105,7 +105,7 @@ func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { reservations.KeepExpiring(ctx, func(err error) { t.Error(err) }) })
+	sweeping.Go(func() { reservations.KeepExpiring(ctx) })
 	t.Cleanup(func() { stop(); sweeping.Wait() })
 	return s, d
 }

@@ -16,34 +16,22 @@ import (
 
 const (
 	// sweepAfter is how long after its start a replica sweeps, and sweepEvery how often.
-	sweepAfter = time.Minute
-	sweepEvery = time.Hour
-	// sweepWithin bounds a sweep; the next one does what is left.
+	sweepAfter  = time.Minute
+	sweepEvery  = time.Hour
 	sweepWithin = 10 * time.Minute
 )
 
 // KeepSweeping deletes what locks keep of items that do not exist, until ctx ends: of
 // items whose rows were deleted by hand. Any number of replicas may do so at once.
 func (c *Catalogue) KeepSweeping(ctx context.Context) {
-	for wait := sweepAfter; pause.For(ctx, wait) == nil; wait = sweepEvery {
-		swept, err := c.sweepSoon(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			c.log.WarnContext(ctx, "locks not swept", "error", err, "again", sweepEvery)
-		case swept > 0:
+	sweeps := background.Rounds{Doing: "sweep locks", Failed: "locks not swept", First: sweepAfter, Every: sweepEvery, Within: sweepWithin, Log: c.log}
+	sweeps.Repeat(ctx, func(ctx context.Context) error {
+		swept, err := c.Sweep(ctx)
+		if err == nil && swept > 0 {
 			c.log.InfoContext(ctx, "locks swept", "names", swept)
 		}
-	}
-}
-
-func (c *Catalogue) sweepSoon(ctx context.Context) (swept int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
-	defer cancel()
-	err = background.Guard(ctx, c.log, "sweep locks", func() (err error) {
-		swept, err = c.Sweep(ctx)
 		return err
 	})
-	return swept, err
 }
 
 // Sweep is one round of KeepSweeping, and counts the names of locks in SQL that it has
@@ -78,22 +66,23 @@ func (c *Catalogue) withoutItem(ctx context.Context, names []string) (over []str
 // reads the rows of that time, and of the time in which they are not old enough.
 const settleEvery = 5 * time.Second
 
-// settleWithin bounds one round of it; what is left is taken in by the next one.
+// settleWithin bounds one round of it.
 const settleWithin = 30 * time.Second
 
-// KeepTotals brings the ledger's running totals up to date until ctx ends. failed receives
-// a failure, after which it goes on: an audit then reads more rows.
-func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
-	for pause.For(ctx, settleEvery) == nil {
-		err := background.Guard(ctx, i.catalogue.log, "bring running totals up to date", func() error {
-			ctx, cancel := context.WithTimeout(ctx, settleWithin)
-			defer cancel()
-			return i.store.SettleAll(ctx)
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
-			failed(err)
-		}
+// KeepTotals brings the ledger's running totals up to date until ctx ends. Where a round fails, an audit reads more rows.
+func (i *Inventory) KeepTotals(ctx context.Context) {
+	rounds := background.Rounds{
+		Doing: "bring running totals up to date", Failed: "running totals not brought up to date", Every: settleEvery, Within: settleWithin, Log: i.catalogue.log,
 	}
+	rounds.Repeat(ctx, func(ctx context.Context) error { return unlessBusy(i.store.SettleAll(ctx)) })
+}
+
+// unlessBusy is the failure of a round, which a database that is busy is not.
+func unlessBusy(err error) error {
+	if errors.Is(err, stock.ErrBusy) {
+		return nil
+	}
+	return err
 }
 
 // KeepAuditing audits all items at intervals until ctx ends, each time within a

@@ -179,42 +179,44 @@ func TestAuditsAreReportedAtIntervals(t *testing.T) {
 	})
 }
 
-// What is done in rounds reports each failure and goes on; a database that is busy is none.
-func TestAFailureOfARoundIsReportedAndNothingElse(t *testing.T) {
+// Of what is done in rounds the first of several failures is logged, and it goes on; a database that is busy is none.
+func TestAFailureOfARoundIsLoggedAndNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		every time.Duration
-		keep  func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error))
+		keep  func(ctx context.Context, c *Catalogue)
 	}{
-		"totals": {settleEvery, func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error)) {
-			(&Inventory{store: store, catalogue: catalogue}).KeepTotals(ctx, failed)
-		}},
-		"reservations": {expireEvery, func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error)) {
-			(&Reservations{store: store, catalogue: catalogue, observer: uncounted{}}).KeepExpiring(ctx, failed)
-		}},
+		"totals":       {settleEvery, keepTotals},
+		"reservations": {expireEvery, keepExpiring},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
 			synctest.Test(t, func(t *testing.T) {
-				store, writer, failures := opened(t, path), opened(t, path), make(chan error, 100)
+				store, writer, log := opened(t, path), opened(t, path), new(journal)
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
-				go c.keep(ctx, store, &Catalogue{log: slog.New(slog.DiscardHandler)}, func(err error) { failures <- err })
+				go c.keep(ctx, &Catalogue{store: store, log: slog.New(slog.NewTextHandler(log, nil))})
 				time.Sleep(c.every / 2)
 				if err := writer.InTx(t.Context(), func(*repo.Tx) error { time.Sleep(c.every); return nil }); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(2 * c.every)
 				synctest.Wait()
-				if n := len(failures); n > 0 {
-					t.Errorf("%d failures are reported of a database that answers, the first is %v", n, <-failures)
-				}
+				should.Be(t, log.count("msg="), 0, "failures of a database that answers")
 				must.Do(t, errors.Join(writer.Close(), store.Close()))
 				time.Sleep(3 * c.every)
 				synctest.Wait()
-				should.Be(t, len(failures), 3, "failures that are reported")
+				should.Be(t, log.count("msg="), 1, "failures that are logged")
 			})
 		})
 	}
+}
+
+func keepTotals(ctx context.Context, c *Catalogue) {
+	(&Inventory{store: c.store, catalogue: c}).KeepTotals(ctx)
+}
+
+func keepExpiring(ctx context.Context, c *Catalogue) {
+	(&Reservations{store: c.store, catalogue: c, observer: uncounted{}}).KeepExpiring(ctx)
 }
 
 // uncounted counts nothing.
@@ -280,15 +282,11 @@ func hold(ctx context.Context, store *repo.Store, goodsID int64, p stock.Purchas
 func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // the first round is under way
-		keep  func(ctx context.Context, c *Catalogue, failed func(error))
+		keep  func(ctx context.Context, c *Catalogue)
 	}{
-		"switches": {3 * switchesEvery / 2, func(ctx context.Context, c *Catalogue, _ func(error)) { c.KeepSwitches(ctx) }},
-		"totals": {3 * settleEvery / 2, func(ctx context.Context, c *Catalogue, failed func(error)) {
-			(&Inventory{store: c.store, catalogue: c}).KeepTotals(ctx, failed)
-		}},
-		"reservations": {3 * expireEvery / 2, func(ctx context.Context, c *Catalogue, failed func(error)) {
-			(&Reservations{store: c.store, catalogue: c, observer: uncounted{}}).KeepExpiring(ctx, failed)
-		}},
+		"switches":     {3 * switchesEvery / 2, func(ctx context.Context, c *Catalogue) { c.KeepSwitches(ctx) }},
+		"totals":       {3 * settleEvery / 2, keepTotals},
+		"reservations": {3 * expireEvery / 2, keepExpiring},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
@@ -298,7 +296,7 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				if err := store.InTx(t.Context(), func(*repo.Tx) error { // it keeps the only connection
 					var keeping sync.WaitGroup
-					keeping.Go(func() { c.keep(ctx, catalogue, func(err error) { t.Errorf("a failure is reported: %v", err) }) })
+					keeping.Go(func() { c.keep(ctx, catalogue) })
 					time.Sleep(c.after)
 					end()
 					keeping.Wait()
@@ -331,11 +329,8 @@ func TestKeepingTotalsOutlivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*settleEvery/2)
 		defer cancel()
-		var failures []error
-		nowhere := NewInventory(nil, &Catalogue{log: slog.New(slog.DiscardHandler)}) // it has no store
-		nowhere.KeepTotals(ctx, func(err error) { failures = append(failures, err) })
-		if len(failures) != 2 || !errors.Is(failures[0], background.ErrPanicked) {
-			t.Errorf("two rounds came to %v", failures)
-		}
+		log := new(journal)
+		NewInventory(nil, &Catalogue{log: slog.New(slog.NewTextHandler(log, nil))}).KeepTotals(ctx) // it has no store
+		should.Be(t, log.count("msg="+background.PanicMessage+" "), 2, "panics of two rounds")
 	})
 }

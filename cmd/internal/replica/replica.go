@@ -160,12 +160,8 @@ func keepUp(ctx context.Context, c config.Config, catalogue *service.Catalogue, 
 		catalogue.KeepSwitches,
 		catalogue.KeepSweeping,
 		catalogue.KeepSales,
-		func(ctx context.Context) {
-			inventory.KeepTotals(ctx, func(err error) { watch.log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
-		},
-		func(ctx context.Context) {
-			reservations.KeepExpiring(ctx, func(err error) { watch.log.WarnContext(ctx, "reservations not ended", "error", err) })
-		},
+		inventory.KeepTotals,
+		reservations.KeepExpiring,
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, watch.log) },
 	)
 }

@@ -1,0 +1,37 @@
+package background
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/stockd/stockd/internal/pause"
+)
+
+// Rounds are work that a replica does at intervals.
+type Rounds struct {
+	// Doing names a round, and Failed is the event of one that failed, in the log.
+	Doing, Failed string
+	// Every is the pause before a round, and First that before the first one; 0: the same.
+	First, Every time.Duration
+	// Within bounds a round; the next one does what is left.
+	Within time.Duration
+	Log    *slog.Logger
+}
+
+// Repeat makes rounds until ctx ends. Of those that fail in a row, the log has the first; what ctx has cut off has not failed.
+func (r Rounds) Repeat(ctx context.Context, round func(context.Context) error) {
+	failing := false
+	for wait := cmp.Or(r.First, r.Every); pause.For(ctx, wait) == nil; wait = r.Every {
+		err := Guard(ctx, r.Log, r.Doing, func() error {
+			bounded, cancel := context.WithTimeout(ctx, r.Within)
+			defer cancel()
+			return round(bounded)
+		})
+		if err != nil && !failing && ctx.Err() == nil {
+			r.Log.WarnContext(ctx, r.Failed, "error", err, "again", r.Every)
+		}
+		failing = err != nil
+	}
+}
