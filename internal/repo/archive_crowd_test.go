@@ -122,7 +122,7 @@ func (b *archiveBuyer) reserve(ctx context.Context, key string, paid bool) error
 // giveBack returns a unit of any of its orders, under a key that it sends twice.
 func (b *archiveBuyer) giveBack(ctx context.Context, key string) error {
 	for number, left := range b.left {
-		_, err := b.store.GiveBack(ctx, number, 1, stock.ReturnKey(key), false)
+		_, err := b.store.GiveBack(ctx, number, 1, stock.ReturnKey.Of(key), false)
 		if left == 0 {
 			if !errors.Is(err, stock.ErrReturned) {
 				return fmt.Errorf("return of an order that is returned: %w", err)
@@ -137,7 +137,7 @@ func (b *archiveBuyer) giveBack(ctx context.Context, key string) error {
 		if left == 1 {
 			return nil
 		}
-		if _, err = b.store.GiveBack(ctx, number, 1, stock.ReturnKey(key), false); !errors.Is(err, stock.ErrDuplicateRequest) {
+		if _, err = b.store.GiveBack(ctx, number, 1, stock.ReturnKey.Of(key), false); !errors.Is(err, stock.ErrDuplicateRequest) {
 			return fmt.Errorf("return under a key that was used: %w", err)
 		}
 		return nil
@@ -155,7 +155,7 @@ func (b *archiveBuyer) act(ctx context.Context, n int) error {
 		return b.giveBack(ctx, key)
 	case 5:
 		b.sums.Restocked += 3
-		_, err := b.store.Restock(ctx, 1, 3, stock.RestockKey(key))
+		_, err := b.store.Restock(ctx, 1, 3, stock.RestockKey.Of(key))
 		return err
 	}
 	if err := b.buy(ctx, key, 1+int64(n%3)); err != nil {

@@ -191,7 +191,7 @@ func allPages(t *testing.T, s *repo.Store, item int64, size int, kinds ...stock.
 func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	t.Helper()
 	create(t, s, 1, 100)
-	must.Do(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey("two")))
+	must.Do(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey.Of("two")))
 	for _, buyer := range []string{"ann", "bob", "ann", ""} {
 		key := fmt.Sprint("key-", len(requests))
 		requests = append(requests, stock.BuyerKey(key, buyer))
@@ -214,11 +214,11 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	must.Do(t, err, wrong)
 	numbers = append(numbers, kept.ID, paid, released, open)
 	for i, of := range []string{numbers[0], kept.ID, paid} {
-		must.Get(s.GiveBack(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i)), false))(t)
+		must.Get(s.GiveBack(t.Context(), of, 1, stock.ReturnKey.Of(fmt.Sprint("back-", i)), false))(t)
 	}
-	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
+	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey.Of("more"))
 	must.Do(t, err)
-	requests = append(requests, "kept", "unknown", stock.ReturnKey("back-0"), stock.RestockKey("more"), stock.RestockKey("two"), stock.FinalKey(paid))
+	requests = append(requests, "kept", "unknown", stock.ReturnKey.Of("back-0"), stock.RestockKey.Of("more"), stock.RestockKey.Of("two"), stock.FinalKey.Of(paid))
 	return requests, numbers
 }
 
@@ -285,13 +285,13 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 	}
 	for what, do := range map[string]func() error{
 		"a restock": func() error {
-			_, err := s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
+			_, err := s.Restock(t.Context(), 1, 7, stock.RestockKey.Of("more"))
 			return err
 		},
-		"a restock of another item": func() error { _, err := s.Restock(t.Context(), 2, 7, stock.RestockKey("more")); return err },
-		"a creation":                func() error { return s.CreateGoods(t.Context(), 3, 7, stock.RestockKey("more")) },
+		"a restock of another item": func() error { _, err := s.Restock(t.Context(), 2, 7, stock.RestockKey.Of("more")); return err },
+		"a creation":                func() error { return s.CreateGoods(t.Context(), 3, 7, stock.RestockKey.Of("more")) },
 		"a return": func() error {
-			_, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey("back-0"), false)
+			_, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey.Of("back-0"), false)
 			return err
 		},
 		"an order that is written again":  func() error { return lateOrder("1", "kept", yesterday()) },
@@ -340,7 +340,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 		key  string
 		want error
 	}{{"one", nil}, {"two", stock.ErrReturned}} {
-		if _, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey(c.key), false); !errors.Is(err, c.want) {
+		if _, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey.Of(c.key), false); !errors.Is(err, c.want) {
 			t.Errorf("return %s: %v, want %v", c.key, err, c.want)
 		}
 		labtest.Archive(t, d, s)
@@ -470,7 +470,7 @@ func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
 		orders := []string{buy(t, s, 1, 3, "first", ""), buy(t, s, 1, 3, "second", "")}
 		labtest.AgeLedger(t, d, s)
 		giveBack := func(by *repo.Store, order, key string, units int64) error {
-			_, err := by.GiveBack(t.Context(), order, units, stock.ReturnKey(key), false)
+			_, err := by.GiveBack(t.Context(), order, units, stock.ReturnKey.Of(key), false)
 			return err
 		}
 		move := func(by *repo.Store) error {

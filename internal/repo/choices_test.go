@@ -116,7 +116,7 @@ func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
 		for _, to := range []stock.Choice{own, own, {}} {
 			must.Do(t, s.ChangeChoice(t.Context(), 1, set(func(c *stock.Choice) { *c = to })))
 		}
-		must.Get(s.Restock(t.Context(), 1, 7, stock.RestockKey("more")))(t)
+		must.Get(s.Restock(t.Context(), 1, 7, stock.RestockKey.Of("more")))(t)
 		must.Do(t, s.SetLimit(t.Context(), 1, 0))
 		late, ever := time.Date(2099, 1, 2, 3, 4, 5, 6e6, time.UTC), time.Time{}
 		for _, to := range []stock.SaleChange{{EndsAt: &late}, {EndsAt: &late}, {StartsAt: &ever}, {EndsAt: &ever}} {

@@ -36,7 +36,7 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 			{stock.Correction{By: 5, Reason: "found"}, 5, 9},
 			{stock.Correction{By: -9, Reason: "fire"}, -9, 0},
 		} {
-			id := stock.CorrectionKey(string(rune('a' + i)))
+			id := stock.CorrectionKey.Of(string(rune('a' + i)))
 			by, err := s.Correct(t.Context(), 1, c.to, id)
 			if row, failed := s.Goods(t.Context(), 1); err != nil || failed != nil || by != c.by || row.Stock != c.left {
 				t.Errorf("%+v: by %d (%v) to %d (%v); want by %d to %d", c.to, by, err, row.Stock, failed, c.by, c.left)

@@ -241,7 +241,7 @@ func (f *full) reservations() []step {
 	ctx := f.t.Context()
 	back := func(number string, units, want int64) {
 		f.copies++
-		returned := must.Get(f.GiveBack(ctx, number, units, stock.ReturnKey(fmt.Sprint(f.copies)), false))(f.t)
+		returned := must.Get(f.GiveBack(ctx, number, units, stock.ReturnKey.Of(fmt.Sprint(f.copies)), false))(f.t)
 		if returned.Quantity != want {
 			f.t.Errorf("%d units of order %s come back, want %d", returned.Quantity, number, want)
 		}

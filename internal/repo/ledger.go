@@ -228,7 +228,7 @@ func (t *Tx) appendSettings(ctx context.Context, goodsID int64, kind stock.Kind,
 		return fmt.Errorf("append to ledger: %w", err)
 	}
 	args := appendValues(nil, stock.Order{
-		Kind: kind, RequestID: stock.SettingKey(rand.Text()), GoodsID: goodsID, Strategy: set.Strategy, Replica: t.store.replica, CreatedAt: acceptedNow(),
+		Kind: kind, RequestID: stock.SettingKey.Of(rand.Text()), GoodsID: goodsID, Strategy: set.Strategy, Replica: t.store.replica, CreatedAt: acceptedNow(),
 	}, nil)
 	_, err = t.write(ctx, "append to ledger", insertCorrection, append(args, string(text), nil)...)
 	return err

@@ -102,7 +102,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 		t.Fatal(err)
 	}
-	must.Get(s.GiveBack(t.Context(), paid, 0, stock.ReturnKey("k"), false))(t)
+	must.Get(s.GiveBack(t.Context(), paid, 0, stock.ReturnKey.Of("k"), false))(t)
 	released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
 	if _, _, err := s.Release(t.Context(), released); err != nil {
 		t.Fatal(err)
@@ -155,16 +155,16 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	_, _, err = confirm(t, other, paid, "paid")
 	_, _, err2 := other.Release(t.Context(), released)
 	_, _, err3 := other.Expire(t.Context(), 10)
-	back, err4 := other.GiveBack(t.Context(), bought, 1, stock.ReturnKey("k"), false)
-	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey("k"))
+	back, err4 := other.GiveBack(t.Context(), bought, 1, stock.ReturnKey.Of("k"), false)
+	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey.Of("k"))
 	_, err6 := other.Fill(t.Context(), 1, "redis-stock", 0)
 	must.Do(t, errors.Join(err, err2, err3, err4, err5, err6))
 	for id, want := range map[string]stock.Order{
-		stock.FinalKey(paid):     {ID: paid, Kind: stock.Confirmation, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
-		stock.FinalKey(released): {ID: released, Kind: stock.Release, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
-		stock.FinalKey(late):     {ID: late, Kind: stock.Expiry, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
-		stock.ReturnKey("k"):     {ID: bought, Kind: stock.Return, Quantity: 1, Strategy: "mutex", Remaining: 11},
-		stock.RestockKey("k"):    {Kind: stock.Restock, Quantity: 3, Remaining: 11},
+		stock.FinalKey.Of(paid):     {ID: paid, Kind: stock.Confirmation, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.FinalKey.Of(released): {ID: released, Kind: stock.Release, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.FinalKey.Of(late):     {ID: late, Kind: stock.Expiry, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.ReturnKey.Of("k"):     {ID: bought, Kind: stock.Return, Quantity: 1, Strategy: "mutex", Remaining: 11},
+		stock.RestockKey.Of("k"):    {Kind: stock.Restock, Quantity: 3, Remaining: 11},
 	} {
 		found, err := s.Orders(t.Context(), id)
 		got := found[id]

@@ -190,7 +190,7 @@ func (t *Tx) takeOff(ctx context.Context, back stock.Order) error {
 		return err
 	}
 	c := stock.Correction{By: -back.Quantity, Reason: "damaged: order " + back.ID}
-	if err := t.appendCorrection(ctx, goods, c, c.By, stock.DamageKey(stock.KeyOf(back.RequestID))); err != nil {
+	if err := t.appendCorrection(ctx, goods, c, c.By, stock.DamageKey.Of(stock.KeyOf(back.RequestID))); err != nil {
 		return err
 	}
 	_, err = t.write(ctx, "take damaged units off", addStock, c.By, c.By, back.GoodsID)

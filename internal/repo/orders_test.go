@@ -218,7 +218,7 @@ func settleOften(t *testing.T, s *repo.Store, done <-chan struct{}) {
 func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		must.Do(t, s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")))
+		must.Do(t, s.CreateGoods(t.Context(), 1, 10, stock.RestockKey.Of("k")))
 		ids := []string{"k", stock.BuyerKey("k", "小明"), stock.BuyerKey("k", "小红")}
 		for _, id := range append(ids, "k2", "K", "j") {
 			must.Do(t, sell(t.Context(), s, 1, id))

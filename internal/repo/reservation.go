@@ -204,7 +204,7 @@ func (s *Store) stepsOf(kind stock.Kind, of ...stock.Reservation) []stock.Order 
 	now, steps := acceptedNow(), make([]stock.Order, len(of))
 	for i, r := range of {
 		steps[i] = stock.Order{
-			ID: r.Number, Kind: kind, RequestID: stock.FinalKey(r.Number), GoodsID: r.GoodsID, Quantity: r.Quantity,
+			ID: r.Number, Kind: kind, RequestID: stock.FinalKey.Of(r.Number), GoodsID: r.GoodsID, Quantity: r.Quantity,
 			UserID: r.UserID, Strategy: r.Strategy, Replica: s.replica, CreatedAt: now,
 		}
 	}

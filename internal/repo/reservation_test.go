@@ -234,7 +234,7 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 			t.Fatal(err)
 		}
 		has(1)
-		must.Get(s.GiveBack(t.Context(), confirmed, 0, stock.ReturnKey("k"), false))(t)
+		must.Get(s.GiveBack(t.Context(), confirmed, 0, stock.ReturnKey.Of("k"), false))(t)
 		has(0)
 		// The first limit counts what was held and given back before.
 		hold(t, s, 1, 2, "ann")
@@ -294,7 +294,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 			{order.ID, "e", 0, 3, nil},
 			{order.ID, "f", 0, 0, stock.ErrReturned},
 		} {
-			back, err := s.GiveBack(t.Context(), c.number, c.units, stock.ReturnKey(c.key), false)
+			back, err := s.GiveBack(t.Context(), c.number, c.units, stock.ReturnKey.Of(c.key), false)
 			if !errors.Is(err, c.want) || err == nil && (back.Quantity != c.back || back.ID != order.ID) {
 				t.Errorf("%d of order %s under key %s: %+v, %v; want %d, %v", c.units, c.number, c.key, back, err, c.back, c.want)
 			}
@@ -317,11 +317,11 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 		must.Get(s.Restock(t.Context(), 1, 3, "more"))(t)
 		must.Get(labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for _, units := range []int64{0, 3, 5} { // 0: all
-			if _, err := s.GiveBack(t.Context(), number, units, stock.ReturnKey(fmt.Sprint("above ", units)), false); !errors.Is(err, stock.ErrStockLimit) {
+			if _, err := s.GiveBack(t.Context(), number, units, stock.ReturnKey.Of(fmt.Sprint("above ", units)), false); !errors.Is(err, stock.ErrStockLimit) {
 				t.Errorf("a return of %d beyond the limit: %v, want %v", units, err, stock.ErrStockLimit)
 			}
 		}
-		if back, err := s.GiveBack(t.Context(), number, 2, stock.ReturnKey("up to it"), false); err != nil || back.Quantity != 2 {
+		if back, err := s.GiveBack(t.Context(), number, 2, stock.ReturnKey.Of("up to it"), false); err != nil || back.Quantity != 2 {
 			t.Errorf("a return up to the limit: %+v, %v", back, err)
 		}
 		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
@@ -364,7 +364,7 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 		errs := make([]error, 6)
 		for i := range errs {
 			returning.Go(func() {
-				_, errs[i] = s.GiveBack(context.WithoutCancel(t.Context()), number, 1, stock.ReturnKey(fmt.Sprint(i)), false)
+				_, errs[i] = s.GiveBack(context.WithoutCancel(t.Context()), number, 1, stock.ReturnKey.Of(fmt.Sprint(i)), false)
 			})
 		}
 		returning.Wait()

@@ -195,13 +195,13 @@ func moves(t *testing.T, s *repo.Store) []func() (left, held, sold, returned int
 		func() (_, _, _, _ int64) { expireAll(t, s); return 16, -16, 0, 0 },
 		func() (_, _, _, _ int64) {
 			for i := range 2 { // in two steps of the totals, or in one
-				must.Get(s.GiveBack(t.Context(), paid, 1, stock.ReturnKey(fmt.Sprint(i)), false))(t)
+				must.Get(s.GiveBack(t.Context(), paid, 1, stock.ReturnKey.Of(fmt.Sprint(i)), false))(t)
 			}
 			return 2, 0, 0, 2
 		},
 		func() (_, _, _, _ int64) { hold(t, s, 1, 5, ""); return -5, 5, 0, 0 },
 		func() (_, _, _, _ int64) {
-			must.Get(s.GiveBack(t.Context(), paid, 2, stock.ReturnKey("rest"), false))(t)
+			must.Get(s.GiveBack(t.Context(), paid, 2, stock.ReturnKey.Of("rest"), false))(t)
 			return 2, 0, 0, 2
 		},
 		func() (_, _, _, _ int64) {

@@ -130,7 +130,7 @@ func firstKey(requestID string, try int) string {
 }
 
 func lineKey(number string, line int) string {
-	return stock.LineKey(number + "-" + strconv.Itoa(line+1))
+	return stock.LineKey.Of(number + "-" + strconv.Itoa(line+1))
 }
 
 // sellOnce tries a basket under one number; key is the request id of its first line. stock.IsOver: a line of it has

@@ -482,7 +482,7 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 	all, _ := s.reservations(t, d)
 	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
 	number := service.BasketNumber(b.RequestID, 0)
-	for id, key := range map[int64]string{1: b.RequestID, 2: stock.LineKey(number + "-2")} {
+	for id, key := range map[int64]string{1: b.RequestID, 2: stock.LineKey.Of(number + "-2")} {
 		s.create(t, id, 1)
 		p := stock.Purchase{RequestID: key, Keyed: true, Number: fmt.Sprintf("%s-%d-2", number, id), Quantity: 1, TTL: time.Hour}
 		must.Get(hold(t.Context(), id, p))(t)

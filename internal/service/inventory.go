@@ -368,12 +368,12 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 
 // once changes the stock with the id that a key is stored under, unless the same was done with the key before, or is
 // meanwhile. way and same are as those of hasDone.
-func (i *Inventory) once(ctx context.Context, key string, way func(string) string, same func(stock.Order) bool, do func(id string) error) error {
+func (i *Inventory) once(ctx context.Context, key string, way stock.Tag, same func(stock.Order) bool, do func(id string) error) error {
 	done := func() (bool, error) { return i.hasDone(ctx, key, way, same) }
 	if again, err := done(); again || err != nil {
 		return err
 	}
-	err := do(way(cmp.Or(key, NewKey())))
+	err := do(way.Of(cmp.Or(key, NewKey())))
 	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		if again, failed := done(); again || failed != nil {
 			return failed
@@ -384,15 +384,15 @@ func (i *Inventory) once(ctx context.Context, key string, way func(string) strin
 
 // hasDone reports whether the ledger has the same under the same key, done in the same way: by a creation, a restock or a
 // correction. stock.ErrKeyReused: the key stands for something else.
-func (i *Inventory) hasDone(ctx context.Context, key string, way func(string) string, same func(stock.Order) bool) (bool, error) {
+func (i *Inventory) hasDone(ctx context.Context, key string, way stock.Tag, same func(stock.Order) bool) (bool, error) {
 	if key == "" {
 		return false, nil
 	}
-	orders, err := i.store.Orders(ctx, stock.CreationKey(key), stock.RestockKey(key), stock.CorrectionKey(key))
+	orders, err := i.store.Orders(ctx, stock.CreationKey.Of(key), stock.RestockKey.Of(key), stock.CorrectionKey.Of(key))
 	if err != nil || len(orders) == 0 {
 		return false, err
 	}
-	if o, ok := orders[way(key)]; ok && same(o) {
+	if o, ok := orders[way.Of(key)]; ok && same(o) {
 		return true, nil
 	}
 	return false, stock.ErrKeyReused

@@ -3,13 +3,14 @@ package service
 import (
 	"context"
 	"fmt"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// maxKnown bounds the items that a replica remembers, and so its memory: about 4 MiB.
+// maxKnown bounds the items that a replica remembers, and so its memory: about 12 MiB.
 const maxKnown = 100_000
 
 // items remembers the items that exist. Only the admin creates items, and the API deletes
@@ -18,14 +19,20 @@ const maxKnown = 100_000
 type items struct {
 	switches *switches
 	search   *queue.Shared[int64, bool]
-	most     int
-
-	mu    sync.RWMutex
-	known map[int64]struct{}
+	known    *lru.Cache[int64, struct{}]
 }
 
 func newItems(c *Catalogue) *items {
-	return &items{switches: c.switches, most: maxKnown, known: make(map[int64]struct{}), search: shareRead(c, "find items", c.store.Existing)}
+	return &items{c.switches, shareRead(c, "find items", c.store.Existing), mostRecent[int64, struct{}](maxKnown)}
+}
+
+// mostRecent remembers so many values, at least one.
+func mostRecent[K comparable, V any](size int) *lru.Cache[K, V] {
+	cache, err := lru.New[K, V](size)
+	if err != nil { // impossible: the size is positive
+		panic(err)
+	}
+	return cache
 }
 
 // require looks an item up where it is not remembered. All callers on this replica that
@@ -34,7 +41,7 @@ func newItems(c *Catalogue) *items {
 func (i *items) require(ctx context.Context, goodsID int64) error {
 	// What sells from Redis goes on without the database, also on a replica that has not
 	// sold the item yet.
-	if i.isKnown(goodsID) || i.switches.hasUnitsInRedis(goodsID) {
+	if i.known.Contains(goodsID) || i.switches.hasUnitsInRedis(goodsID) {
 		return nil
 	}
 	existing, err := i.search.Get(ctx, goodsID)
@@ -44,33 +51,6 @@ func (i *items) require(ctx context.Context, goodsID int64) error {
 	case !existing[goodsID]:
 		return fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
-	i.remember(goodsID)
+	i.known.Add(goodsID, struct{}{})
 	return nil
-}
-
-func (i *items) isKnown(goodsID int64) bool {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	_, ok := i.known[goodsID]
-	return ok
-}
-
-// remember evicts any item where there are too many.
-func (i *items) remember(goodsID int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if len(i.known) >= i.most {
-		for evicted := range i.known {
-			delete(i.known, evicted)
-			break
-		}
-	}
-	i.known[goodsID] = struct{}{}
-}
-
-// forget is for an item whose row was deleted by hand.
-func (i *items) forget(goodsID int64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.known, goodsID)
 }

@@ -32,10 +32,7 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 	for _, id := range existing {
 		s.existing[id] = true
 	}
-	return s, &items{
-		switches: newSwitches(nil), most: most, known: make(map[int64]struct{}),
-		search: share(s.find),
-	}
+	return s, &items{newSwitches(nil), share(s.find), mostRecent[int64, struct{}](most)}
 }
 
 // share shares a query as a catalogue does.
@@ -80,7 +77,7 @@ func TestAnItemIsSearchedOnceAndAnUnknownOneEachTime(t *testing.T) {
 	}
 	s.existing[8] = true                    // another replica has created it
 	should.Do(t, i.require(t.Context(), 8)) // an item that was just created
-	i.forget(7)
+	i.known.Remove(7)
 	delete(s.existing, 7)                                            // by hand
 	should.Fail(t, i.require(t.Context(), 7), stock.ErrUnknownGoods) // an item that was deleted
 }
@@ -93,8 +90,8 @@ func TestKnownItemsAreBounded(t *testing.T) {
 		s.existing[n] = true
 		should.Do(t, i.require(t.Context(), n))
 		_ = i.require(t.Context(), -n-1) // unknown
-		if len(i.known) > most || !i.isKnown(n) {
-			t.Fatalf("%d items are known after item %d, want at most %d and this one", len(i.known), n, most)
+		if i.known.Len() > most || !i.known.Contains(n) {
+			t.Fatalf("%d items are known after item %d, want at most %d and this one", i.known.Len(), n, most)
 		}
 	}
 }

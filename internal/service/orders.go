@@ -47,7 +47,7 @@ func (c *Catalogue) orderUnder(ctx context.Context, key, buyer string) (stock.Or
 	if stock.IsLineNumber(order.ID) {
 		return stock.Order{}, false, err
 	}
-	final := stock.FinalKey(order.ID)
+	final := stock.FinalKey.Of(order.ID)
 	orders, err = c.requests.Get(ctx, final)
 	order = orders[final]
 	return order, order.Kind == stock.Confirmation, err

@@ -144,7 +144,7 @@ func (r *Reservations) GiveBack(ctx context.Context, number string, units int64,
 			return back, again, err
 		}
 	}
-	back, err = r.store.GiveBack(ctx, number, units, stock.ReturnKey(cmp.Or(key, NewKey())), damaged)
+	back, err = r.store.GiveBack(ctx, number, units, stock.ReturnKey.Of(cmp.Or(key, NewKey())), damaged)
 	switch {
 	case err == nil && damaged:
 	case err == nil:
@@ -161,7 +161,7 @@ func (r *Reservations) GiveBack(ctx context.Context, number string, units int64,
 
 // returned finds what a key has given back before.
 func (r *Reservations) returned(ctx context.Context, number string, units int64, key string, damaged bool) (back stock.Order, again bool, err error) {
-	id, off := stock.ReturnKey(key), stock.DamageKey(key)
+	id, off := stock.ReturnKey.Of(key), stock.DamageKey.Of(key)
 	orders, err := r.store.Orders(ctx, id, off)
 	back, again = orders[id]
 	if _, took := orders[off]; again && (took != damaged || back.ID != number || units != 0 && back.Quantity != units) {

@@ -212,7 +212,7 @@ func (s *Shop) sell(ctx context.Context, by *Seller, r Request) (outcome stock.O
 	outcome, err = s.sellOnce(ctx, by, r)
 	switch {
 	case errors.Is(err, stock.ErrUnknownGoods):
-		s.items.forget(r.GoodsID)
+		s.items.known.Remove(r.GoodsID) // its row was deleted by hand
 	case err == nil && errors.Is(outcome.Rejected, stock.ErrInsufficientStock) && by.looksFirst():
 		s.looks.note(r.GoodsID, false)
 	}

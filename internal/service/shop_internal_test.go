@@ -64,7 +64,7 @@ func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, e
 	none := func(context.Context, ...int64) (map[int64]bool, error) { return nil, nil }
 	catalogue.unwritten = queue.Share(none, queue.Options[struct{}, []int64, map[int64]bool]{Most: 1, Within: time.Minute, Log: log})
 	_, catalogue.items = newShelf(10, 1)
-	catalogue.items.remember(1)
+	catalogue.items.known.Add(1, struct{}{})
 	calls := 0
 	own := &offer{entry: strategy.Entry{Name: "s"}, strategy: c, observer: c}
 	own.sellers = map[Mode]*Seller{catalogue.standard: {catalogue.standard, own, func(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
@@ -218,12 +218,12 @@ func TestAnItemThatIsGoneIsForgotten(t *testing.T) {
 		}
 		return stock.Outcome{}, stock.ErrBusy
 	})
-	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrBusy) || !s.items.isKnown(1) {
-		t.Errorf("busy: %v, and the item is known: %v", err, s.items.isKnown(1))
+	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrBusy) || !s.items.known.Contains(1) {
+		t.Errorf("busy: %v, and the item is known: %v", err, s.items.known.Contains(1))
 	}
 	gone = true
-	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrUnknownGoods) || s.items.isKnown(1) {
-		t.Errorf("gone: %v, and the item is known: %v", err, s.items.isKnown(1))
+	if _, err := s.buy1(t.Context(), keyed); !errors.Is(err, stock.ErrUnknownGoods) || s.items.known.Contains(1) {
+		t.Errorf("gone: %v, and the item is known: %v", err, s.items.known.Contains(1))
 	}
 }
 

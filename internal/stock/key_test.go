@@ -16,7 +16,7 @@ func FuzzKeys(f *testing.F) {
 		if key == "" || len(key) > stock.MaxRequestID || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Skip("no key that a client may send")
 		}
-		ids := []string{stock.BuyerKey(key, ""), stock.BuyerKey(key, one), stock.BuyerKey(key, other), stock.RestockKey(key)}
+		ids := []string{stock.BuyerKey(key, ""), stock.BuyerKey(key, one), stock.BuyerKey(key, other), stock.RestockKey.Of(key)}
 		from, below := stock.KeyRange(key)
 		for i, id := range ids {
 			if stock.KeyOf(id) != key || len(id) > 192 || id < from || id >= below {
@@ -37,7 +37,7 @@ func TestAKeyRangeHasItsKeyAlone(t *testing.T) {
 		from, below := stock.KeyRange(key)
 		return from <= id && id < below
 	}
-	for _, id := range []string{"a1", stock.BuyerKey("a1", "ann"), stock.RestockKey("a1"), stock.ReturnKey("a1")} {
+	for _, id := range []string{"a1", stock.BuyerKey("a1", "ann"), stock.RestockKey.Of("a1"), stock.ReturnKey.Of("a1")} {
 		if !within("a1", id) {
 			t.Errorf("%q is not found by its key", id)
 		}
@@ -84,7 +84,7 @@ func TestAStoredIDSaysWhoseKeyItIs(t *testing.T) {
 	seen := make(map[string]string)
 	for name, id := range map[string]string{
 		"no buyer": stock.BuyerKey("k", ""), "a buyer": stock.BuyerKey("k", "ann"), "another": stock.BuyerKey("k", "bob"),
-		"a restock": stock.RestockKey("k"), "a return": stock.ReturnKey("k"), "an end": stock.FinalKey("k"), "a line": stock.LineKey("k"),
+		"a restock": stock.RestockKey.Of("k"), "a return": stock.ReturnKey.Of("k"), "an end": stock.FinalKey.Of("k"), "a line": stock.LineKey.Of("k"),
 	} {
 		if stock.IsLine(id) != (name == "a line") {
 			t.Errorf("the key of %s is that of a line: %t", name, stock.IsLine(id))
