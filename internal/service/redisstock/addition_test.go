@@ -41,7 +41,7 @@ func openReturned(t *testing.T) *returned {
 // giveBack gives units of an order back in the ledger alone.
 func (s *shop) giveBack(t *testing.T, o stock.Order, units int64) {
 	t.Helper()
-	must.Get(s.store.GiveBack(t.Context(), o.ID, units, stock.ReturnKey(rand.Text()), false))(t)
+	must.Get(s.store.GiveBack(t.Context(), o.ID, units, stock.ReturnKey.Of(rand.Text()), false))(t)
 }
 
 func (r *returned) notify(t *testing.T, by *redisstock.Stock) error {

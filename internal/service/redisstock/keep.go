@@ -268,9 +268,6 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) (buried boo
 	return true, nil
 }
 
-// settleAtOnce bounds the orders that a rebuild looks up in one go.
-const settleAtOnce = 500
-
 func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -314,35 +311,26 @@ func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 	if inHand.Count == 0 {
 		return nil
 	}
-	from := inHand.Lower
-	for {
-		last, n, err := s.settlePage(ctx, goodsID, from, inHand.Higher)
-		if err != nil || n < settleAtOnce {
+	for page, err := range s.pages(ctx, p, inHand.Lower, inHand.Higher) {
+		if err == nil {
+			err = s.settlePage(ctx, goodsID, page)
+		}
+		if err != nil {
 			return err
 		}
-		from = "(" + last
 	}
+	return nil
 }
 
-// settlePage is one step of settleWritten: a page of the stream between two ids.
-func (s *Stock) settlePage(ctx context.Context, goodsID int64, from, to string) (last string, n int, err error) {
+// settlePage is settleWritten for a page of the stream.
+func (s *Stock) settlePage(ctx context.Context, goodsID int64, page []redis.XMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, stepWithin)
 	defer cancel()
-	p := s.part(goodsID)
-	asking, answered := context.WithTimeout(ctx, answerWithin)
-	page, err := s.redis.XRangeN(asking, p.orders(), from, to, settleAtOnce).Result()
-	answered()
-	if err != nil {
-		return "", 0, failed("read orders in hand", err)
-	}
-	if len(page) == 0 {
-		return "", 0, nil
-	}
 	written, err := s.written(ctx, goodsID, page)
 	if err != nil {
-		return "", 0, err
+		return err
 	}
-	return page[len(page)-1].ID, len(page), s.settle(ctx, p, written)
+	return s.settle(ctx, s.part(goodsID), written)
 }
 
 func (s *Stock) written(ctx context.Context, goodsID int64, page []redis.XMessage) ([]entry, error) {

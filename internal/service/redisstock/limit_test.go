@@ -120,7 +120,7 @@ func TestAMessageThatIsLostKeepsNoBuyerAtTheLimit(t *testing.T) {
 		t.Errorf("20 purchases of a buyer at the limit cost %d reads", n)
 	}
 	reads.Disarm()
-	must.Get(s.store.GiveBack(t.Context(), first.ID, 0, stock.ReturnKey(rand.Text()), false))(t)
+	must.Get(s.store.GiveBack(t.Context(), first.ID, 0, stock.ReturnKey.Of(rand.Text()), false))(t)
 	var again stock.Outcome
 	await(t, "the units that were given back", func() bool {
 		again, _ = deduct(t, a, by("小明", 3))

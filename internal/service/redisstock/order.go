@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -131,13 +132,9 @@ func unescape(name string) string {
 	return name
 }
 
-const (
-	// clocksApart is how far the clock of a replica, which is in an order number, may be
-	// ahead of that of Redis, which is in the ids of the stream: as far as the ledger allows.
-	clocksApart = repo.MinAge / 2
-	// findAtOnce bounds the orders of one look at a stream.
-	findAtOnce = 500
-)
+// clocksApart is how far the clock of a replica, which is in an order number, may be
+// ahead of that of Redis, which is in the ids of the stream: as far as the ledger allows.
+const clocksApart = repo.MinAge / 2
 
 // FindRequest finds what was accepted under a request id, where Redis remembers it: it
 // does until the ledger has the order, and for a while after. Redis is not asked where
@@ -194,16 +191,9 @@ func (s *Stock) FindOrder(ctx context.Context, number string) (order stock.Order
 // findOn finds an order on one stream from a time on. An order that is offered again
 // meanwhile moves to the end of the stream, which is read last.
 func (s *Stock) findOn(ctx context.Context, p *partition, number string, ms int64) (order stock.Order, ok bool, err error) {
-	from := strconv.FormatInt(ms, 10)
-	for {
-		if err := context.Cause(ctx); err != nil {
-			return stock.Order{}, false, fmt.Errorf("find an order: %w", err)
-		}
-		asking, answered := context.WithTimeout(ctx, answerWithin)
-		page, err := s.redis.XRangeN(asking, p.orders(), from, "+", findAtOnce).Result()
-		answered()
+	for page, err := range s.pages(ctx, p, strconv.FormatInt(ms, 10), "+") {
 		if err != nil {
-			return stock.Order{}, false, failed("find an order", err)
+			return stock.Order{}, false, fmt.Errorf("find an order: %w", err)
 		}
 		for _, m := range page {
 			if m.Values["order"] != number {
@@ -212,10 +202,30 @@ func (s *Stock) findOn(ctx context.Context, p *partition, number string, ms int6
 			e, err := s.readEntry(m)
 			return e.Order, err == nil, failed("find an order", err)
 		}
-		if len(page) < findAtOnce {
-			return stock.Order{}, false, nil
+	}
+	return stock.Order{}, false, nil
+}
+
+// entriesAtOnce bounds a page of a stream.
+const entriesAtOnce = 500
+
+// pages reads a stream between two ids, a page at a time, until ctx ends.
+func (s *Stock) pages(ctx context.Context, p *partition, from, to string) iter.Seq2[[]redis.XMessage, error] {
+	return func(yield func([]redis.XMessage, error) bool) {
+		for {
+			err := context.Cause(ctx) // the client does not notice it
+			var page []redis.XMessage
+			if err == nil {
+				asking, answered := context.WithTimeout(ctx, answerWithin)
+				page, err = s.redis.XRangeN(asking, p.orders(), from, to, entriesAtOnce).Result()
+				err = failed("read a stream", err)
+				answered()
+			}
+			if !yield(page, err) || err != nil || len(page) < entriesAtOnce {
+				return
+			}
+			from = "(" + page[len(page)-1].ID
 		}
-		from = "(" + page[len(page)-1].ID
 	}
 }
 

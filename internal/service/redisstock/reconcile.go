@@ -157,6 +157,8 @@ const repairPatience = 5 * time.Second
 // An item that fails does not keep the others from being looked at: their errors are
 // joined. Of a partition whose server does not answer, one item is asked.
 func (s *Stock) Reconcile(ctx context.Context) error {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, stepWithin)
 	places, err := s.store.Allocations(bounded, Allocation)
 	cancel()
@@ -183,7 +185,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		if d.unexplained() {
 			differ += max(d.Drift, -d.Drift)
 		}
-		if !d.needsRebuild(s.before(place.GoodsID)) {
+		if !d.needsRebuild(s.drifts[place.GoodsID]) {
 			seen[place.GoodsID] = d
 			continue
 		}
@@ -192,7 +194,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		}
 	}
 	s.options.Observer.Compared(differ)
-	s.remember(seen)
+	s.drifts = seen
 	return errors.Join(errs...)
 }
 
@@ -238,17 +240,4 @@ func (d Drift) needsRebuild(before Drift) bool {
 // cannot make up.
 func (d Drift) unexplained() bool {
 	return d.Loaded && (d.Redis > d.Allocation || d.Pending == 0)
-}
-
-// before is what the previous look has seen of an item.
-func (s *Stock) before(goodsID int64) Drift {
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	return s.drifts[goodsID]
-}
-
-func (s *Stock) remember(seen map[int64]Drift) {
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	s.drifts = seen
 }

@@ -128,7 +128,7 @@ type Stock struct {
 	additions *queue.Queue[int64, []string, bool] // to the counters of items
 	wasUsed   atomic.Bool                         // see used
 	looking   sync.Mutex
-	drifts    map[int64]Drift // what the last look has seen
+	drifts    map[int64]Drift // what the last look has seen, guarded by looking
 
 	mu       sync.Mutex
 	rebuilds map[wanted]*rebuild
@@ -145,7 +145,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Stock{
 		options: o.withDefaults(), store: store, redis: clients.Redis, script: redis.NewScript(source()),
-		drifts: make(map[int64]Drift), rebuilds: make(map[wanted]*rebuild), lifetime: ctx, stop: stop,
+		rebuilds: make(map[wanted]*rebuild), lifetime: ctx, stop: stop,
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked", s.options.Log)

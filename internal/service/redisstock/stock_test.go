@@ -553,7 +553,7 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 }
 
 func lineOfBasket(units int64) stock.Purchase {
-	return stock.Purchase{RequestID: stock.LineKey(rand.Text()), Keyed: true, Quantity: units, TTL: time.Minute, Number: rand.Text()}
+	return stock.Purchase{RequestID: stock.LineKey.Of(rand.Text()), Keyed: true, Quantity: units, TTL: time.Minute, Number: rand.Text()}
 }
 
 // A purchase that fits only with what was added to the row has its whole batch asked again. The others are
