@@ -41,12 +41,9 @@ const (
 	repeatAfter, repeatAtMost = 20 * time.Millisecond, time.Second
 )
 
-// Repeater is Deps.Repeated, for what names its own hold. The locks that are here to show how locks fail do not
-// repeat: their DEL would free another's name.
-type Repeater func(do func(context.Context) error) func(context.Context) error
-
 // Repeated is do, which gives back what the backend may have of one hold or one attempt, and which is repeated where it
-// fails. do has to name that hold: it may run when another holds the name. Without Releases it is not repeated.
+// fails. do has to name that hold: it may run when another holds the name. The locks that are here to show how locks fail
+// do not repeat: their DEL would free another's name. Without Releases it is not repeated.
 func (d Deps) Repeated(do func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := do(ctx)

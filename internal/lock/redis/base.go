@@ -40,28 +40,20 @@ func script(names ...string) *redis.Script {
 
 // base is what the locks on Redis share.
 type base struct {
-	prefix   string // of every key, that of this installation
-	kind     string // the lock's name: locks of different kinds do not meet
-	client   redis.UniversalClient
-	ttl      time.Duration
-	keep     keeper
-	repeated lock.Repeater
-	polls    *lock.Polling
-	floor    func(ctx context.Context, name string) (uint64, error)
-	raise    *redis.Script
+	deps  lock.Deps // not embedded: their Close would be the lock's, and end the clients that all share
+	kind  string    // the lock's name: locks of different kinds do not meet
+	polls *lock.Polling
+	raise *redis.Script
 }
 
-// keeper is lock.Deps.Keep.
-type keeper func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
-
 func newBase(kind string, d lock.Deps) base {
-	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, keep: d.Keep, repeated: d.Repeated, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
+	return base{deps: d, kind: kind, polls: lock.NewPolling(d.Retry, d.TriedInVain), raise: script("token", "raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into
 // one slot of a cluster, where one script can reach them.
 func (r base) key(name string) string {
-	return r.prefix + ":{" + url.PathEscape(name) + "}:" + r.kind
+	return r.deps.KeyPrefix() + ":{" + url.PathEscape(name) + "}:" + r.kind
 }
 
 func (r base) counter(name string) string { return r.key(name) + ":token" }
@@ -93,8 +85,8 @@ func (r base) take(ctx context.Context, s *redis.Script, name string, keys []str
 	floor := ""
 	for {
 		asked := time.Now()
-		args := append([]any{owner, r.ttl.Milliseconds(), floor}, more...)
-		g, err := readGrant(s.Run(ctx, r.client, keys, args...).Slice())
+		args := append([]any{owner, r.deps.TTL.Milliseconds(), floor}, more...)
+		g, err := readGrant(s.Run(ctx, r.deps.Redis, keys, args...).Slice())
 		if err != nil || g.status != noFloor {
 			g.asked = asked
 			return g, err
@@ -124,10 +116,10 @@ func readGrant(answer []any, failed error) (outcome, error) {
 }
 
 func (r base) askFloor(ctx context.Context, name string) (uint64, error) {
-	if r.floor == nil {
+	if r.deps.Floor == nil {
 		return 0, nil
 	}
-	floor, err := r.floor(ctx, name)
+	floor, err := r.deps.Floor(ctx, name)
 	if err != nil {
 		return 0, fmt.Errorf("ask for the floor of tokens: %w", err)
 	}
@@ -139,7 +131,7 @@ func (r base) askFloor(ctx context.Context, name string) (uint64, error) {
 func (r base) Reseed(ctx context.Context, name string) error {
 	floor, err := r.askFloor(ctx, name)
 	if err == nil {
-		err = r.raise.Run(ctx, r.client, []string{r.counter(name)}, floor).Err()
+		err = r.raise.Run(ctx, r.deps.Redis, []string{r.counter(name)}, floor).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("reseed tokens of %s: %w", name, err)

@@ -34,12 +34,12 @@ func (l getSet) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 }
 
 func (l getSet) try(ctx context.Context, key string) (won bool, err error) {
-	expiry := strconv.FormatInt(l.now().Add(l.ttl).UnixMilli(), 10)
-	won, err = l.client.SetNX(ctx, key, expiry, 0).Result()
+	expiry := strconv.FormatInt(l.now().Add(l.deps.TTL).UnixMilli(), 10)
+	won, err = l.deps.Redis.SetNX(ctx, key, expiry, 0).Result()
 	if won || err != nil {
 		return won, err
 	}
-	found, err := l.client.Get(ctx, key).Result()
+	found, err := l.deps.Redis.Get(ctx, key).Result()
 	if err != nil && !isNil(err) {
 		return false, err
 	}
@@ -49,7 +49,7 @@ func (l getSet) try(ctx context.Context, key string) (won bool, err error) {
 	// It has expired, or the holder has just deleted it. The sources do not tell
 	// the two apart: in the second case GETSET answers nil, the comparison fails,
 	// and our own time now stands there although the key is free.
-	before, err := l.client.GetSet(ctx, key, expiry).Result()
+	before, err := l.deps.Redis.GetSet(ctx, key, expiry).Result()
 	if err != nil && !isNil(err) {
 		return false, err
 	}

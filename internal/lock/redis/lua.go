@@ -30,8 +30,8 @@ type luaLock struct {
 
 func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	owner, keys := lock.NewOwner(), []string{l.key(name), l.counter(name)}
-	giveUp := l.repeated(func(ctx context.Context) error {
-		return giveBack(ctx, l.client, l.release, keys[:1], owner)
+	giveUp := l.deps.Repeated(func(ctx context.Context) error {
+		return giveBack(ctx, l.deps.Redis, l.release, keys[:1], owner)
 	})
 	waiter := l.polls.Begin(name)
 	defer waiter.End()
@@ -44,7 +44,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 		if grant.won() {
 			lock.Tell(ctx, lock.Note{At: grant.asked, What: lock.Placed, Key: keys[0]})
 			lease := lock.NewHeld(grant.token, giveUp)
-			lock.Expire(lease, grant.asked, l.ttl)
+			lock.Expire(lease, grant.asked, l.deps.TTL)
 			return lock.Granted(ctx, lease)
 		}
 		if !waiter.Pause(ctx) {

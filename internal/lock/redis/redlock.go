@@ -24,10 +24,8 @@ func Redlock() lock.Entry {
 		},
 		Watchdog: true,
 		New: func(d lock.Deps) lock.Locker {
-			return redlockMany{
-				deps: d, key: newBase("redlock", d).key, here: process.New(),
-				polls: lock.NewPolling(retryMultiplier*d.Retry, d.TriedInVain),
-			}
+			d.Retry *= retryMultiplier
+			return redlockMany{newBase("redlock", d), process.New()}
 		},
 	}
 }
@@ -35,16 +33,12 @@ func Redlock() lock.Entry {
 // redlockMany is redsync on several masters that know nothing of each other.
 // They have no counter in common, so that the token is issued elsewhere, once
 // the name is ours.
-//
-// The dependencies are not embedded: their Close would be the lock's, and end
-// the clients that every lock of the replica shares.
 type redlockMany struct {
-	deps lock.Deps
-	key  func(name string) string
+	base base // not embedded: there is no counter to reseed
+
 	// here lets one waiter of this replica ask at a time. If all of them did, the nodes
 	// would be too slow for each, and count as down.
-	here  *process.Locker
-	polls *lock.Polling
+	here *process.Locker
 }
 
 func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, error) {
@@ -53,19 +47,19 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 		return nil, err
 	}
 	defer turn.Release(ctx) //nolint:errcheck // it cannot fail
-	nodes, pools := make([]*redsyncNode, len(l.deps.Redlock)), make([]redsyncredis.Pool, len(l.deps.Redlock))
-	for i, client := range l.deps.Redlock {
+	nodes, pools := make([]*redsyncNode, len(l.base.deps.Redlock)), make([]redsyncredis.Pool, len(l.base.deps.Redlock))
+	for i, client := range l.base.deps.Redlock {
 		node := newNode(client)
 		node.setNX = voting(ctx, i, node.setNX)
 		nodes[i], pools[i] = node, node
 	}
-	mutex := newMutex(l.key(name), l.deps.TTL, pools...)
-	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes), l.deps.Repeated)
+	mutex := newMutex(l.base.key(name), l.base.deps.TTL, pools...)
+	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.base.polls.Begin(name), len(nodes), l.base.deps)
 	if err != nil {
 		return nil, err
 	}
-	token, err := l.deps.NextToken(ctx, name)
-	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep, l.deps.Repeated, nodes...)
+	token, err := l.base.deps.NextToken(ctx, name)
+	lease := mutexLease(backend.Redlock, mutex, token, asked, l.base.deps, nodes...)
 	if err != nil {
 		lock.TakeBack(ctx, lease.Release)
 		return nil, lock.NotAcquired(ctx, string(backend.Database), err)

@@ -44,18 +44,18 @@ type redsyncOne struct {
 
 func (l redsyncOne) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	var token uint64
-	node := newNode(l.client)
+	node := newNode(l.deps.Redis)
 	node.setNX = func(ctx context.Context, key, owner string, _ time.Duration) (bool, error) {
 		grant, err := l.set(ctx, name, key, owner)
 		token = grant.token
 		return grant.won(), err
 	}
-	mutex := newMutex(l.key(name), l.ttl, node)
-	asked, err := lockMutex(ctx, backend.Redis, mutex, l.polls.Begin(name), 1, l.repeated)
+	mutex := newMutex(l.key(name), l.deps.TTL, node)
+	asked, err := lockMutex(ctx, backend.Redis, mutex, l.polls.Begin(name), 1, l.deps)
 	if err != nil {
 		return nil, err
 	}
-	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.keep, l.repeated))
+	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.deps))
 }
 
 // set takes the name by SETNX and counts the try. A script would count the holds
@@ -67,8 +67,8 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 	defer answered()
 	var won *redis.BoolCmd
 	var count *redis.IntCmd
-	_, err := l.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-		won = tx.SetNX(ctx, key, owner, l.ttl)
+	_, err := l.deps.Redis.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		won = tx.SetNX(ctx, key, owner, l.deps.TTL)
 		count = tx.Incr(ctx, l.counter(name))
 		tx.PExpire(ctx, l.counter(name), tokenLife)
 		return nil
@@ -81,7 +81,7 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 	case count.Val() >= minToken:
 		return outcome{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above minToken
 	}
-	if err := giveBack(ctx, l.client, l.release, []string{key}, owner); err != nil {
+	if err := giveBack(ctx, l.deps.Redis, l.release, []string{key}, owner); err != nil {
 		return outcome{}, err
 	}
 	return l.take(ctx, l.acquire, name, []string{key, l.counter(name)}, owner)
@@ -187,7 +187,7 @@ const retryMultiplier = 3
 // the cause when ctx ends, and does not tell a name that is taken from nodes
 // that are down. What redsync takes back ends with the try, and a grant may reach
 // a node later: a failure takes it back once more, by its value.
-func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int, repeated lock.Repeater) (asked time.Time, err error) {
+func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int, deps lock.Deps) (asked time.Time, err error) {
 	defer waiter.End()
 	takeBack := takeBackOf(m)
 	for {
@@ -201,7 +201,7 @@ func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *l
 			return asked, nil
 		case noQuorum(err, nodes):
 			if !errors.Is(err, backend.ErrNotConnected) {
-				takeBack = repeated(takeBack)
+				takeBack = deps.Repeated(takeBack)
 			}
 			go lock.TakeBack(ctx, takeBack) // the caller need not wait for an unresponsive server
 			return asked, lock.Unreachable(string(on), err)
@@ -252,18 +252,18 @@ func failedNodes(err error) int {
 
 // mutexLease is the lease of a mutex that is ours: kept, and ended when that
 // fails. nodes are those of several of which a majority is enough: the others are asked again in the background.
-func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper, repeated lock.Repeater, nodes ...*redsyncNode) lock.Lease {
-	lease := lock.NewHeld(token, repeated(func(ctx context.Context) error {
+func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, deps lock.Deps, nodes ...*redsyncNode) lock.Lease {
+	lease := lock.NewHeld(token, deps.Repeated(func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
 		if ours && slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
-			go lock.TakeBack(ctx, repeated(takeBackOf(m, nodes...)))
+			go lock.TakeBack(ctx, deps.Repeated(takeBackOf(m, nodes...)))
 		}
 		if ours || isTaken(err) {
 			err = nil
 		}
 		return lock.Released(string(on), ours, err)
 	}))
-	keep(lease, asked, func(ctx context.Context) (bool, error) {
+	deps.Keep(lease, asked, func(ctx context.Context) (bool, error) {
 		ours, err := m.ExtendContext(ctx)
 		if isTaken(err) {
 			return false, nil

@@ -47,7 +47,7 @@ type hashLock struct {
 
 func newHashLock(kind string, d lock.Deps) *hashLock {
 	b := newBase(kind, d)
-	free := b.prefix + ":" + kind + ":free"
+	free := b.deps.KeyPrefix() + ":" + kind + ":free"
 	return &hashLock{
 		base:     b,
 		free:     free,
@@ -78,7 +78,7 @@ func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error)
 			return lease, err
 		}
 		if !me.sleep(ctx, l.patience/3) {
-			lock.TakeBack(ctx, a.repeated(a.takeBack))
+			lock.TakeBack(ctx, a.deps.Repeated(a.takeBack))
 			return nil, lock.NotAcquired(ctx, server, nil)
 		}
 	}
@@ -119,22 +119,22 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	grant, err := a.take(ctx, a.acquire, a.name, a.keys(a.counter(a.name)), a.owner, a.hold, a.patience.Milliseconds())
 	switch {
 	case err != nil:
-		abandon(ctx, err, a.repeated(a.takeBack))
+		abandon(ctx, err, a.deps.Repeated(a.takeBack))
 		return nil, lock.Unreachable(server, err)
 	case !grant.won():
 		return nil, nil
 	}
 	lock.Tell(ctx, lock.Note{At: grant.asked, What: lock.Placed, Key: a.key(a.name)})
-	lease := lock.NewHeld(grant.token, a.repeated(func(ctx context.Context) error {
-		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.free)
+	lease := lock.NewHeld(grant.token, a.deps.Repeated(func(ctx context.Context) error {
+		return giveBack(ctx, a.deps.Redis, a.release, a.keys(), a.hold, a.free)
 	}))
-	a.keep(lease, grant.asked, func(ctx context.Context) (bool, error) {
-		return still(ctx, a.client, a.renew, a.keys()[:1], a.hold, a.ttl.Milliseconds())
+	a.deps.Keep(lease, grant.asked, func(ctx context.Context) (bool, error) {
+		return still(ctx, a.deps.Redis, a.renew, a.keys()[:1], a.hold, a.deps.TTL.Milliseconds())
 	})
 	return lock.Granted(ctx, lease)
 }
 
 // takeBack ends the attempt: no waiter must wait for it.
 func (a attempt) takeBack(ctx context.Context) error {
-	return a.leave.Run(ctx, a.client, a.keys(), a.hold, a.free).Err()
+	return a.leave.Run(ctx, a.deps.Redis, a.keys(), a.hold, a.free).Err()
 }

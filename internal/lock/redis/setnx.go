@@ -27,7 +27,7 @@ type setNX struct{ base }
 
 func (l setNX) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	try := func(ctx context.Context) (bool, error) {
-		return l.client.SetNX(ctx, l.key(name), "1", l.ttl).Result()
+		return l.deps.Redis.SetNX(ctx, l.key(name), "1", l.deps.TTL).Result()
 	}
 	return l.poll(ctx, name, try, l.deleteBlindly(name))
 }

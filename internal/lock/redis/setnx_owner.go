@@ -25,14 +25,14 @@ type setNXOwner struct{ base }
 func (l setNXOwner) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	owner := lock.NewOwner()
 	try := func(ctx context.Context) (bool, error) {
-		return l.client.SetNX(ctx, l.key(name), owner, l.ttl).Result()
+		return l.deps.Redis.SetNX(ctx, l.key(name), owner, l.deps.TTL).Result()
 	}
 	return l.poll(ctx, name, try, l.lookAndDelete(name, owner))
 }
 
 func (l setNXOwner) lookAndDelete(name, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		found, err := l.client.Get(ctx, l.key(name)).Result()
+		found, err := l.deps.Redis.Get(ctx, l.key(name)).Result()
 		if isNil(err) {
 			err = nil
 		}

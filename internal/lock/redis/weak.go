@@ -24,7 +24,7 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 		case won:
 			lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: r.key(name)})
 			lease := lock.NewHeld(0, giveUp)
-			lease.ExpiresAfter(asked, r.ttl)
+			lease.ExpiresAfter(asked, r.deps.TTL)
 			return lock.Granted(ctx, lease)
 		}
 		if !waiter.Pause(ctx) {
@@ -36,6 +36,6 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 // deleteBlindly gives a name up without a look at whose it is.
 func (r base) deleteBlindly(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return lock.Released(server, true, r.client.Del(ctx, r.key(name)).Err())
+		return lock.Released(server, true, r.deps.Redis.Del(ctx, r.key(name)).Err())
 	}
 }

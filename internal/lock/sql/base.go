@@ -32,15 +32,9 @@ var errSilent = errors.New("no answer in time")
 // base is what the locks in SQL share: the connections, and the words in
 // which a dialect speaks of the time.
 type base struct {
-	db      *sql.DB
-	dialect string
-	ttl     time.Duration
-	// keep is lock.Deps.Keep, of leases that a statement prolongs.
-	keep     func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
-	repeated lock.Repeater
-	retry    time.Duration
-	polls    *lock.Polling
-	words    *strings.Replacer
+	deps  lock.Deps // not embedded: their Close would be the lock's, and end the clients that all share
+	polls *lock.Polling
+	words *strings.Replacer
 }
 
 // newBase takes its part of the dependencies. In statements {now} is the time
@@ -57,12 +51,12 @@ func newBase(d lock.Deps) *base {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, keep: d.Keep, repeated: d.Repeated, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
+	return &base{d, lock.NewPolling(d.Retry, d.TriedInVain), words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose
 // by rounding, so that it never lets go before the holder does.
-func (b *base) lifetime() int64 { return (b.ttl + time.Millisecond).Microseconds() }
+func (b *base) lifetime() int64 { return (b.deps.TTL + time.Millisecond).Microseconds() }
 
 // outcome is what a write has won; a token of 0: nothing.
 type outcome struct {
@@ -83,22 +77,22 @@ func (b *base) poll(ctx context.Context, name string, try func(context.Context) 
 		case grant.won():
 			return lock.Granted(ctx, hold(grant))
 		case err != nil && !b.contended(err):
-			return nil, lock.NotAcquired(ctx, b.dialect, err)
+			return nil, lock.NotAcquired(ctx, b.deps.Dialect, err)
 		}
 		waiter.Pause(ctx)
 	}
-	return nil, lock.NotAcquired(ctx, b.dialect, nil)
+	return nil, lock.NotAcquired(ctx, b.deps.Dialect, nil)
 }
 
 // lease is the lease of a row that a statement prolongs; its first parameter is {until}. One try takes a
 // part of the TTL only: the next one has another connection.
 func (b *base) lease(grant outcome, release func(context.Context) error, renew string, args ...any) *lock.Held {
-	held := lock.NewHeld(grant.token, b.repeated(release))
+	held := lock.NewHeld(grant.token, b.deps.Repeated(release))
 	args = append([]any{b.lifetime()}, args...)
-	b.keep(held, grant.asked, func(ctx context.Context) (still bool, err error) {
-		ctx, cancel := context.WithTimeout(ctx, min(answerWithin, b.ttl/3))
+	b.deps.Keep(held, grant.asked, func(ctx context.Context) (still bool, err error) {
+		ctx, cancel := context.WithTimeout(ctx, min(answerWithin, b.deps.TTL/3))
 		defer cancel()
-		rows, err := b.exec(ctx, b.db, renew, args...)
+		rows, err := b.exec(ctx, b.deps.DB, renew, args...)
 		return rows == 1, err
 	})
 	return held
@@ -140,10 +134,10 @@ func (b *base) run(ctx context.Context, do func(context.Context, *sql.Conn) erro
 // with ctx. Where one has to be made, it is the server that we wait for.
 func (b *base) conn(ctx context.Context) (conn *sql.Conn, err error) {
 	if !b.spare(1) {
-		return b.db.Conn(ctx)
+		return b.deps.DB.Conn(ctx)
 	}
 	err = answered(ctx, func(ctx context.Context) error {
-		conn, err = b.db.Conn(ctx)
+		conn, err = b.deps.DB.Conn(ctx)
 		return err
 	})
 	return conn, err
@@ -151,7 +145,7 @@ func (b *base) conn(ctx context.Context) (conn *sql.Conn, err error) {
 
 // spare reports whether n more connections than those in use may be had.
 func (b *base) spare(n int) bool {
-	stats := b.db.Stats()
+	stats := b.deps.DB.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse+n <= stats.MaxOpenConnections
 }
 
@@ -175,7 +169,7 @@ func (b *base) insist(ctx context.Context, do func(context.Context, *sql.Conn) e
 	defer cancel()
 	for {
 		err := b.run(own, do)
-		if !b.contended(err) || pause.About(own, b.retry) != nil {
+		if !b.contended(err) || pause.About(own, b.deps.Retry) != nil {
 			return err
 		}
 	}
@@ -188,7 +182,7 @@ func (b *base) doubt(ctx context.Context, err error, undo func(context.Context) 
 	if err == nil || b.contended(err) {
 		return err
 	}
-	lock.TakeBack(ctx, b.repeated(undo))
+	lock.TakeBack(ctx, b.deps.Repeated(undo))
 	if ctx.Err() != nil && errors.Is(err, errSilent) {
 		return nil
 	}
@@ -213,7 +207,7 @@ const (
 // its way. SQLite is a file and never silent: there it was another writer's turn.
 func (b *base) contended(err error) bool {
 	if errors.Is(err, errSilent) {
-		return b.dialect != string(backend.MySQL)
+		return b.deps.Dialect != string(backend.MySQL)
 	}
 	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
 		primary := answer.Code() & 0xff

@@ -34,5 +34,5 @@ func (l InsertLocker) Rests() bool {
 // Free has the reaper free one name, as a waiter does that has seen it
 // expire.
 func (l InsertLocker) Free(ctx context.Context, name string) error {
-	return l.reaper.free(ctx, l.db, name)
+	return l.reaper.free(ctx, l.deps.DB, name)
 }

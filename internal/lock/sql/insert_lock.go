@@ -187,7 +187,7 @@ func (l *insertLock) release(ctx context.Context, r record, token uint64, again 
 		}
 		return err
 	})
-	return lock.Released(l.dialect, ended > 0, err)
+	return lock.Released(l.deps.Dialect, ended > 0, err)
 }
 
 // undo takes back what an Acquire did whose answer was lost. Where it has done

@@ -37,7 +37,7 @@ func (r *reaper) wake() {
 	defer r.mu.Unlock()
 	r.used = true
 	if r.timer == nil && r.ctx.Err() == nil {
-		r.timer = time.AfterFunc(r.base.ttl/2, r.work)
+		r.timer = time.AfterFunc(r.base.deps.TTL/2, r.work)
 	}
 }
 
@@ -67,7 +67,7 @@ func (r *reaper) work() {
 	case r.ctx.Err() != nil: // closed
 	case r.used, left > 0, err != nil:
 		r.used = false
-		r.timer.Reset(r.base.ttl / 2)
+		r.timer.Reset(r.base.deps.TTL / 2)
 	default:
 		r.timer = nil
 	}
@@ -88,7 +88,7 @@ func (r *reaper) begin() bool {
 func (r *reaper) reap(ctx context.Context) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	conn, err := r.base.db.Conn(ctx)
+	conn, err := r.base.deps.DB.Conn(ctx)
 	if err != nil {
 		return 0, err
 	}

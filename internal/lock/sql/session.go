@@ -34,26 +34,26 @@ type sessionLock struct {
 func (l *sessionLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	s, err := l.open(ctx, name)
 	if err != nil {
-		return nil, lock.NotAcquired(ctx, l.dialect, err)
+		return nil, lock.NotAcquired(ctx, l.deps.Dialect, err)
 	}
 	if err := s.await(ctx); err != nil {
-		return nil, lock.NotAcquired(ctx, l.dialect, err)
+		return nil, lock.NotAcquired(ctx, l.deps.Dialect, err)
 	}
 	token, err := l.count(ctx, s.conn, name)
 	lease := lock.NewHeld(token, s.release)
 	if err != nil {
 		lock.TakeBack(ctx, lease.Release)
-		return nil, lock.NotAcquired(ctx, l.dialect, err)
+		return nil, lock.NotAcquired(ctx, l.deps.Dialect, err)
 	}
 	// The grant may be old: a process that was stopped reads it when it goes on.
 	// Only a question asked now shows that the connection is alive.
 	asked := time.Now()
 	if err := answered(ctx, s.conn.PingContext); err != nil {
 		s.discard()
-		return nil, lock.NotAcquired(ctx, l.dialect, err)
+		return nil, lock.NotAcquired(ctx, l.deps.Dialect, err)
 	}
 	context.AfterFunc(lease.Context(), s.discard)
-	lock.Watch(lease, asked, l.ttl, s.ping)
+	lock.Watch(lease, asked, l.deps.TTL, s.ping)
 	return lock.Granted(ctx, lease)
 }
 
@@ -74,7 +74,7 @@ type session struct {
 func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 	for ctx.Err() == nil {
 		if !l.spare(2) {
-			_ = pause.About(ctx, l.retry)
+			_ = pause.About(ctx, l.deps.Retry)
 			continue
 		}
 		conn, err := l.conn(ctx)
@@ -83,7 +83,7 @@ func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 		}
 		if !l.spare(1) { // several came at once
 			conn.Close() //nolint:errcheck // it goes back to the pool
-			_ = pause.About(ctx, l.retry)
+			_ = pause.About(ctx, l.deps.Retry)
 			continue
 		}
 		s := &session{sessionLock: l, name: name, conn: conn}
@@ -106,7 +106,7 @@ func (s *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.limit(ctx, int64(math.Ceil(s.ttl.Seconds())), int64(waitSlice.Seconds()))
+	return s.limit(ctx, int64(math.Ceil(s.deps.TTL.Seconds())), int64(waitSlice.Seconds()))
 }
 
 // limit sets how many seconds the server bears the connection's silence, and waits for a row.
@@ -167,7 +167,7 @@ func (s *session) waits(ctx context.Context) error {
 		case won:
 			return nil
 		case s.contended(err):
-			_ = pause.About(ctx, s.retry)
+			_ = pause.About(ctx, s.deps.Retry)
 		case err != nil:
 			return err
 		}

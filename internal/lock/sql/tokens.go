@@ -58,7 +58,7 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 		if ctx.Err() != nil && (contended || errors.Is(err, ctx.Err())) {
 			return 0, fmt.Errorf("issue token: %w", context.Cause(ctx))
 		}
-		return 0, backend.Failure(t.base.dialect, fmt.Errorf("issue token: %w", err))
+		return 0, backend.Failure(t.base.deps.Dialect, fmt.Errorf("issue token: %w", err))
 	}
 }
 
@@ -87,7 +87,7 @@ const (
 // next issues a token on a connection, or in a transaction: then it counts when the
 // transaction is committed, and no other caller is issued one before.
 func (t *Tokens) next(ctx context.Context, on runner, name string) (token uint64, err error) {
-	if t.base.dialect != string(backend.MySQL) {
+	if t.base.deps.Dialect != string(backend.MySQL) {
 		err = t.base.query(ctx, on, countUpSQLite, []any{name}, &token)
 		return token, err
 	}
@@ -116,7 +116,7 @@ func (t *Tokens) first(ctx context.Context, tx runner, name string) (uint64, err
 
 // holdFloor reads the floor of all tokens, and keeps it until the transaction ends.
 func (b *base) holdFloor(ctx context.Context, tx runner) (floor uint64, err error) {
-	if b.dialect != string(backend.MySQL) { // there is one writer, which has begun
+	if b.deps.Dialect != string(backend.MySQL) { // there is one writer, which has begun
 		err = b.query(ctx, tx, readFloorSQLite, nil, &floor)
 		return floor, err
 	}
@@ -180,7 +180,7 @@ func (t *Tokens) notSwept(err error) error {
 	if err == nil {
 		return nil
 	}
-	return backend.Failure(t.base.dialect, fmt.Errorf("sweep locks: %w", err))
+	return backend.Failure(t.base.deps.Dialect, fmt.Errorf("sweep locks: %w", err))
 }
 
 // listNames is in three parts, each with the bound, so that a page reads no more than
@@ -192,7 +192,7 @@ const listNames = `SELECT lock_name FROM (SELECT lock_name FROM lock_token WHERE
 
 // names is the page after a name. The empty name, which is the floor, is in none.
 func (t *Tokens) names(ctx context.Context, last string) (names []string, err error) {
-	rows, err := t.base.db.QueryContext(ctx, listNames, last, sweepPage, last, sweepPage, last, sweepPage, sweepPage)
+	rows, err := t.base.deps.DB.QueryContext(ctx, listNames, last, sweepPage, last, sweepPage, last, sweepPage, sweepPage)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (t *Tokens) clear(ctx context.Context, names []string) error {
 	marks := strings.Repeat(", ?", len(names))[2:]
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	conn, err := t.base.db.Conn(ctx)
+	conn, err := t.base.deps.DB.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (t *Tokens) lift(ctx context.Context, tx runner, marks string, args []any) 
 		return nil
 	}
 	set := setFloorSQLite
-	if t.base.dialect == string(backend.MySQL) {
+	if t.base.deps.Dialect == string(backend.MySQL) {
 		set = setFloorMySQL
 	}
 	_, err = tx.ExecContext(ctx, set, highest)

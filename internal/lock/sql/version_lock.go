@@ -103,7 +103,7 @@ func (l versionLock) release(ctx context.Context, name, owner string, version ui
 		rows, err = l.exec(ctx, conn, releaseVersion, name, owner, version)
 		return err
 	})
-	return lock.Released(l.dialect, rows > 0, err)
+	return lock.Released(l.deps.Dialect, rows > 0, err)
 }
 
 // undo takes back what an Acquire did whose answer was lost; its owner is its
