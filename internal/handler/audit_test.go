@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 // auditLine is a line of the audit log.
@@ -106,7 +107,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 func TestTheAuditLogHasUnknownPathsAndPanics(t *testing.T) {
 	var log bytes.Buffer
 	// Without an inventory, to create an item is a panic.
-	admin := handler.Admin(handler.Options{Log: slog.New(slog.NewJSONHandler(&log, nil)), MaxBody: 1024}, admintoken.Single(token))
+	admin := handler.Admin(handler.Options{Log: slog.New(slog.NewJSONHandler(&log, nil)), MaxBody: 1024, Observer: metrics.New(metrics.Build{})}, admintoken.Single(token))
 	for _, c := range []struct {
 		method, path string
 		status, line int

@@ -117,11 +117,11 @@ func (s sale) reject(c *gin.Context, requestID string, err error) {
 		p.GoodsID = line.GoodsID
 	}
 	if shed, ok := errors.AsType[*service.ShedError](err); ok {
-		s.options.observer().Shed(shed.Full)
+		s.options.Observer.Shed(shed.Full)
 		c.Set(shedKey, true)
 	}
 	if _, ok := errors.AsType[*rate.Error](err); ok {
-		s.options.observer().RateLimited(byUser)
+		s.options.Observer.RateLimited(byUser)
 	}
 	if errors.Is(err, stock.ErrUnknownOutcome) {
 		p.RequestID = stock.KeyOf(requestID)

@@ -40,7 +40,7 @@ func attacked(f *testing.F) handler.Options {
 	o := handler.Options{
 		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
-		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), Observer: metrics.New(metrics.Build{}), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		Limits: handler.Limits{User: rate.Rate{PerSecond: 1e6, Burst: 1e6}, Address: rate.Rate{PerSecond: 1e6, Burst: 1e6}},
 	}
 	created := serveOnce(handler.Admin(o, admintoken.Single(token)), http.MethodPost, "/goods", "", "goods_id=1&stock=1000000000000", http.Header{

@@ -64,7 +64,7 @@ type gate struct {
 
 func newGate(tokens Tokens, o Options) *gate {
 	return &gate{
-		tokens: tokens, observer: o.observer(), log: o.Log,
+		tokens: tokens, observer: o.Observer, log: o.Log,
 		wrong: rate.New(rate.Rate{PerSecond: wrongTokens / time.Minute.Seconds(), Burst: wrongTokens}),
 	}
 }

@@ -33,7 +33,7 @@ func from(address string) func(*http.Request) {
 
 // Nothing but the whole token, once, is accepted; the scheme is compared as RFC 9110 wants.
 func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
-	admin := handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024}, admintoken.Single(token))
+	admin := handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Observer: metrics.New(metrics.Build{})}, admintoken.Single(token))
 	for i, c := range []struct {
 		name   string
 		values []string
@@ -70,10 +70,10 @@ func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 
 // Without a token no answer of the admin API reveals what is there, or switched on.
 func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
-	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Routes: openLab(t).Routes(), Metrics: metrics.New(metrics.Build{}).Handler()}
+	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Observer: metrics.New(metrics.Build{}), Pprof: true, Routes: openLab(t).Routes(), Metrics: metrics.New(metrics.Build{}).Handler()}
 	for name, admin := range map[string]http.Handler{
 		"all on":  handler.Admin(o, admintoken.Single(token)),
-		"all off": handler.Admin(handler.Options{Log: o.Log, MaxBody: o.MaxBody}, admintoken.Single(token)),
+		"all off": handler.Admin(handler.Options{Log: o.Log, MaxBody: o.MaxBody, Observer: o.Observer}, admintoken.Single(token)),
 	} {
 		var first string
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "HOPE"} {
@@ -161,7 +161,7 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 // A page whose name was made to resolve to this machine is not served.
 func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 	serve := func(hosts ...string) http.Handler {
-		return handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, AdminHosts: hosts}, admintoken.Single(token))
+		return handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Observer: metrics.New(metrics.Build{}), AdminHosts: hosts}, admintoken.Single(token))
 	}
 	named, open := serve("shop.internal"), serve("*")
 	for host, want := range map[string]int{

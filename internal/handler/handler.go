@@ -66,7 +66,6 @@ type Options struct {
 	// Stopping reports that the replica is about to stop; nil means never.
 	Stopping func() bool
 	Log      *slog.Logger
-	// Observer may be nil.
 	Observer Observer
 	// Tracer starts the trace of a request; nil disables tracing.
 	Tracer trace.Tracer
@@ -85,7 +84,7 @@ func Public(o Options) http.Handler {
 	s := sale{o, service.NewShop(o.Catalogue, o.Reservations, service.Admission{Choose: o.Choose, Purchases: o.MaxDeductions, Buyer: o.Limits.User, Held: o.MaxHeld, Room: o.Room})}
 	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
-	limited := e.Group("/", limitAddresses(rate.New(o.Limits.Address), o.observer()))
+	limited := e.Group("/", limitAddresses(rate.New(o.Limits.Address), o.Observer))
 	buyers := limited.Group("/", neverStored)
 	buyers.POST("/deduct", s.deduct)
 	buyers.POST("/reservations", s.reserve)
@@ -173,11 +172,11 @@ func newEngine(o Options, listener string) *gin.Engine {
 	if !o.Reveal {
 		replica = ""
 	}
-	e.Use(withoutZone, observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
+	e.Use(withoutZone, observe(o.Observer, listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
 	if listener == admin {
 		e.Use(auditWrites(o.Log), neverStored)
 	}
-	e.Use(recovery(o.Log, o.observer()), closing(o.stopping), limitBody(o.MaxBody))
+	e.Use(recovery(o.Log, o.Observer), closing(o.stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
 			detail("there is no %s here", path(c)))

@@ -98,7 +98,7 @@ func serveRedisStock(t *testing.T, d *servers.Database, locks lock.Deps, entries
 		Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),
 		Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL:          15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
-		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
+		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), Observer: metrics.New(metrics.Build{}),
 	}
 	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, admintoken.Single(token))), options: options, store: store}
 	t.Cleanup(a.public.Close)

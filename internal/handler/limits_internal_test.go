@@ -65,7 +65,7 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 
 // clientOf is the client that a listener counts a request for.
 func clientOf(peer string, sent http.Header) (address string) {
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128"), netip.MustParsePrefix("fe80::2/128")}}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests), MaxBody: 1024, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128"), netip.MustParsePrefix("fe80::2/128")}}, public)
 	e.GET("/", func(c *gin.Context) { address = c.ClientIP() })
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.RemoteAddr, r.Header = peer, sent

@@ -191,25 +191,6 @@ const (
 	byToken   = "token"
 )
 
-type unobserved struct{}
-
-func (unobserved) Began(string) {}
-
-func (unobserved) Ended(string, string, int) {}
-
-func (unobserved) Shed(string) {}
-
-func (unobserved) RateLimited(string) {}
-
-func (unobserved) Panicked() {}
-
-func (o Options) observer() Observer {
-	if o.Observer == nil {
-		return unobserved{}
-	}
-	return o.Observer
-}
-
 // observe notifies the observer of every request, also of one whose connection is cut.
 func observe(observer Observer, listener string) gin.HandlerFunc {
 	return func(c *gin.Context) {

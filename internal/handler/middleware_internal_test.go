@@ -32,7 +32,7 @@ import (
 func TestNoTwoProcessesNameTheirRequestsAlike(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 500 {
-		e, w := newEngine(Options{Log: slog.New(slog.DiscardHandler), Replica: "shop-1"}, public), httptest.NewRecorder()
+		e, w := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests), Replica: "shop-1"}, public), httptest.NewRecorder()
 		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 		id := w.Header().Get("X-Request-ID")
 		if seen[id] || strings.Contains(id, "shop-1") {
@@ -93,7 +93,7 @@ func TestAnAbortedAnswerIsNoPanic(t *testing.T) {
 func TestARequestIsASpan(t *testing.T) {
 	const id = "0af7651916cd43dd8448eb211c80319c"
 	spans := tracetest.NewSpanRecorder()
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests), MaxBody: 1024, Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")}, public)
 	var within trace.SpanContext
 	e.GET("/orders/:id", func(c *gin.Context) {
 		within = trace.SpanContextFromContext(c.Request.Context())
@@ -128,7 +128,7 @@ func TestATimeIsShownInUTCWithMicroseconds(t *testing.T) {
 }
 
 func TestARequestIDThatIsFitForALogIsKept(t *testing.T) {
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler)}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests)}, public)
 	for id, kept := range map[string]bool{
 		"az": true, "AZ": true, "09": true, "-._~:/+=@": true, strings.Repeat("x", 128): true,
 		strings.Repeat("x", 129): false, "": false, "a b": false, "{": false, "[": false, "`": false, "é": false, "a\x7f": false,
@@ -144,7 +144,7 @@ func TestARequestIDThatIsFitForALogIsKept(t *testing.T) {
 
 // requests is an observer of requests.
 type requests struct {
-	unobserved
+	Observer
 
 	began, ended []string
 	panicked     int
@@ -196,7 +196,7 @@ func TestWhatARequestWasAnsweredWithIsLoggedAndObserved(t *testing.T) {
 
 // The server does not read the rest of a body that is too large.
 func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 4}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests), MaxBody: 4}, public)
 	e.POST("/", func(c *gin.Context) {
 		answer(c, readForm(c.Request).err())
 	})
@@ -214,7 +214,7 @@ func TestABodyThatIsTooLargeClosesItsConnection(t *testing.T) {
 
 // A purchase in a query has no body: reading that would cost half a KiB each time.
 func TestNoBodyIsNotRead(t *testing.T) {
-	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 4}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), Observer: new(requests), MaxBody: 4}, public)
 	e.POST("/", func(c *gin.Context) {
 		should.Be(t, c.Request.Body == http.NoBody, true, "a request without a body has none")
 	})

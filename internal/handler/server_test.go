@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 // with serves the same replica with other options.
@@ -149,7 +150,7 @@ func within(header string, least, most int) bool {
 // A path is served as it is written, or it is rejected: nothing is redirected, cleaned or
 // decoded into another path, and no header moves it. A proxy that allows some paths has allowed what is served.
 func TestNoPathIsTakenForAnother(t *testing.T) {
-	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Reveal: true}
+	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Reveal: true, Observer: metrics.New(metrics.Build{})}
 	public, admin := handler.Public(o), handler.Admin(o, admintoken.Single(token))
 	change := func(r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)

@@ -39,7 +39,7 @@ func openShop(units int64) (shop client.Client, shut func()) {
 		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),
 		Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL:          15 * time.Minute, LongestTTL: time.Hour, Replica: "replica-1", Reveal: true, MaxBody: 4096,
-		Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler), Observer: metrics.New(metrics.Build{}),
 	}
 	const token = "token of the admin"
 	public, admin := httptest.NewServer(handler.Public(options)), httptest.NewServer(handler.Admin(options, admintoken.Single(token)))

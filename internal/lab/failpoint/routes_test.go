@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 // admin sends a request to /lab/faults of a replica.
@@ -35,7 +36,7 @@ func serve(t *testing.T, l *failpoint.Registry) admin {
 	naive := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "naive" })
 	catalogue := service.NewCatalogue(t.Context(), naive, strategy.Deps{Store: store}, time.Second)
 	api := handler.Admin(handler.Options{
-		Catalogue: catalogue, Routes: l.Routes(), Timeout: time.Second, MaxBody: 1 << 10, Log: slog.New(slog.DiscardHandler),
+		Catalogue: catalogue, Routes: l.Routes(), Timeout: time.Second, MaxBody: 1 << 10, Log: slog.New(slog.DiscardHandler), Observer: metrics.New(metrics.Build{}),
 	}, admintoken.Single(token))
 	return func(t *testing.T, method, body string) *httptest.ResponseRecorder {
 		t.Helper()
