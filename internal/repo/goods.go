@@ -10,18 +10,6 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// goodsRow is a row of tb_goods_stock.
-type goodsRow struct {
-	ID      int64 `gorm:"primaryKey"`
-	GoodsID int64
-	Stock   int64
-	Version int64
-	Fence   uint64
-	PerUser int64
-}
-
-func (goodsRow) TableName() string { return "tb_goods_stock" }
-
 // Goods reads the row without locking it. Its stock lacks the units in allocations: see
 // stock.Goods.Allocated, and InStock. It may return ErrUnknownGoods.
 func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
@@ -47,6 +35,8 @@ func (s *Store) itemsOf(ctx context.Context, doing, query string, args ...any) (
 }
 
 const (
+	insertGoods = `INSERT INTO tb_goods_stock (goods_id, stock, per_user) VALUES (?, ?, ?)`
+
 	readExisting = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN ?`
 
 	// sumAhead leaves out the allocations that the ledger is written with.
@@ -61,8 +51,7 @@ func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID
 // Create creates an item. ErrGoodsExist: the id exists.
 func (s *Store) Create(ctx context.Context, item stock.NewItem, requestID string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		row := &goodsRow{GoodsID: item.GoodsID, Stock: item.Units, PerUser: item.PerUser}
-		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
+		_, err := tx.write(ctx, "create goods", insertGoods, item.GoodsID, item.Units, item.PerUser)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
 			return fmt.Errorf("item %d: %w", item.GoodsID, stock.ErrGoodsExist)
 		}

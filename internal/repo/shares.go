@@ -51,7 +51,7 @@ func (s *Store) InItem(ctx context.Context, goodsID int64, do func(*Tx) error) e
 		return err
 	}
 	defer end()
-	return s.InTx(ctx, do)
+	return s.inTx(ctx, s.timeout, do)
 }
 
 func (s *shares) take(ctx context.Context, goodsID int64) error {

@@ -80,79 +80,47 @@ const lockSlice = time.Second
 
 func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
-	pool, dialect, err := backend.OpenPool(o)
-	if err != nil {
+	redis, redisErr := encryption("redis", c.Redis.TLS)
+	redlock, redlockErr := encryption("redlock", c.Redlock.TLS)
+	zookeeper, zookeeperErr := encryption("zookeeper", c.ZooKeeper.TLS)
+	etcd, etcdErr := encryption("etcd", c.Etcd.TLS)
+	if err := errors.Join(redisErr, redlockErr, zookeeperErr, etcdErr); err != nil {
 		return nil, err
 	}
-	clients := &backend.Clients{Prefix: c.Prefix, DB: pool, Dialect: dialect}
-	for _, add := range []func(*backend.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
-		if err := add(clients, c); err != nil {
-			return nil, errors.Join(err, clients.Close())
+	clients := &backend.Clients{Prefix: c.Prefix}
+	if len(c.Redis.Addresses) > 0 {
+		clients.RedisOptions = backend.RedisOptions{
+			Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: redis,
+			SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
+			DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster, Replica: c.Replica,
+			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}
-	}
-	return clients, nil
-}
-
-func addRedis(clients *backend.Clients, c config.Config) error {
-	if len(c.Redis.Addresses) == 0 {
-		return nil
-	}
-	encryption, err := encryption("redis", c.Redis.TLS)
-	if err != nil {
-		return err
-	}
-	clients.RedisOptions = backend.RedisOptions{
-		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
-		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
-		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster, Replica: c.Replica,
-		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
-	}
-	clients.Redis = backend.NewRedis(clients.RedisOptions)
-	return nil
-}
-
-func addRedlock(clients *backend.Clients, c config.Config) error {
-	encryption, err := encryption("redlock", c.Redlock.TLS)
-	if err != nil {
-		return err
+		clients.Redis = backend.NewRedis(clients.RedisOptions)
 	}
 	for _, address := range c.Redlock.Addresses {
 		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
-			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
+			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: redlock,
 			Replica: c.Replica, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}))
 	}
-	return nil
-}
-
-func addZooKeeper(clients *backend.Clients, c config.Config) error {
-	if len(c.ZooKeeper.Addresses) == 0 {
-		return nil
+	if len(c.ZooKeeper.Addresses) > 0 {
+		clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
+			Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second, Auth: c.ZooKeeper.Auth.Reveal(), TLS: zookeeper,
+		})
 	}
-	encryption, err := encryption("zookeeper", c.ZooKeeper.TLS)
+	var err error
+	if len(c.Etcd.Endpoints) > 0 {
+		clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
+			Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(), TLS: etcd, DialTimeout: time.Second,
+		})
+	}
+	if err == nil {
+		clients.DB, clients.Dialect, err = backend.OpenPool(o)
+	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, clients.Close())
 	}
-	clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
-		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
-	})
-	return nil
-}
-
-func addEtcd(clients *backend.Clients, c config.Config) error {
-	if len(c.Etcd.Endpoints) == 0 {
-		return nil
-	}
-	encryption, err := encryption("etcd", c.Etcd.TLS)
-	if err != nil {
-		return err
-	}
-	clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
-		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
-		TLS: encryption, DialTimeout: time.Second,
-	})
-	return err
+	return clients, nil
 }
 
 // firstPing bounds the pings at the start.

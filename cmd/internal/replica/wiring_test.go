@@ -30,6 +30,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -164,9 +165,8 @@ func TestASessionLastsForTheTTLOfItsLocks(t *testing.T) {
 	server := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer server.Close() //nolint:errcheck // the test is over
 	c := config.Config{Lock: config.Lock{TTL: 11 * time.Second, Wait: 12 * time.Second}, ZooKeeper: config.ZooKeeper{Addresses: []string{server.Addr().String()}}}
-	var clients backend.Clients
-	must.Do(t, addZooKeeper(&clients, c))
-	defer clients.ZooKeeper.Close()
+	clients := must.Get(lockClients(c, backend.SQLOptions{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db")}))(t)
+	defer clients.Close() //nolint:errcheck // the test is over
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	defer inBackground(ctx, func(ctx context.Context) { _ = clients.Ping(ctx, backend.ZooKeeper) })() // it has no answer
