@@ -4,12 +4,22 @@ package service_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 // What a large item of a shop has: reservations that are all overdue, and a ledger that is read from its beginning.
@@ -17,7 +27,7 @@ const (
 	overdue = `INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
 		SELECT CONCAT('r', seq), 1, 1, 'ann', 'sql-conditional', 'held', 1000, NOW(6), NOW(6) FROM seq_1_to_100000`
 	sold = `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
-		SELECT 1, 'deduct', 1, CONCAT('r', seq), 'sql-conditional', 'replica-1', NOW(6) FROM seq_1_to_1000000 WHERE seq BETWEEN %d AND %d`
+		SELECT 1, 'deduct', 1, CONCAT('r', seq), 'sql-conditional', 'replica-1', NOW(6) FROM seq_1_to_10000000 WHERE seq BETWEEN %d AND %d`
 )
 
 // TestProveTheTailOfAnItemBesideOneThatIsStuck prints what each operation of item 2 takes while item 1 is stuck, beside what it
@@ -37,20 +47,25 @@ func TestProveTheTailOfAnItemBesideOneThatIsStuck(t *testing.T) {
 			return func() { stop(); stuck.Wait() }
 		})
 	}
-	measure("1,000,000 sales audited", func() func() {
-		db := openPool(t, d)
-		for from := 1; from < 1_000_000; from += 10_000 { // more at once would keep the others from their ids
-			execute(t, db, fmt.Sprintf(sold, from, from+9_999))
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for ctx.Err() == nil {
-				_, _ = s.inventory.AuditInFull(ctx, 1) // it is there to be in the way
-			}
-		}()
-		return func() { stop(); <-ended }
+	db := openPool(t, d)
+	for from := 1; from < 10_000_000; from += 10_000 { // more at once would keep the others from their ids
+		execute(t, db, fmt.Sprintf(sold, from, from+9_999))
+	}
+	measure("10,000,000 sales audited", func() func() {
+		return during(t, 1, func(ctx context.Context) error { _, err := s.inventory.AuditInFull(ctx, 1); return err })
+	})
+	measure("its feed is read", func() func() {
+		page := service.Page{GoodsID: 1}
+		return during(t, 4, func(ctx context.Context) error { _, _, err := s.feed.List(ctx, "", page, 1000); return err })
+	})
+	measure("its Redis is frozen", func() func() {
+		server := must.Get(servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local))(t)
+		frozen := buyersOf(s.lockedBy(t, server), s.reservations, service.Mode{Strategy: "redis-lua"})
+		must.Do(t, server.Pause(t.Context()))
+		return during(t, 50, func(ctx context.Context) error {
+			_, err := frozen.Buy(ctx, service.Request{GoodsID: 1, Purchase: keyed(rand.Text(), 1), Asked: frozen.asked})
+			return err
+		})
 	})
 	measure("100,000 holds expire", func() func() { execute(t, openPool(t, d), overdue); return func() {} })
 	var out strings.Builder
@@ -64,6 +79,29 @@ func TestProveTheTailOfAnItemBesideOneThatIsStuck(t *testing.T) {
 		}
 	}
 	t.Logf("the longest of 50, ms\n%12s%s", "", out.String())
+}
+
+// during has so many callers ask again and again, whatever is answered: they are there to be in the way.
+func during(t *testing.T, callers int, ask func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for range callers {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				_ = ask(ctx)
+			}
+		})
+	}
+	return func() { cancel(); asking.Wait() }
+}
+
+// lockedBy sells the same items by locks of a Redis.
+func (s stuckShop) lockedBy(t *testing.T, server *servers.Redis) *service.Catalogue {
+	t.Helper()
+	return service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
+		Store: s.store, Retry: strategy.Retry{Tries: 1},
+		Lock: lock.Deps{Clients: &backend.Clients{Redis: labtest.RedisClient(server)}, TTL: time.Minute},
+	}, copiesWait)
 }
 
 // tails are the longest that each operation of item 2 takes, one at a time.

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -20,6 +21,7 @@ import (
 type stuckShop struct {
 	buyers
 
+	store        *repo.Store
 	inventory    *service.Inventory
 	reservations *service.Reservations
 	feed         *service.Feed
@@ -97,7 +99,7 @@ func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	d := lab.Database(t, servers.MariaDB)
 	store, catalogue := openEntriesOn(t, d, strategy.Registry()...)
 	reservations := service.NewReservations(store, catalogue, time.Hour, &ends{})
-	s := stuckShop{buyersOf(catalogue, reservations, service.Mode{Strategy: "sql-conditional"}), service.NewInventory(store, catalogue), reservations, service.NewFeed(store)}
+	s := stuckShop{buyersOf(catalogue, reservations, service.Mode{Strategy: "sql-conditional"}), store, service.NewInventory(store, catalogue), reservations, service.NewFeed(store)}
 	closeAfter(t, reservations)
 	closeAfter(t, s.inventory)
 	for id := range int64(3) {
@@ -150,7 +152,9 @@ func (s stuckShop) stick(t *testing.T, d *servers.Database, lock string) (stuck 
 	t.Helper()
 	mine := s.operations(t, 1, 4)
 	must.Get(s.Buy(t.Context(), service.Request{GoodsID: 1, Purchase: stock.Purchase{Quantity: 1, UserID: "ann", TTL: 2 * time.Second, RequestID: rand.Text()}, Asked: s.asked}))(t)
-	locking := must.Get(openPool(t, d).BeginTx(t.Context(), nil))(t)
+	db := must.Get(d.Raw())(t) // that no replica's settings end its idle transaction
+	closeAfter(t, db)
+	locking := must.Get(db.BeginTx(t.Context(), nil))(t)
 	must.Get(locking.ExecContext(t.Context(), lock))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck, answered := new(sync.WaitGroup), make(chan error, 1)
