@@ -61,9 +61,9 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		out.gauge("stockd_redis_stock_oldest_pending_seconds", "Age of the oldest order that is pending in the ledger.", lag.Oldest.Seconds(), nil)
 	}
 	if n, err := s.Reservations(ctx); err == nil {
-		out.gauge("stockd_reservations_held", "Reservations that are held, those among them that are over.", float64(n.Open), nil)
-		out.gauge("stockd_reservations_overdue", "Reservations that are over, and whose units are not back.", float64(n.Overdue), nil)
-		out.gauge("stockd_reservations_overdue_seconds", "For how long the first of them has been over.", n.Lag.Seconds(), nil)
+		out.gauge("stockd_reservations_held", "Reservations that are held, including expired ones.", float64(n.Open), nil)
+		out.gauge("stockd_reservations_overdue", "Expired reservations whose units are not back.", float64(n.Overdue), nil)
+		out.gauge("stockd_reservations_overdue_seconds", "Time since the first of them expired.", n.Lag.Seconds(), nil)
 	}
 	s.collectClients(ctx, out)
 	for _, pool := range s.Pools {
@@ -75,7 +75,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 func (s state) collectClients(ctx context.Context, out samples) {
 	if behind, err := s.Readers(ctx); err == nil {
 		for reader, by := range behind {
-			out.gauge("stockd_feed_reader_behind_seconds", "For how long the first order has been in the ledger that a reader of the feed has not asked beyond, as of the last time it asked this replica.",
+			out.gauge("stockd_feed_reader_behind_seconds", "How long the first order after a reader's cursor has been in the ledger, as of the reader's last request to this replica.",
 				by.Seconds(), prometheus.Labels{"reader": reader})
 		}
 	}
