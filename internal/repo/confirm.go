@@ -99,7 +99,7 @@ func (s *Store) confirm(ctx context.Context, all, waits bool, payments []*Paymen
 			return nil, err
 		}
 	}
-	err = s.whileRowsChange(ctx, of.GoodsID, func(tx *Tx) (err error) {
+	err = s.whileRowsChange(ctx, of.GoodsID, true, func(tx *Tx) (err error) {
 		answers, err = tx.confirm(ctx, payments, waits)
 		for _, p := range payments {
 			if all && err == nil {

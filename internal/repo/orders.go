@@ -156,7 +156,7 @@ func (s *Store) GiveBack(ctx context.Context, number string, units int64, reques
 	if !ok {
 		return stock.Order{}, fmt.Errorf("%w: %q", stock.ErrUnknownOrder, number)
 	}
-	err = s.whileRowsChange(ctx, order.GoodsID, func(tx *Tx) error {
+	err = s.whileRowsChange(ctx, order.GoodsID, true, func(tx *Tx) error {
 		left, err := tx.lockUnreturned(ctx, order)
 		if err != nil {
 			return err

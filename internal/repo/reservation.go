@@ -175,7 +175,7 @@ func (s *Store) step(ctx context.Context, number string, to stock.State, take fu
 	if err != nil {
 		return after, false, err
 	}
-	err = s.whileRowsChange(ctx, of.GoodsID, func(tx *Tx) error {
+	err = s.whileRowsChange(ctx, of.GoodsID, true, func(tx *Tx) error {
 		r, err := tx.lockReservation(ctx, number)
 		if err != nil {
 			return err
@@ -215,10 +215,14 @@ func (s *Store) stepsOf(kind stock.Kind, of ...stock.Reservation) []stock.Order 
 const backTries = 20
 
 // whileRowsChange runs a transaction again whose rows are not what it has read: an item got another
-// limit, or the time of a reservation was over.
-func (s *Store) whileRowsChange(ctx context.Context, goodsID int64, do func(*Tx) error) (err error) {
+// limit, or the time of a reservation was over. Where it does not wait for a turn, it may be stock.ErrBusy.
+func (s *Store) whileRowsChange(ctx context.Context, goodsID int64, waits bool, do func(*Tx) error) (err error) {
+	in := s.InItem
+	if !waits {
+		in = s.inFreeItem
+	}
 	for range backTries {
-		if err = s.InItem(ctx, goodsID, do); !errors.Is(err, ErrRowChanged) {
+		if err = in(ctx, goodsID, do); !errors.Is(err, ErrRowChanged) {
 			break
 		}
 	}
@@ -336,7 +340,7 @@ func unitsOf(rows []stock.Order) map[int64]int64 {
 	return units
 }
 
-// LockedItemsError is a stock.ErrBusy: the rows of these items are locked.
+// LockedItemsError is a stock.ErrBusy: the rows of these items are locked, or others have all of their turns.
 type LockedItemsError struct{ IDs []int64 }
 
 func (e *LockedItemsError) Error() string {
@@ -348,7 +352,7 @@ func (e *LockedItemsError) Unwrap() error { return stock.ErrBusy }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
 // the longest, and returns what each item has got back. Where the row of an item is locked, it ends up to most of
-// every item, each by itself, and waits for none of those that are locked: a *LockedItemsError names them, beside what
+// every item, each by itself, and waits for no row and for no turn: a *LockedItemsError names them, beside what
 // has ended. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
 	if !s.sharded {
@@ -399,7 +403,7 @@ func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool)
 	if goodsID != SeveralItems {
 		condition, args = ofOverdueItem, []any{goodsID, most}
 	}
-	err = s.whileRowsChange(ctx, goodsID, func(tx *Tx) error {
+	err = s.whileRowsChange(ctx, goodsID, waits, func(tx *Tx) error {
 		back = nil // that of a try before
 		over, err := s.readReservations(ctx, tx.conn(), "read expired reservations", ifOver+s.dialect.now+condition+oldestFirst+s.dialect.skipLocked, args...)
 		if ended = len(over); err != nil || ended == 0 {

@@ -3,7 +3,10 @@ package repo
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"sync"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // shares keeps what is done with one item from using all connections of a pool: what waits
@@ -54,16 +57,47 @@ func (s *Store) InItem(ctx context.Context, goodsID int64, do func(*Tx) error) e
 	return s.inTx(ctx, s.timeout, do)
 }
 
-func (s *shares) take(ctx context.Context, goodsID int64) error {
+// inFreeItem is InItem that waits for no turn. stock.ErrBusy: others have all of the item's.
+func (s *Store) inFreeItem(ctx context.Context, goodsID int64, do func(*Tx) error) error {
+	if !s.shares.takeFree(goodsID) {
+		return fmt.Errorf("%w: others have all turns of item %d", stock.ErrBusy, goodsID)
+	}
+	defer s.shares.free(goodsID)
+	return s.InTx(ctx, do)
+}
+
+// takeFree takes a turn that is free, and reports whether one was.
+func (s *shares) takeFree(goodsID int64) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.of(goodsID)
+	defer s.forget(goodsID, of)
+	return s.takeNow(of)
+}
+
+// of is the share of an item, which is forgotten again when no one uses it or waits for it.
+func (s *shares) of(goodsID int64) *share {
 	of, ok := s.users[goodsID]
 	if !ok {
 		of = &share{}
 		s.users[goodsID] = of
 	}
-	if of.waiting.Len() == 0 && s.mayUse(of) {
+	return of
+}
+
+func (s *shares) takeNow(of *share) bool {
+	free := of.waiting.Len() == 0 && s.mayUse(of)
+	if free {
 		s.taken++
 		of.taken++
+	}
+	return free
+}
+
+func (s *shares) take(ctx context.Context, goodsID int64) error {
+	s.mu.Lock()
+	of := s.of(goodsID)
+	if s.takeNow(of) {
 		s.mu.Unlock()
 		return nil
 	}

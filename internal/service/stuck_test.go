@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -97,7 +98,12 @@ func (s stuckShop) expires(ctx context.Context, item int64) error {
 func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	t.Helper()
 	d := lab.Database(t, servers.MariaDB)
-	store, catalogue := openEntriesOn(t, d, strategy.Registry()...)
+	store := must.Get(repo.Open(t.Context(), backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8, LockWait: lockWait, ConnectTimeout: 5 * time.Second,
+	}, repo.Options{Replica: "replica-1"}))(t)
+	closeAfter(t, store)
+	must.Get(store.MigrateUp(t.Context()))(t)
+	_, catalogue := openEntriesOn(t, store, strategy.Registry()...)
 	reservations := service.NewReservations(store, catalogue, time.Hour, &ends{})
 	s := stuckShop{buyersOf(catalogue, reservations, service.Mode{Strategy: "sql-conditional"}), store, service.NewInventory(store, catalogue), reservations, service.NewFeed(store)}
 	closeAfter(t, reservations)
@@ -139,10 +145,13 @@ func TestOneThingThatIsStuckHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
+// lockWait is how long a row is waited for: nothing that waits for item 1 gives up in the time that others have.
+const lockWait = time.Minute
+
 // goesOn does something within less than a row is waited for.
 func (stuckShop) goesOn(t *testing.T, name string, do func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), lockWait/2)
 	defer cancel()
 	should.Fail(t, do(ctx), nil, "… of another item is answered", name)
 }
@@ -151,10 +160,8 @@ func (stuckShop) goesOn(t *testing.T, name string, do func(context.Context) erro
 func (s stuckShop) stick(t *testing.T, d *servers.Database, lock string) (stuck *sync.WaitGroup, stop func()) {
 	t.Helper()
 	mine := s.operations(t, 1, 4)
-	must.Get(s.Buy(t.Context(), service.Request{GoodsID: 1, Purchase: stock.Purchase{Quantity: 1, UserID: "ann", TTL: 2 * time.Second, RequestID: rand.Text()}, Asked: s.asked}))(t)
-	db := must.Get(d.Raw())(t) // that no replica's settings end its idle transaction
-	closeAfter(t, db)
-	locking := must.Get(db.BeginTx(t.Context(), nil))(t)
+	must.Get(s.Buy(t.Context(), service.Request{GoodsID: 1, Purchase: stock.Purchase{Quantity: 1, UserID: "ann", TTL: 300 * time.Millisecond, RequestID: rand.Text()}, Asked: s.asked}))(t) // over while it is stuck
+	locking := must.Get(openPool(t, d).BeginTx(t.Context(), nil))(t)
 	must.Get(locking.ExecContext(t.Context(), lock))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck, answered := new(sync.WaitGroup), make(chan error, 1)
