@@ -30,7 +30,7 @@ type EtcdOptions struct {
 	Password  string
 	// TLS is for those endpoints that begin with https://; nil believes the system's
 	// authorities.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 	// DialTimeout bounds the making of a connection. 0: 2 s.
 	DialTimeout time.Duration
 }

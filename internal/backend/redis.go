@@ -22,7 +22,7 @@ type RedisOptions struct {
 	SentinelUsername string
 	SentinelPassword string
 	// TLS encrypts the connections to all of them; nil leaves them plain.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 	DB  int
 	// Master is the name under which Sentinels know the master; the addresses
 	// are theirs then.

@@ -27,7 +27,7 @@ type ZooKeeperOptions struct {
 	// the nodes of the locks.
 	Auth string
 	// TLS encrypts the connections; nil leaves them plain.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 }
 
 // ZooKeeperClient is the session of one replica with an ensemble, shared by its

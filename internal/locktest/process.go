@@ -62,7 +62,7 @@ func serve(orders io.Reader, answers io.Writer, locks []Lock) (status int) {
 	in, out := json.NewDecoder(bufio.NewReader(orders)), json.NewEncoder(answers)
 	for {
 		var next order
-		if err := in.Decode(&next); err != nil {
+		if err := in.Decode(&next); err != nil { //nolint:musttag // this program wrote it
 			return 0
 		}
 		a, err := w.do(next)
@@ -128,7 +128,7 @@ func (s *subject) process(t *testing.T) *process {
 
 func (p *process) send(t *testing.T, o order) {
 	t.Helper()
-	if err := p.orders.Encode(o); err != nil {
+	if err := p.orders.Encode(o); err != nil { //nolint:musttag // this program reads it
 		t.Fatalf("send %s to the process: %v", o.Do, err)
 	}
 }

@@ -67,7 +67,7 @@ type keys struct {
 	kind string
 }
 
-func (k keys) key(name string) string {
+func (k *keys) key(name string) string {
 	return k.deps.KeyPrefix() + ":{" + url.PathEscape(name) + "}:" + k.kind
 }
 
