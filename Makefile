@@ -1,4 +1,4 @@
-SYFT = go run github.com/anchore/syft/cmd/syft@v1.57.0
+GORELEASER = go run github.com/goreleaser/goreleaser/v2@v2.16.0
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 CRANE = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
@@ -20,15 +20,14 @@ BUGS = audit-forgives-overselling|last-unit-unsold|late-holder-deletes|lost-comm
 VITESS ?= /var/tmp/stockd-vitess
 VITESS_PROGRAMS = $(addprefix vitess.io/vitess/go/cmd/,vtctld vtctldclient vtgate vttablet)
 
-.PHONY: build cross test prove prove-parts vitess prove-vitess helm fuzz mutate bench lint vuln sbom deb images demo
+.PHONY: build release test prove prove-parts vitess prove-vitess helm fuzz mutate bench lint vuln images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
 
-cross: ## both programs for systems that are not this one, which are built and not kept
-	@for to in windows/amd64 darwin/arm64 linux/arm64; do \
-		echo "$$to"; GOOS=$${to%/*} GOARCH=$${to#*/} go build -o /dev/null ./cmd/... || exit 1; \
-	done
+release: ## bin/release, by .goreleaser.yaml: archives and packages for six systems, bills of materials, checksums
+	@git ls-remote --get-url >/dev/null # without a remote goreleaser knows no commit, and says nothing
+	$(GORELEASER) release --clean --snapshot
 
 test: ## every test, on real servers; with TESTFLAGS=-race under the race detector
 	go run ./tools/test $(TESTFLAGS)
@@ -84,20 +83,6 @@ vuln: ## known vulnerabilities in what is called; without their database a failu
 	else \
 		echo "vuln: not checked: $(GOVULNDB) cannot be reached"; test -z "$(VULN_REQUIRED)"; \
 	fi
-
-sbom: build ## what both programs are made of, in CycloneDX: bin/*.cdx.json
-	$(SYFT) scan file:bin/stockd -q -o cyclonedx-json=bin/stockd.cdx.json
-	$(SYFT) scan file:bin/stocklab -q -o cyclonedx-json=bin/stocklab.cdx.json
-
-deb: ## bin/stockd.deb for this machine's processor, or that of GOARCH: stockd as a service of systemd
-	@rm -rf bin/deb && mkdir -p bin/deb/DEBIAN bin/deb/usr/bin
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -tags nomsgpack -ldflags '-s -w' -o bin/deb/usr/bin/ ./cmd/stockd
-	@while read -r from to; do install -D -m 644 "$$from" "bin/deb$$to" || exit 1; done <deploy/systemd/files
-	@install -m 755 deploy/systemd/installed.sh bin/deb/DEBIAN/postinst
-	@grep -o '/etc/.*' deploy/systemd/files >bin/deb/DEBIAN/conffiles
-	@printf '%s\n' 'Package: stockd' "Version: 0.0.0+$$(git log -1 --format=%cd.%h --date=format:%Y%m%d)" "Architecture: $$(GOOS=linux go env GOARCH)" \
-		'Maintainer: the authors of stockd' 'Description: sells the items of a flash sale' >bin/deb/DEBIAN/control
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) dpkg-deb --root-owner-group --build bin/deb bin/stockd.deb
 
 images: ## asks the registries for the digests of all images, and writes them down
 	@cp images.lock.yml images.lock.new; trap 'rm -f images.lock.new' EXIT; \

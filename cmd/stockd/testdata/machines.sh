@@ -14,9 +14,9 @@ mount --rbind /proc ./proc; mount --rbind /dev ./dev; mount -t tmpfs tmpfs ./run
 rm -rf ./var/lib/mysql ./var/lib/redis ./var/lib/prometheus ./etc/nginx/conf.d/* ./etc/nginx/sites-enabled/* ./etc/stockd
 for user in mysql redis prometheus; do install -d -o $user -g $user ./var/lib/$user; done
 install -d -o mysql -g mysql ./run/mysqld; install -d -o redis -g redis ./run/redis
-while read -r from to; do
+sed -n 's/.*{dst: \(.*\), src: \([^,}]*\).*/\2 \1/p' "$REPOSITORY/.goreleaser.yaml" | while read -r from to; do
   install -D -m 644 "$REPOSITORY/$from" ".$to"
-done <"$REPOSITORY/deploy/systemd/files"
+done
 until ip link set eth0 up 2>/dev/null; do sleep 0.05; done
 ip link set lo up; ip addr add 10.0.0.1$1/24 dev eth0
 chroot . sh -e "$REPOSITORY/deploy/systemd/installed.sh"
