@@ -27,7 +27,7 @@ build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measu
 
 release: ## bin/release, by .goreleaser.yaml: archives and packages for six systems, bills of materials, checksums
 	@git ls-remote --get-url >/dev/null # without a remote goreleaser knows no commit, and says nothing
-	$(GORELEASER) release --clean --snapshot
+	$(GORELEASER) release --clean --snapshot --timeout 3h
 
 test: ## every test, on real servers; with TESTFLAGS=-race under the race detector
 	go run ./tools/test $(TESTFLAGS)
