@@ -352,7 +352,7 @@ func (e *LockedItemsError) Unwrap() error { return stock.ErrBusy }
 
 // Expire ends up to most reservations whose time is over, those first that have been for
 // the longest, and returns what each item has got back. Where the row of an item is locked, it ends up to most of
-// every item, each by itself, and waits for no row and for no turn: a *LockedItemsError names them, beside what
+// every item, each by itself, and waits for no row and no turn of one: a *LockedItemsError names them, beside what
 // has ended. Any number of replicas may call it: each takes others, where the server can skip rows that are locked.
 func (s *Store) Expire(ctx context.Context, most int) (ended int, back map[int64]Back, err error) {
 	if !s.sharded {
@@ -403,7 +403,8 @@ func (s *Store) expire(ctx context.Context, most int, goodsID int64, waits bool)
 	if goodsID != SeveralItems {
 		condition, args = ofOverdueItem, []any{goodsID, most}
 	}
-	err = s.whileRowsChange(ctx, goodsID, waits, func(tx *Tx) error {
+	// Nothing that is done with several items waits for a row of one: their turns come.
+	err = s.whileRowsChange(ctx, goodsID, waits || goodsID == SeveralItems, func(tx *Tx) error {
 		back = nil // that of a try before
 		over, err := s.readReservations(ctx, tx.conn(), "read expired reservations", ifOver+s.dialect.now+condition+oldestFirst+s.dialect.skipLocked, args...)
 		if ended = len(over); err != nil || ended == 0 {
