@@ -20,6 +20,7 @@ func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
 		ledger := shareLedger(func(ctx context.Context, ids ...string) (map[string]stock.Order, error) {
+			time.Sleep(time.Millisecond) // meanwhile all that are to wait do
 			switch looks++; looks {
 			case 1:
 				panic("a ledger that is broken")
