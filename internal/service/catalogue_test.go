@@ -46,12 +46,13 @@ func (*outbox) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome
 // openEntries opens a replica that has these strategies, and SQLite alone.
 func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service.Catalogue) {
 	t.Helper()
-	return openEntriesOn(t, labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1"), entries...)
+	return openEntriesOn(t, lab.Database(t, servers.SQLite), entries...)
 }
 
 // openEntriesOn has the database given.
-func openEntriesOn(t *testing.T, store *repo.Store, entries ...strategy.Entry) (*repo.Store, *service.Catalogue) {
+func openEntriesOn(t *testing.T, d *servers.Database, entries ...strategy.Entry) (*repo.Store, *service.Catalogue) {
 	t.Helper()
+	store := labtest.Open(t, d, "replica-1")
 	catalogue := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10},

@@ -187,7 +187,7 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	const over = 501
 	d, copied, counted := lab.Database(t, servers.SQLite), &told{}, &ends{}
-	store, catalogue := openEntriesOn(t, labtest.Open(t, d, "replica-1"), strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
+	store, catalogue := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
 	expired(t, store, d, over)
 	r := service.NewReservations(store, catalogue, time.Hour, counted)
 	ended, err := r.Expire(t.Context())
@@ -216,7 +216,7 @@ func (f *failingLater) ReservationsEnded(state stock.State, reservations int) {
 func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 	const over, atOnce = 501, 500
 	d, copied := lab.Database(t, servers.SQLite), &told{}
-	store, catalogue := openEntriesOn(t, labtest.Open(t, d, "replica-1"), strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
+	store, catalogue := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
 	expired(t, store, d, over)
 	counted := &failingLater{close: store.Close}
 	r := service.NewReservations(store, catalogue, time.Hour, counted)

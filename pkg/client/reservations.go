@@ -47,7 +47,10 @@ const (
 // purchase's Durable must be empty. Where it is Replayed, State is that of now, which may be over.
 // Failures are those of Deduct.
 func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (Reservation, error) {
-	return answer[Reservation](ctx, c, c.asBuyer(http.MethodPost, "/reservations").under(p.RequestID, p.body(ttl)))
+	k := c.asBuyer(http.MethodPost, "/reservations").under(p.RequestID, p.body(ttl))
+	held, err := answer[Reservation](ctx, c, k)
+	held.RequestID = k.requestID // also where it fails
+	return held, err
 }
 
 // Reservation finds a reservation by its id. ErrUnknownReservation: there is none.
