@@ -63,7 +63,7 @@ func (s *Store) inFreeItem(ctx context.Context, goodsID int64, do func(*Tx) erro
 		return fmt.Errorf("%w: others have all turns of item %d", stock.ErrBusy, goodsID)
 	}
 	defer s.shares.free(goodsID)
-	return s.InTx(ctx, do)
+	return s.inTx(ctx, s.timeout, do)
 }
 
 // takeFree takes a turn that is free, and reports whether one was.
