@@ -317,10 +317,11 @@ func (c *Catalogue) SwitchedOff(name string) (reason string, off bool) {
 const lookWithin = 2 * time.Second
 
 // KeepSwitches applies within about a second what the admin switches through another
-// replica, until ctx ends. While the switches cannot be read, the cached state stays.
+// replica, until ctx ends. While the switches cannot be read, the cached state stays, and
+// the log says so once.
 func (c *Catalogue) KeepSwitches(ctx context.Context) {
 	looks := background.Rounds{
-		Doing: "look at switches", Failed: "cannot refresh the switches; using the cached state", Every: switchesEvery, Within: lookWithin, Log: c.log,
+		Doing: "look at switches", Failed: "cannot refresh the switches; using the cached state", Every: switchesEvery, Within: lookWithin, Once: true, Log: c.log,
 	}
 	looks.Repeat(ctx, func(ctx context.Context) error {
 		changed, err := c.switches.look(ctx)

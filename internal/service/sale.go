@@ -88,7 +88,7 @@ func (c *Catalogue) settleSale(ctx context.Context, goodsID int64) error {
 // KeepSales begins and ends the sales whose time has come until ctx ends. Any number of replicas may do so at once, and each may be
 // killed anywhere.
 func (c *Catalogue) KeepSales(ctx context.Context) {
-	rounds := background.Rounds{Doing: "turn sales", Failed: "sales not begun or ended", Every: expireEvery, Within: expireWithin, Log: c.log}
+	rounds := background.Rounds{Doing: "turn sales", Failed: "sales not begun or ended", Every: expireEvery, Within: expireWithin, Once: true, Log: c.log}
 	rounds.Repeat(ctx, c.endSales)
 }
 

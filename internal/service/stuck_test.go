@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
@@ -103,7 +105,11 @@ func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	}, repo.Options{Replica: "replica-1"}))(t)
 	closeAfter(t, store)
 	must.Get(store.MigrateUp(t.Context()))(t)
-	_, catalogue := openEntriesOn(t, store, strategy.Registry()...)
+	log := new(labtest.Lines)
+	catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
+		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
+		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10}, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}, copiesWait)
 	reservations := service.NewReservations(store, catalogue, time.Hour, &ends{})
 	s := stuckShop{buyersOf(catalogue, reservations, service.Mode{Strategy: "sql-conditional"}), store, service.NewInventory(store, catalogue), reservations, service.NewFeed(store)}
 	closeAfter(t, reservations)
@@ -114,7 +120,11 @@ func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	ctx, stop := context.WithCancel(context.Background())
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { reservations.KeepExpiring(ctx) })
-	t.Cleanup(func() { stop(); sweeping.Wait() })
+	t.Cleanup(func() {
+		stop()
+		sweeping.Wait()
+		should.Be(t, log.Contains("reservations not ended"), false, "a round of expiries fails", log.String())
+	})
 	return s, d
 }
 

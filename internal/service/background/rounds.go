@@ -17,10 +17,12 @@ type Rounds struct {
 	First, Every time.Duration
 	// Within bounds a round; the next one does what is left.
 	Within time.Duration
+	// Once logs of rounds that fail in a row the first alone.
+	Once bool
 	Log    *slog.Logger
 }
 
-// Repeat makes rounds until ctx ends. Of those that fail in a row, the log has the first; what ctx has cut off has not failed.
+// Repeat makes rounds until ctx ends, and logs those that fail; what ctx has cut off has not.
 func (r Rounds) Repeat(ctx context.Context, round func(context.Context) error) {
 	failing := false
 	for wait := cmp.Or(r.First, r.Every); pause.For(ctx, wait) == nil; wait = r.Every {
@@ -29,7 +31,7 @@ func (r Rounds) Repeat(ctx context.Context, round func(context.Context) error) {
 			defer cancel()
 			return round(bounded)
 		})
-		if err != nil && !failing && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !(r.Once && failing) {
 			r.Log.WarnContext(ctx, r.Failed, "error", err, "again", r.Every)
 		}
 		failing = err != nil
