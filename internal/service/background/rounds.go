@@ -19,7 +19,7 @@ type Rounds struct {
 	Within time.Duration
 	// Once logs of rounds that fail in a row the first alone.
 	Once bool
-	Log    *slog.Logger
+	Log  *slog.Logger
 }
 
 // Repeat makes rounds until ctx ends, and logs those that fail; what ctx has cut off has not.
@@ -31,7 +31,7 @@ func (r Rounds) Repeat(ctx context.Context, round func(context.Context) error) {
 			defer cancel()
 			return round(bounded)
 		})
-		if err != nil && ctx.Err() == nil && !(r.Once && failing) {
+		if err != nil && ctx.Err() == nil && (!r.Once || !failing) {
 			r.Log.WarnContext(ctx, r.Failed, "error", err, "again", r.Every)
 		}
 		failing = err != nil
