@@ -102,8 +102,8 @@ func (*guest) act(_ context.Context, name, what string) error {
 }
 
 // lenses has what a replica tells: the row of the item, and which of its servers answer.
-func (g *guest) lenses() map[string]*lens {
-	return map[string]*lens{"stockd": {look: g.look}}
+func (g *guest) lenses() (map[string]*lens, error) {
+	return map[string]*lens{"stockd": {look: g.look}}, nil
 }
 
 func (g *guest) look(ctx context.Context, item int64) (View, error) {

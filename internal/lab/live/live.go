@@ -83,7 +83,9 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, err
 	}
 	s.sampler = &sampler{audit: s.ground.audit, count: s.queue}
-	s.lenses = s.ground.lenses()
+	if s.lenses, err = s.ground.lenses(); err != nil {
+		return nil, err
+	}
 	return s, s.begin(ctx)
 }
 

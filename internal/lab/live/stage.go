@@ -133,7 +133,15 @@ func (s *stage) check(to Settings) error {
 	return nil
 }
 
-func (s *stage) lenses() map[string]*lens { return lensesOf(s.shop.Servers) }
+func (s *stage) lenses() (list map[string]*lens, err error) {
+	list = make(map[string]*lens)
+	for name := range s.shop.Servers.Infos() {
+		if list[name], err = lensOf(s.shop.Servers, name); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
 
 // correct takes the units off the row that do not exist by the ledger, as far as it has them. It is no correction of the
 // shop's, which the ledger would have, too: the ledger is right.
@@ -446,7 +454,7 @@ type ground interface { //nolint:interfacebloat // what is done to a sale stands
 	// experiment makes experiments of the lab on the servers.
 	experiment(ctx context.Context, plan experiments.Plan) error
 	// lenses are the ways to look at the servers, by their names.
-	lenses() map[string]*lens
+	lenses() (map[string]*lens, error)
 	// show says where the sale takes place.
 	show(state *State)
 	// quit ends the replicas of our own, and with them the requests.

@@ -9,8 +9,7 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -41,10 +40,10 @@ const (
 	maxRows = 20
 )
 
-// lens is the way to look at one server, on a connection of its own.
+// lens is the way to look at one server, on connections of its own.
 type lens struct {
-	look func(ctx context.Context, item int64) (View, error)
-	end  func() error // nil: it has no connection
+	look    func(ctx context.Context, item int64) (View, error)
+	clients *backend.Clients // nil: it has no connection
 
 	mu   sync.Mutex
 	item int64
@@ -52,45 +51,27 @@ type lens struct {
 	at   time.Time
 }
 
-// lensOn looks through a connection that the first look opens.
-func lensOn[C any](open func() (C, error), end func(C) error, look func(context.Context, C, int64) (View, error)) *lens {
-	l := new(lens)
-	var connection C
-	l.look = func(ctx context.Context, item int64) (v View, err error) {
-		if l.end == nil {
-			if connection, err = open(); err != nil {
-				return v, err
-			}
-			l.end = func() error { return end(connection) }
-		}
-		return look(ctx, connection, item)
+// lensOf looks at a server of our own. Its first look connects.
+func lensOf(b *servers.Backends, name string) (*lens, error) {
+	clients, err := b.Conn(name).AsAdmin().Connect(servers.Limits{Session: 10 * time.Second, Timeout: 3 * time.Second, Pool: 1})
+	if err != nil {
+		return nil, err
 	}
-	return l
+	look := map[string]func(context.Context, int64) (View, error){
+		"database":  func(ctx context.Context, item int64) (View, error) { return rowsOf(ctx, b.Database, clients.DB, item) },
+		"redis":     func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redis) },
+		"redlock":   func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redlock...) },
+		"zookeeper": func(ctx context.Context, item int64) (View, error) { return nodesOf(ctx, b.ZooKeeper, clients.ZooKeeper, item) },
+		"etcd":      func(ctx context.Context, item int64) (View, error) { return lookAtEtcd(ctx, clients.Etcd, item) },
+	}
+	return &lens{look: look[name], clients: clients}, nil
 }
 
 func (l *lens) close() error {
-	if l.end == nil {
+	if l.clients == nil {
 		return nil
 	}
-	return l.end()
-}
-
-// lensesOf are those of servers of our own.
-func lensesOf(b *servers.Backends) map[string]*lens {
-	list := map[string]*lens{"database": databaseLens(b.Database)}
-	if b.Redis != nil {
-		list["redis"] = redisLens(b.Redis)
-	}
-	if b.Redlock != nil {
-		list["redlock"] = redisLens(b.Redlock.Nodes...)
-	}
-	if b.ZooKeeper != nil {
-		list["zookeeper"] = zooKeeperLens(b.ZooKeeper)
-	}
-	if b.Etcd != nil {
-		list["etcd"] = lensOn(b.Etcd.Open, (*clientv3.Client).Close, lookAtEtcd)
-	}
-	return list
+	return l.clients.Close()
 }
 
 // See asks a server what it has of the item on sale.

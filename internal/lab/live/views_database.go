@@ -4,22 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
-
-// databaseLens looks at the rows of an item, and at the locks that the database lists.
-func databaseLens(server *servers.Database) *lens {
-	open := func() (*sql.DB, error) {
-		pool, _, err := server.Pool(1, time.Second)
-		return pool, err
-	}
-	return lensOn(open, (*sql.DB).Close, func(ctx context.Context, pool *sql.DB, item int64) (View, error) {
-		return rowsOf(ctx, server, pool, item)
-	})
-}
 
 // query is a table that a database is asked for.
 type query struct {
@@ -27,6 +15,7 @@ type query struct {
 	args             []any
 }
 
+// rowsOf looks at the rows of an item, and at the locks that the database lists.
 func rowsOf(ctx context.Context, server *servers.Database, pool *sql.DB, item int64) (v View, err error) {
 	name := lockName(item)
 	for _, q := range append([]query{

@@ -40,7 +40,7 @@ func rowOf(t *testing.T, table Table, end string) []string {
 // Which masters have whose value stands side by side, and one that does not answer has no vote.
 func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 	masters := lab.OwnRedlock(t)
-	lens := redisLens(masters.Nodes...)
+	lens := must.Get(lensOf(&servers.Backends{Redlock: masters}, "redlock"))(t)
 	defer lens.close() //nolint:errcheck // the test is over
 	for i, node := range masters.Nodes {
 		client := node.Open()
@@ -84,7 +84,7 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	if _, _, _, err := conn.ExistsW(path + "/a-0000000001"); err != nil {
 		t.Fatal(err)
 	}
-	lens := zooKeeperLens(server)
+	lens := must.Get(lensOf(&servers.Backends{ZooKeeper: server}, "zookeeper"))(t)
 	defer lens.close() //nolint:errcheck // the test is over
 	view := must.Get(lens.look(t.Context(), 7))(t)
 	session := fmt.Sprintf("%#x", conn.SessionID())
@@ -105,7 +105,7 @@ func TestALineInEtcdIsOfOneItem(t *testing.T) {
 	for _, key := range []string{"goods%2F1/2b-1", "goods%2F2/9-2", "goods%2F22/1-1", "goods%2F2/1-1"} {
 		must.Get(client.Put(t.Context(), "stockd/etcd/"+key, "", clientv3.WithLease(lease.ID)))(t)
 	}
-	lens := lensOn(server.Open, (*clientv3.Client).Close, lookAtEtcd)
+	lens := must.Get(lensOf(&servers.Backends{Etcd: server}, "etcd"))(t)
 	defer lens.close() //nolint:errcheck // the test is over
 	view := must.Get(lens.look(t.Context(), 2))(t)
 	line := make([]string, 0, 2)

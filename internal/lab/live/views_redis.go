@@ -10,28 +10,10 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// redisLens looks at the keys of an item, on one server or on several.
-func redisLens(nodes ...*servers.Redis) *lens {
-	open := func() (clients []*redis.Client, err error) {
-		for _, node := range nodes {
-			clients = append(clients, node.Open())
-		}
-		return clients, nil
-	}
-	end := func(clients []*redis.Client) (err error) {
-		for _, c := range clients {
-			err = errors.Join(err, c.Close())
-		}
-		return err
-	}
-	return lensOn(open, end, lookAtRedis)
-}
-
-func lookAtRedis(ctx context.Context, clients []*redis.Client, item int64) (View, error) {
+// lookAtRedis looks at the keys of an item, on one server or on several.
+func lookAtRedis(ctx context.Context, item int64, clients ...redis.UniversalClient) (View, error) {
 	tables, failed := make([]Table, len(clients)), make([]error, len(clients))
 	var asked sync.WaitGroup
 	for i, c := range clients {
@@ -86,7 +68,7 @@ func votes(masters []Table, failed []error) Table {
 }
 
 // keys are those of an item, with type, value and time to live.
-func keys(ctx context.Context, c *redis.Client, item int64) (Table, error) {
+func keys(ctx context.Context, c redis.UniversalClient, item int64) (Table, error) {
 	// Names stand escaped in keys; braces keep those of one item in one slot.
 	found, err := scan(ctx, c, fmt.Sprintf("*{*[^0-9]%d}*", item))
 	if err != nil {
@@ -119,7 +101,7 @@ func keys(ctx context.Context, c *redis.Client, item int64) (Table, error) {
 }
 
 // scan lists keys; a Redis of a lab has few.
-func scan(ctx context.Context, c *redis.Client, pattern string) (found []string, err error) {
+func scan(ctx context.Context, c redis.UniversalClient, pattern string) (found []string, err error) {
 	keys := c.Scan(ctx, 0, pattern, 500).Iterator()
 	for len(found) < maxRows && keys.Next(ctx) {
 		found = append(found, keys.Val())
@@ -128,7 +110,7 @@ func scan(ctx context.Context, c *redis.Client, pattern string) (found []string,
 	return found, keys.Err()
 }
 
-func valueOf(ctx context.Context, c *redis.Client, key, kind string) (string, error) {
+func valueOf(ctx context.Context, c redis.UniversalClient, key, kind string) (string, error) {
 	const some = 8
 	switch kind {
 	case "string":

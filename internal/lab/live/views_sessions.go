@@ -8,43 +8,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// zooKeeperLens looks at the nodes below the locks of an item.
-func zooKeeperLens(server *servers.ZooKeeper) *lens {
-	open := func() (*zk.Conn, error) { return servers.OpenZooKeeper(10*time.Second, server.Address) }
-	end := func(conn *zk.Conn) error { conn.Close(); return nil }
-	return lensOn(open, end, func(ctx context.Context, conn *zk.Conn, item int64) (View, error) {
-		return nodesOf(ctx, server, conn, item)
-	})
-}
-
-func nodesOf(ctx context.Context, server *servers.ZooKeeper, conn *zk.Conn, item int64) (v View, err error) {
-	type result struct {
-		table Table
-		err   error
-	}
-	answered := make(chan result, 1)
+// nodesOf looks at the nodes below the locks of an item.
+func nodesOf(ctx context.Context, server *servers.ZooKeeper, client *backend.ZooKeeperClient, item int64) (v View, err error) {
 	watchers, notes, err := watched(ctx, server)
 	if err != nil {
 		return v, fmt.Errorf("ZooKeeper does not answer: %w", err)
 	}
-	go func() { // the client takes no context
-		table, err := nodes(conn, item, watchers)
-		answered <- result{table, err}
-	}()
-	select {
-	case r := <-answered:
-		return View{Tables: []Table{r.table}, Notes: notes}, r.err
-	case <-ctx.Done():
-		return v, fmt.Errorf("ZooKeeper does not answer: %w", context.Cause(ctx))
+	link, err := client.Connected(ctx)
+	if err != nil {
+		return v, err
 	}
+	table, err := backend.ZKCall(ctx, link, func(conn *zk.Conn) (Table, error) { return nodes(conn, item, watchers) }, nil)
+	return View{Tables: []Table{table}, Notes: notes}, err
 }
 
 // watched asks a ZooKeeper which sessions watch which nodes. A note says that it does not tell.
