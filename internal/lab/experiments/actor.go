@@ -42,12 +42,6 @@ type actor struct {
 // enter connects an actor. ttl is that of the lock, or of the session in ZooKeeper.
 func (x *Try) enter(name, kind string, need Need, ttl time.Duration) *actor {
 	a := &actor{Try: x, name: name, need: need}
-	if need == ZooKeeper {
-		a.proxy = x.proxied(x.Backends.ZooKeeper.Address)
-		a.links = []*servers.Proxy{a.proxy}
-		a.locker = x.queuer(name, kind, a.proxy.Address, ttl)
-		return a
-	}
 	c := x.contend(name)
 	c.ttl, c.timeout = ttl, heldUp
 	c.now = func() time.Time { return time.Unix(0, x.clock.Load()).Add(a.ahead) }

@@ -204,16 +204,3 @@ func (x *Try) turn(by time.Duration) {
 
 // heldUp outlasts what is held up at a proxy.
 const heldUp = 10 * time.Second
-
-// queuer is a contender for a lock in ZooKeeper, with a session that outlasts what is held up.
-func (x *Try) queuer(who, kind, address string, session time.Duration) lock.Locker {
-	c := x.contend(who)
-	if kind != sourcelock.NodeCache && kind != sourcelock.NodeCacheTimeout {
-		c.timeout = heldUp
-		c.connect(servers.Conn{ZooKeeper: backend.ZooKeeperOptions{Servers: []string{address}}}, session)
-		return c.locker(kind)
-	}
-	l, err := sourcelock.NewNodeCache(kind, address, session)
-	x.Must(err)
-	return c.recorded(kind, l)
-}

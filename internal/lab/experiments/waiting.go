@@ -119,12 +119,10 @@ func (x *Try) sentByEtcd() (sent float64) {
 func lateWatch() []Part {
 	watched := func(kind string, seen checker.Check) Part {
 		return newPart(kind, on(ZooKeeper), seen, func(x *Try) {
-			proxy := x.proxied(x.Backends.ZooKeeper.Address)
-			first := x.queuer("first", kind, x.Backends.ZooKeeper.Address, lateSession)
-			second := x.queuer("second", kind, proxy.Address, lateSession)
-			lease := x.take(first, x.lockName())
-			watch := proxy.Arm(servers.Rule{Sent: x.latestNode(), Do: servers.Hold})
-			x.start(func() { x.holdFor(0, second, x.lockName(), 4*time.Second) })
+			first, second := x.firstAndSecond(kind, ZooKeeper, lateSession)
+			lease := x.take(first.locker, x.lockName())
+			watch := second.proxy.Arm(servers.Rule{Sent: x.latestNode(), Do: servers.Hold})
+			x.start(func() { x.holdFor(0, second.locker, x.lockName(), 4*time.Second) })
 			x.awaitMet(watch)
 			x.Must(lease.Release(x))
 			x.pass("proxy", watch)

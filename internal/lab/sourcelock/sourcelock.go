@@ -14,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -31,6 +30,8 @@ func Registry() []lock.Entry {
 	return slices.Concat(inRedis(), readWriteLocks(), onMasters(), inEtcd(), []lock.Entry{
 		inserting(InsertOnce, "INSERT of the name into a table with a unique key; a client that finds it taken gives up", false),
 		inserting(InsertLoop, "the same in a loop, without an owner, an expiry and a depth", true),
+		listening(NodeCache, "numbered ephemeral nodes; the end of the one before is taken for the grant", false),
+		listening(NodeCacheTimeout, "the same, and the end of the waiting is taken for the grant", true),
 	})
 }
 
@@ -99,38 +100,42 @@ const (
 	NodeCacheTimeout = "node-cache-timeout"
 )
 
-// nodeCacheWait is how long that one waits.
+func listening(kind, summary string, timed bool) lock.Entry {
+	return lock.Entry{
+		Name: kind, Family: lock.FamilyZooKeeper, Needs: []backend.Name{backend.ZooKeeper}, Summary: summary,
+		New: func(d lock.Deps) lock.Locker { return &nodeCache{session: d.ZooKeeper, timed: timed} },
+	}
+}
+
+// nodeCacheWait is how long the one waits whose waiting ends.
 const nodeCacheWait = 300 * time.Millisecond
 
 // nodeCache is a lock as one of the documents first has it: numbered ephemeral
 // nodes, and a listener on the one before. It does not check that this node still
 // existed when it began to listen, nor who is ahead when it has been deleted.
 type nodeCache struct {
-	conn  *zk.Conn
-	timed bool
-}
-
-// NewNodeCache connects one of the two to a ZooKeeper, with a session that expires after
-// that much silence. The lock is an io.Closer.
-func NewNodeCache(kind, address string, session time.Duration) (lock.Locker, error) {
-	conn, err := servers.OpenZooKeeper(session, address)
-	if err != nil {
-		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
-	}
-	return &nodeCache{conn: conn, timed: kind == NodeCacheTimeout}, nil
+	session *backend.ZooKeeperClient
+	timed   bool
 }
 
 // Acquire queues, and waits for the node before its own to go.
 func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	folder := "/node-cache-" + strings.ReplaceAll(name, "/", "-")
-	if _, err := l.conn.Create(folder, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return nil, err
-	}
-	path, err := l.conn.Create(folder+"/number-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	link, err := l.session.Connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, _, err := l.conn.Children(folder)
+	folder := "/node-cache-" + strings.ReplaceAll(name, "/", "-")
+	if _, err := create(ctx, link, folder, 0); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return nil, err
+	}
+	path, err := create(ctx, link, folder+"/number-", zk.FlagEphemeral|zk.FlagSequence)
+	if err != nil {
+		return nil, err
+	}
+	remove := func(ctx context.Context) error {
+		return backend.ZKDo(ctx, link, func(conn *zk.Conn) error { return conn.Delete(path, -1) })
+	}
+	names, err := link.List(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +144,10 @@ func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error
 	if ahead >= 0 {
 		// Whether it was there is not asked, and that is the mistake: a node that is
 		// gone is never deleted again.
-		_, _, changed, err := l.conn.ExistsW(folder + "/" + names[ahead])
+		changed, err := backend.ZKCall(ctx, link, func(conn *zk.Conn) (<-chan zk.Event, error) {
+			_, _, changed, err := conn.ExistsW(folder + "/" + names[ahead])
+			return changed, err
+		}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -151,15 +159,13 @@ func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error
 		case <-changed:
 		case <-over: // that it was not the deletion is not looked at, as little as who is ahead
 		case <-ctx.Done():
-			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx), l.conn.Delete(path, -1))
+			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx), remove(context.WithoutCancel(ctx)))
 		}
 	}
 	// The document has no token, and reports no loss.
-	return lock.NewHeld(0, func(context.Context) error { return l.conn.Delete(path, -1) }), nil
+	return lock.NewHeld(0, remove), nil
 }
 
-// Close ends the session.
-func (l *nodeCache) Close() error {
-	l.conn.Close()
-	return nil
+func create(ctx context.Context, link *backend.ZKLink, path string, flags int32) (string, error) {
+	return backend.ZKCall(ctx, link, func(conn *zk.Conn) (string, error) { return conn.Create(path, nil, flags, zk.WorldACL(zk.PermAll)) }, nil)
 }
