@@ -68,7 +68,7 @@ func onRedisCluster(t *testing.T, k *servers.Supervisor) topology {
 	c := labtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
 		return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 	})
-	top := onAsynchronousRedis("redis-cluster", c.Env())
+	top := onAsynchronousRedis("redis-cluster", c.Conn().Env())
 	top.victim = func(ctx context.Context, strategy string, goods int64) (member, error) {
 		return c.MasterOf(ctx, keyOf(strategy, goods))
 	}
@@ -106,7 +106,7 @@ func keyOf(strategy string, goods int64) string {
 func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, nil) })
-	top := onAsynchronousRedis("redis-sentinels", s.Env())
+	top := onAsynchronousRedis("redis-sentinels", s.Conn().Env())
 	top.victim = func(ctx context.Context, _ string, _ int64) (member, error) { return s.Current(ctx) }
 	top.mend = func(ctx context.Context, victim member) error {
 		if err := restartedAsReplica(ctx, victim); err != nil {
@@ -127,7 +127,7 @@ func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 		return servers.StartZooKeeperEnsemble(ctx, k, 3)
 	})
 	return topology{
-		name: "zookeeper-ensemble", env: e.Env(),
+		name: "zookeeper-ensemble", env: e.Conn().Env(),
 		strategies: []killed{{strategy: "zk-sequential"}, {strategy: "zk-ephemeral"}, {strategy: "zk-herd"}},
 		victim:     func(ctx context.Context, _ string, _ int64) (member, error) { return e.AwaitLeader(ctx) },
 		mend:       func(ctx context.Context, victim member) error { return victim.Restart(ctx) },
@@ -138,7 +138,7 @@ func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	c := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k, 3) })
 	return topology{
-		name: "etcd-cluster", env: c.Env(), strategies: []killed{{strategy: "etcd"}},
+		name: "etcd-cluster", env: c.Conn().Env(), strategies: []killed{{strategy: "etcd"}},
 		victim: func(ctx context.Context, _ string, _ int64) (member, error) { return c.AwaitLeader(ctx) },
 		mend:   func(ctx context.Context, victim member) error { return victim.Restart(ctx) },
 	}

@@ -135,7 +135,7 @@ func startToKill(t *testing.T, database string) (l testLab, server *servers.Redi
 	server = must.Get(servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t)))(t)
 	l = startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-		shop.Replicas{Count: 3, Env: append(server.Env(), "STOCKD_LOCK_TTL=2s")})
+		shop.Replicas{Count: 3, Env: append(server.Conn().Env(), "STOCKD_LOCK_TTL=2s")})
 	store = must.Get(l.database.Open(t.Context(), "test", 4))(t)
 	t.Cleanup(func() { _ = store.Close() }) // the test is over
 	return l, server, store

@@ -67,7 +67,7 @@ func openSite(t *testing.T) *site {
 		return servers.StartZooKeeperWithClock(ctx, k)
 	})
 	s.etcd = labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
-	s.env = slices.Concat(s.env, s.redis.Env(), s.redlock.Env(), s.zookeeper.Env(), s.etcd.Env())
+	s.env = slices.Concat(s.env, s.redis.Conn().Env(), s.redlock.Conn().Env(), s.zookeeper.Conn().Env(), s.etcd.Conn().Env())
 	return s
 }
 
@@ -374,7 +374,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
 			d := must.Get(servers.StartDatabase(t.Context(), k, servers.Choice{Mode: servers.Local, Database: kind, Security: security}))(t)
-			s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Env())}
+			s := &site{env: slices.Concat(impatiently(t), d.Env(), r.Conn().Env())}
 			found := s.check(t)
 			for _, row := range []string{"database certificate", "redis certificate of " + r.Address, "database.tls.cert_file", "redis.tls.ca_file"} {
 				i := slices.IndexFunc(found, func(f check.Finding) bool { return f.What == row })
@@ -393,7 +393,7 @@ func TestAReplicaWarnsOfWhatIsWrong(t *testing.T) {
 	for key, value := range map[string]string{"maxmemory-policy": "allkeys-lru", "min-replicas-to-write": "1"} {
 		command(t, r, "CONFIG", "SET", key, value)
 	}
-	env := append(r.Env(), "STOCKD_ADMIN_TOKEN="+cmdtest.Token)
+	env := append(r.Conn().Env(), "STOCKD_ADMIN_TOKEN="+cmdtest.Token)
 	p := startInnards(t, env)
 	var log labtest.Lines
 	checkAtStart(t.Context(), configuration(t, append(impatiently(t), env...)), p.locks.Clients, p.store, slog.New(slog.NewTextHandler(&log, nil)))

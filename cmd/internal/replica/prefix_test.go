@@ -36,7 +36,7 @@ func TestEverythingInTheLockServersHasThePrefix(t *testing.T) {
 		return servers.StartZooKeeper(ctx, k, servers.Local)
 	})
 	etcd := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
-	p := startInnards(t, slices.Concat(one.Env(), five.Env(), zookeeper.Env(), etcd.Env(),
+	p := startInnards(t, slices.Concat(one.Conn().Env(), five.Conn().Env(), zookeeper.Conn().Env(), etcd.Conn().Env(),
 		[]string{"STOCKD_PREFIX=" + prefix, "STOCKD_ETCD_USERNAME=" + servers.EtcdRoot, "STOCKD_STRATEGIES_ONLY_SAFE=false"}))
 	for i, name := range p.catalogue.Names() {
 		if _, err := p.catalogue.In(service.Mode{Strategy: name}); errors.Is(err, service.ErrStrategyRejected) {

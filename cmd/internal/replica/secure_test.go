@@ -81,18 +81,18 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		"mysql":   func(t *testing.T) secured { return securedDatabase(t, k, servers.MySQL, strict, strangers) },
 		"redis": func(t *testing.T) secured {
 			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, strict) })
-			return securedRedis(s.Env(), strangers,
+			return securedRedis(s.Conn().Env(), strangers,
 				mistake{"as the default user", []string{"STOCKD_REDIS_USERNAME="}, "WRONGPASS"}, uncertified("redis"))
 		},
 		"cluster": func(t *testing.T) secured {
 			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
 				return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Security: lenient})
 			})
-			return securedRedis(s.Env(), strangers)
+			return securedRedis(s.Conn().Env(), strangers)
 		},
 		"sentinels": func(t *testing.T) secured {
 			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, lenient) })
-			return securedRedis(s.Env(), strangers,
+			return securedRedis(s.Conn().Env(), strangers,
 				mistake{"without a login at the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
 				mistake{"as the default user of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
 				mistake{"with a wrong password of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=a-guess-at-it"}, "WRONGPASS"},
@@ -102,13 +102,13 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redlock, error) {
 				return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: lenient})
 			})
-			return secured{"redlock", "redlock", s.Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers),
+			return secured{"redlock", "redlock", s.Conn().Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers),
 				mistake{"with a wrong password", []string{"STOCKD_REDLOCK_PASSWORD=a-guess-at-it"}, "WRONGPASS"})}
 		},
 		"zookeeper": func(t *testing.T) secured { return securedZooKeeper(t, k, strict, strangers) },
 		"etcd": func(t *testing.T) secured {
 			s := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartSecureEtcd(ctx, k, strict) })
-			return secured{"etcd", "etcd", s.Env(), []string{"etcd"}, append(
+			return secured{"etcd", "etcd", s.Conn().Env(), []string{"etcd"}, append(
 				tlsMistakes("etcd", strangers, "STOCKD_ETCD_ENDPOINTS="+strings.Replace(s.Endpoint, "https:", "http:", 1)),
 				uncertified("etcd"),
 				mistake{"with a wrong password", []string{"STOCKD_ETCD_PASSWORD=a-guess-at-it"}, "authentication failed"})}
@@ -204,7 +204,7 @@ func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, 
 	stranger := func(auth string) []string {
 		return []string{"STOCKD_ZOOKEEPER_AUTH=" + auth, "STOCKD_ZOOKEEPER_TLS_CERT_FILE=" + other.CertFile, "STOCKD_ZOOKEEPER_TLS_KEY_FILE=" + other.KeyFile}
 	}
-	return secured{"zookeeper", "zookeeper", append(z.Env(), "STOCKD_ZOOKEEPER_AUTH=stockd:secret"), []string{"zk-sequential", "zk-ephemeral"}, append(
+	return secured{"zookeeper", "zookeeper", append(z.Conn().Env(), "STOCKD_ZOOKEEPER_AUTH=stockd:secret"), []string{"zk-sequential", "zk-ephemeral"}, append(
 		tlsMistakes("zookeeper", strangers),
 		uncertified("zookeeper"),
 		mistake{"with a wrong password", stranger("stockd:a-guess-at-it"), "not authenticated"},

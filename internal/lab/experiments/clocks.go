@@ -93,7 +93,7 @@ func zooKeeperWithClock(x *Try) (env []string) {
 	x.Must(err)
 	x.closeLater(x.Backends.ZooKeeper)
 	x.clockOfZooKeeper() // its first request takes a Java long that has just started
-	return x.Backends.ZooKeeper.Env()
+	return x.Backends.ZooKeeper.Conn().Env()
 }
 
 // moveZooKeeper has the clock of the stage's ZooKeeper jump, and records by how many hours it is ahead, as the server

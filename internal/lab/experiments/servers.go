@@ -79,7 +79,7 @@ func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
 			x.Links, addresses = append(x.Links, link), append(addresses, link.Address)
 		}
 		x.Own = map[int][]string{1: {"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ",")}}
-		return x.Backends.Redlock.Env()
+		return x.Backends.Redlock.Conn().Env()
 	}
 }
 
@@ -127,7 +127,7 @@ func redisPair(x *Try) (env []string) {
 	x.Pair, err = servers.StartRedisPair(x, x.Supervisor)
 	x.Must(err)
 	x.closeLater(x.Pair)
-	return x.Pair.Env()
+	return x.Pair.Conn().Env()
 }
 
 // redis connects to the Redis of the run until the end of the try.

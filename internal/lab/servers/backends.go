@@ -124,7 +124,8 @@ func (w *waiting) without(name string) {
 }
 
 type server interface {
-	Env() []string
+	// Conn is how clients reach it.
+	Conn() Conn
 	Close(ctx context.Context) error
 	info() Info
 }
@@ -195,7 +196,7 @@ func (b *Backends) Members() (list []Member, err error) {
 func (b *Backends) Env() []string {
 	env, running := b.Database.Env(), b.running()
 	for _, name := range slices.Sorted(maps.Keys(running)) {
-		env = append(env, running[name].Env()...)
+		env = append(env, running[name].Conn().Env()...)
 	}
 	return env
 }

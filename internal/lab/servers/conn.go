@@ -22,6 +22,8 @@ type Conn struct {
 	Database       Database
 	// Prefix is that of the installation; empty is the default.
 	Prefix string
+
+	security *Security // of all but the database, which has its own
 }
 
 // Limits are those of the connections.
@@ -63,6 +65,38 @@ func (c Conn) Connect(l Limits) (all *backend.Clients, err error) {
 	return all, nil
 }
 
+// Env is the configuration of a replica of stockd that connects so, with TLS where there is security.
+func (c Conn) Env() (env []string) {
+	if c.Database.Driver != "" {
+		env = c.Database.Env()
+	}
+	if o := c.Etcd; len(o.Endpoints) > 0 {
+		env = append(env, "STOCKD_ETCD_ENDPOINTS="+strings.Join(o.Endpoints, ","), "STOCKD_ETCD_USERNAME="+o.Username, "STOCKD_ETCD_PASSWORD="+o.Password)
+		env = append(env, c.security.env("etcd")...)
+	}
+	env = append(append(env, c.redisEnv("redis", c.Redis)...), c.redisEnv("redlock", c.Redlock)...)
+	if o := c.ZooKeeper; len(o.Servers) > 0 {
+		env = append(env, "STOCKD_ZOOKEEPER_ADDRESSES="+strings.Join(o.Servers, ","))
+		env = append(env, c.security.env("zookeeper")...)
+	}
+	return env
+}
+
+func (c Conn) redisEnv(section string, o backend.RedisOptions) []string {
+	if len(o.Addresses) == 0 {
+		return nil
+	}
+	prefix := "STOCKD_" + strings.ToUpper(section) + "_"
+	env := []string{prefix + "ADDRESSES=" + strings.Join(o.Addresses, ","), prefix + "USERNAME=" + o.Username, prefix + "PASSWORD=" + o.Password}
+	if o.Cluster {
+		env = append(env, prefix+"CLUSTER=true")
+	}
+	if o.Master != "" {
+		env = append(env, prefix+"MASTER="+o.Master, prefix+"SENTINEL_USERNAME="+o.SentinelUsername, prefix+"SENTINEL_PASSWORD="+o.SentinelPassword)
+	}
+	return append(env, c.security.env(section)...)
+}
+
 // AsAdmin has the clients do everything in Redis and etcd, where a replica has the rights that the documents give it.
 func (c Conn) AsAdmin() Conn {
 	c.Redis.Username, c.Redlock.Username, c.Etcd.Username = "", "", EtcdRoot
@@ -97,16 +131,8 @@ func (c Conn) Through(instead func(address string) string) (Conn, error) {
 
 // Conn is how a backend is reached by its name, and the database by any other.
 func (b *Backends) Conn(name string) Conn {
-	switch backend.Name(name) {
-	case backend.Redis:
-		return b.Redis.Conn()
-	case backend.Redlock:
-		return b.Redlock.Conn()
-	case backend.ZooKeeper:
-		return b.ZooKeeper.Conn()
-	case backend.Etcd:
-		return b.Etcd.Conn()
-	default:
-		return Conn{Database: *b.Database}
+	if one, ok := b.running()[name]; ok {
+		return one.Conn()
 	}
+	return Conn{Database: *b.Database}
 }

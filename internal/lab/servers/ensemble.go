@@ -15,11 +15,8 @@ const members = 3
 
 type member interface {
 	runner
-	// Conn is how clients reach it, and env what a replica of stockd gets to reach it so.
-	Conn() Conn
-	env(c Conn) []string
+	server
 	leads(ctx context.Context) bool
-	info() Info
 }
 
 // Ensemble is members that serve as long as most of them run. Each keeps its data
@@ -100,9 +97,6 @@ func (e *Ensemble[M]) Restart(ctx context.Context) error {
 
 // Close ends all members.
 func (e *Ensemble[M]) Close(ctx context.Context) error { return closeAll(ctx, e.Members) }
-
-// Env is the configuration of a replica of stockd that uses the ensemble.
-func (e *Ensemble[M]) Env() []string { return e.Members[0].env(e.Conn()) }
 
 // Conn is how the ensemble is reached.
 func (e *Ensemble[M]) Conn() Conn {

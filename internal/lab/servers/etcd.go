@@ -215,16 +215,7 @@ func (e *Etcd) open(user string) (*clientv3.Client, error) {
 
 // Conn is how the etcd is reached.
 func (e *Etcd) Conn() Conn {
-	return Conn{Etcd: backend.EtcdOptions{Endpoints: []string{e.Endpoint}, Username: EtcdUser, Password: e.Password}}
-}
-
-// Env is the configuration of a replica of stockd that uses the etcd.
-func (e *Etcd) Env() []string { return e.env(e.Conn()) }
-
-func (e *Etcd) env(c Conn) []string {
-	return append([]string{
-		"STOCKD_ETCD_ENDPOINTS=" + strings.Join(c.Etcd.Endpoints, ","), "STOCKD_ETCD_USERNAME=" + c.Etcd.Username, "STOCKD_ETCD_PASSWORD=" + c.Etcd.Password,
-	}, e.security.env("etcd")...)
+	return Conn{Etcd: backend.EtcdOptions{Endpoints: []string{e.Endpoint}, Username: EtcdUser, Password: e.Password}, security: e.security}
 }
 
 // addUsers makes the users of a cluster; from then on only they are let in. Where that fails it ends the cluster.

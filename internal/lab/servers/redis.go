@@ -208,25 +208,9 @@ func (r *Redis) open(encryption *tls.Config) *redis.Client {
 	})
 }
 
-// Env is the configuration of a replica of stockd that uses the Redis.
-func (r *Redis) Env() []string { return redisEnv("redis", r.Conn().Redis, r.security) }
-
 // Conn is how the Redis is reached.
 func (r *Redis) Conn() Conn {
-	return Conn{Redis: backend.RedisOptions{Addresses: []string{r.Address}, Username: RedisUser, Password: r.Password}}
-}
-
-// redisEnv is the configuration of one section of a replica.
-func redisEnv(section string, o backend.RedisOptions, s *Security) []string {
-	prefix := "STOCKD_" + strings.ToUpper(section) + "_"
-	env := []string{prefix + "ADDRESSES=" + strings.Join(o.Addresses, ","), prefix + "USERNAME=" + o.Username, prefix + "PASSWORD=" + o.Password}
-	if o.Cluster {
-		env = append(env, prefix+"CLUSTER=true")
-	}
-	if o.Master != "" {
-		env = append(env, prefix+"MASTER="+o.Master, prefix+"SENTINEL_USERNAME="+o.SentinelUsername, prefix+"SENTINEL_PASSWORD="+o.SentinelPassword)
-	}
-	return append(env, s.env(section)...)
+	return Conn{Redis: backend.RedisOptions{Addresses: []string{r.Address}, Username: RedisUser, Password: r.Password}, security: r.security}
 }
 
 const miniredisModule = "github.com/alicebob/miniredis/v2"

@@ -150,11 +150,6 @@ func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error)
 	return c.all[at], nil
 }
 
-// Env is the configuration of a replica of stockd that uses the cluster.
-func (c *RedisCluster) Env() []string {
-	return redisEnv("redis", c.Conn().Redis, c.Masters[0].security)
-}
-
 // Conn is how the cluster is reached.
 func (c *RedisCluster) Conn() Conn {
 	to := c.Masters[0].Conn()

@@ -164,7 +164,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 				}
 			}
 			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_USERNAME=stockd", "STOCKD_REDLOCK_PASSWORD=" + password}
-			if got := r.Env(); !slices.Equal(got, want) {
+			if got := r.Conn().Env(); !slices.Equal(got, want) {
 				t.Errorf("a replica gets %q, want %q", got, want)
 			}
 			must.Do(t, r.Nodes[2].Kill(t.Context()))

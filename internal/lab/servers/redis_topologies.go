@@ -179,14 +179,11 @@ func startRedlock(ctx context.Context, start func(context.Context) (*Redis, erro
 	return r, nil
 }
 
-// Env is the configuration of a replica of stockd that uses the masters.
-func (r *Redlock) Env() []string { return redisEnv("redlock", r.Conn().Redlock, r.Nodes[0].security) }
-
 // Conn is how the masters are reached.
-func (r *Redlock) Conn() (c Conn) {
-	c.Redlock = r.Nodes[0].Conn().Redis
-	c.Redlock.Addresses = addressesOf(r.Nodes)
-	return c
+func (r *Redlock) Conn() Conn {
+	c := r.Nodes[0].Conn()
+	c.Redis.Addresses = addressesOf(r.Nodes)
+	return Conn{Redlock: c.Redis, security: c.security}
 }
 
 // RedisPair is a primary with a replica that can replace it. Neither keeps anything
@@ -263,9 +260,6 @@ func (p *RedisPair) Promote(ctx context.Context) error {
 	}
 	return p.Front.Redirect(p.Replica.Address)
 }
-
-// Env is the configuration of a replica of stockd that uses the pair.
-func (p *RedisPair) Env() []string { return redisEnv("redis", p.Conn().Redis, nil) }
 
 // Conn is how the pair is reached.
 func (p *RedisPair) Conn() Conn {
@@ -361,9 +355,6 @@ func (s *Sentinels) Current(ctx context.Context) (current *Redis, err error) {
 	})
 	return current, err
 }
-
-// Env is the configuration of a replica of stockd that finds the master by them.
-func (s *Sentinels) Env() []string { return redisEnv("redis", s.Conn().Redis, s.Master.security) }
 
 // Conn is how the master is found.
 func (s *Sentinels) Conn() Conn {

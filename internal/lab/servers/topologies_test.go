@@ -37,7 +37,7 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 	if err := replica.Set(t.Context(), "n", 0, 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
 		t.Errorf("a replica is written to: %v", err)
 	}
-	if env := p.Env(); len(env) != 3 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
+	if env := p.Conn().Env(); len(env) != 3 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
 		t.Errorf("a replica gets %q", env)
 	}
 }
@@ -107,7 +107,7 @@ func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
 
 func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {
 	t.Helper()
-	list, _ := strings.CutPrefix(e.Env()[0], "STOCKD_ZOOKEEPER_ADDRESSES=")
+	list, _ := strings.CutPrefix(e.Conn().Env()[0], "STOCKD_ZOOKEEPER_ADDRESSES=")
 	conn, _, err := zk.Connect(strings.Split(list, ","), 5*time.Second, zk.WithLogger(silent{}))
 	must.Do(t, err)
 	t.Cleanup(conn.Close)
@@ -150,7 +150,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 	}
 	leader, err := c.AwaitLeader(within(t, 20*time.Second))
 	must.Do(t, err)
-	list, _ := strings.CutPrefix(c.Env()[0], "STOCKD_ETCD_ENDPOINTS=")
+	list, _ := strings.CutPrefix(c.Conn().Env()[0], "STOCKD_ETCD_ENDPOINTS=")
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Username: servers.EtcdRoot, Password: leader.Password, Logger: zap.NewNop()})
 	must.Do(t, err)
 	defer client.Close() //nolint:errcheck // it says that its context has ended

@@ -279,14 +279,7 @@ func (z *ZooKeeper) dial(ctx context.Context) (net.Conn, error) {
 
 // Conn is how the ZooKeeper is reached.
 func (z *ZooKeeper) Conn() Conn {
-	return Conn{ZooKeeper: backend.ZooKeeperOptions{Servers: []string{z.Address}}}
-}
-
-// Env is the configuration of a replica of stockd that uses the ZooKeeper.
-func (z *ZooKeeper) Env() []string { return z.env(z.Conn()) }
-
-func (z *ZooKeeper) env(c Conn) []string {
-	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + strings.Join(c.ZooKeeper.Servers, ",")}, z.security.env("zookeeper")...)
+	return Conn{ZooKeeper: backend.ZooKeeperOptions{Servers: []string{z.Address}}, security: z.security}
 }
 
 // OpenZooKeeper opens a session of its own, which lasts for so long when it is silent.
