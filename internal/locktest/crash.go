@@ -52,12 +52,16 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 // downFor is how long a server stays away.
 const downFor = 200 * time.Millisecond
 
-// restart kills a server, or all of them, and starts it again on the same data.
-func restart(t *testing.T, server crashable) {
+// restart kills the servers of a site, and starts them again on the same data.
+func (s *site) restart(t *testing.T) {
 	t.Helper()
-	must.Do(t, server.Kill(t.Context()))
+	for _, one := range s.servers {
+		must.Do(t, one.Kill(t.Context()))
+	}
 	time.Sleep(downFor)
-	must.Do(t, server.Restart(t.Context()))
+	for _, one := range s.servers {
+		must.Do(t, one.Restart(t.Context()))
+	}
 }
 
 // outlivesARestartWhileWaiting restarts the backend during a wait, which ends with the name
@@ -70,7 +74,7 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 	defer cancel()
 	got := HoldLater(ctx, waiter, name)
 	time.Sleep(aWhile)
-	restart(t, own.server)
+	own.restart(t)
 	_ = lease.Release(within(t)) // it may be lost, or the backend still down
 	<-got.Done
 	if got.Err != nil {
@@ -86,7 +90,7 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	own := s.own(t)
 	holder, other, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
 	lease := Hold(t, holder, name)
-	restart(t, own.server)
+	own.restart(t)
 	Release(t, s.recover(t, other, unique(), patience)) // the backend is back
 	taken := isFreeWithin(t, other, name, s.site.at.TTL/2)
 	if !s.lock.Guarantees.SignalsLoss {

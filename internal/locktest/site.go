@@ -25,22 +25,22 @@ type site struct {
 	at      addresses
 	name    backend.Name     // in errors
 	clients *backend.Clients // of State
-	server  crashable
+	servers []crashable
 }
 
-// crashable is a server, or several, that can be killed and started again.
+// crashable is a server, or an ensemble, that can be killed and started again.
 type crashable interface {
 	Kill(ctx context.Context) error
 	Restart(ctx context.Context) error
 }
 
-func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *site {
+func newSite(t *testing.T, name backend.Name, at addresses, all ...crashable) *site {
 	t.Helper()
-	all := at
-	all.Conn = at.AsAdmin()
-	clients := must.Get(all.connect())(t)
+	admin := at
+	admin.Conn = at.AsAdmin()
+	clients := must.Get(admin.connect())(t)
 	t.Cleanup(func() { _ = clients.Close() }) // their server may have been killed
-	return &site{at: at, name: name, clients: clients, server: server}
+	return &site{at: at, name: name, clients: clients, servers: all}
 }
 
 // kinds are the backends that a lock is tested on: one, or for SQL every database that
@@ -63,15 +63,15 @@ func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
 	switch backend.Name(kind) {
 	case backend.Redis:
 		server := either(own, lab.OwnRedis, lab.Redis)(t)
-		return newSite(t, backend.Redis, server, addresses{server.Conn(), 2 * time.Second})
+		return newSite(t, backend.Redis, addresses{server.Conn(), 2 * time.Second}, server)
 	case backend.Redlock:
 		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t))
 	case backend.ZooKeeper:
 		server := either(own, lab.OwnZooKeeper, lab.ZooKeeper)(t)
-		return zooKeeperSite(t, server, server.Conn())
+		return zooKeeperSite(t, server.Conn(), server)
 	case backend.Etcd:
 		server := either(own, lab.OwnEtcd, lab.Etcd)(t)
-		return newSite(t, backend.Etcd, server, addresses{server.Conn(), 2 * time.Second})
+		return newSite(t, backend.Etcd, addresses{server.Conn(), 2 * time.Second}, server)
 	default:
 		return databaseSite(t, either(own, ownDatabase(lab, kind), func(t *testing.T) *servers.Database { return lab.Database(t, kind) })(t))
 	}
@@ -91,20 +91,24 @@ func redlockSite(t *testing.T, masters *servers.Redlock) *site {
 	at := addresses{masters.Conn(), 2 * time.Second} // part of which passes while a token is written to the disk
 	at.Database = servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "tokens.db")}
 	migrate(t, &at.Database)
-	return newSite(t, backend.Redlock, crashables(masters.Nodes), at)
+	s := newSite(t, backend.Redlock, at)
+	for _, master := range masters.Nodes {
+		s.servers = append(s.servers, master)
+	}
+	return s
 }
 
 // zooKeeperSite has every node belong to the holder of its Auth.
-func zooKeeperSite(t *testing.T, server crashable, to servers.Conn) *site {
+func zooKeeperSite(t *testing.T, to servers.Conn, server crashable) *site {
 	t.Helper()
 	to.Prefix, to.ZooKeeper.Auth = "locktest", "stockd:secret"
-	return newSite(t, backend.ZooKeeper, server, addresses{to, labtest.ZooKeeperSession})
+	return newSite(t, backend.ZooKeeper, addresses{to, labtest.ZooKeeperSession}, server)
 }
 
 // databaseSite is a SQL database of its own on the lab's server, or a file.
 func databaseSite(t *testing.T, d *servers.Database) *site {
 	t.Helper()
-	s := newSite(t, backend.Name(d.Driver), d, addresses{servers.Conn{Database: *d}, labtest.LockTTL})
+	s := newSite(t, backend.Name(d.Driver), addresses{servers.Conn{Database: *d}, labtest.LockTTL}, d)
 	s.at.Database = *labtest.Granted(t, d) // of the replicas; State may do everything
 	if d.Driver == repo.MySQL {
 		// Nothing has to survive the machine, and the suite need not wait for the disk.
@@ -183,25 +187,6 @@ func (*deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// crashables are killed and started again all together.
-type crashables []*servers.Redis
-
-func (c crashables) Kill(ctx context.Context) error {
-	return c.each(func(r *servers.Redis) error { return r.Kill(ctx) })
-}
-
-func (c crashables) Restart(ctx context.Context) error {
-	return c.each(func(r *servers.Redis) error { return r.Restart(ctx) })
-}
-
-func (c crashables) each(do func(*servers.Redis) error) error {
-	errs := make([]error, len(c))
-	for i, one := range c {
-		errs[i] = do(one)
-	}
-	return errors.Join(errs...)
-}
-
 // privates are the backends of a run that topics may break, by their kind. Each is started
 // when it is first needed, and ends with the run.
 type privates struct {
@@ -250,18 +235,18 @@ func topologies() map[string]topology {
 	return map[string]topology{
 		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {
 			e := lab.OwnEnsemble(t)
-			return zooKeeperSite(t, e, e.Conn())
+			return zooKeeperSite(t, e.Conn(), e)
 		}},
 		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnEtcdCluster(t)
-			return newSite(t, backend.Etcd, c, addresses{c.Conn(), 2 * time.Second})
+			return newSite(t, backend.Etcd, addresses{c.Conn(), 2 * time.Second}, c)
 		}},
 		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
-			return newSite(t, backend.Redis, nil, addresses{c.Conn(), time.Second})
+			return newSite(t, backend.Redis, addresses{c.Conn(), time.Second})
 		}},
 		"redis-sentinels": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
-			return newSite(t, backend.Redis, nil, addresses{lab.OwnSentinels(t, nil).Conn(), time.Second})
+			return newSite(t, backend.Redis, addresses{lab.OwnSentinels(t, nil).Conn(), time.Second})
 		}},
 	}
 }
