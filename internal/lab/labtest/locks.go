@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -81,14 +80,4 @@ func ZooKeeperClient(z *servers.ZooKeeper) *backend.ZooKeeperClient {
 	return backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: []string{z.Address}, SessionTimeout: ZooKeeperSession, DialTimeout: lockTimeout,
 	})
-}
-
-// EtcdClient is a client of an etcd, as one replica has it: with the rights that the documents give it.
-func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
-	t.Helper()
-	client, err := backend.NewEtcd(backend.EtcdOptions{
-		Endpoints: []string{e.Endpoint}, Username: servers.EtcdUser, Password: e.Password, DialTimeout: lockTimeout,
-	})
-	must.Do(t, err)
-	return client
 }
