@@ -118,7 +118,7 @@ func (l *linearity) add(w window, deadline time.Time) {
 	l.checked += len(w.ops)
 	l.largest = max(l.largest, len(w.ops))
 	for _, o := range w.ops {
-		l.sold += int(one(o.outcome == history.Sold))
+		l.sold += int(OneIf(o.outcome == history.Sold))
 	}
 	result, illegal := w.check(deadline)
 	switch {

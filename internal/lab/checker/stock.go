@@ -298,10 +298,10 @@ func meantOf(h *history.History) (d meant) {
 			}
 		}
 		d.purchases++
-		d.repeated += one(len(sent) > 1)
-		d.sold += one(sold)
-		d.possible += one(sold || unknown)
-		d.twice += one(len(orders) > 1)
+		d.repeated += int64(OneIf(len(sent) > 1))
+		d.sold += int64(OneIf(sold))
+		d.possible += int64(OneIf(sold || unknown))
+		d.twice += int64(OneIf(len(orders) > 1))
 	}
 	for _, a := range lastAudits(h) {
 		d.orders += a.Orders
@@ -309,8 +309,9 @@ func meantOf(h *history.History) (d meant) {
 	return d
 }
 
-func one(counts bool) int64 {
-	if counts {
+// OneIf is the figure of what is so, or else is not.
+func OneIf(so bool) float64 {
+	if so {
 		return 1
 	}
 	return 0

@@ -110,10 +110,3 @@ func (x *Try) lockName() string { return fmt.Sprintf("lab/%d", x.Item) }
 
 // itemName is that of one of several items.
 func (x *Try) itemName(item int) string { return fmt.Sprintf("%s/%d", x.lockName(), item) }
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}

@@ -171,7 +171,7 @@ func latePayment(strategy string, needs ...Need) Part {
 		if !inTime {
 			x.Mark("payment of the first", "is rejected: the reservation has expired")
 		}
-		x.Figure("payments_too_late", oneIf(!inTime))
+		x.Figure("payments_too_late", checker.OneIf(!inTime))
 		x.Figure(unitsPaid, float64(x.audited().Sold))
 	}))
 }
@@ -187,7 +187,7 @@ func naiveMoment() Part {
 		n.Mark("payment", "writes that it is paid")
 		n.end(over)
 		n.Mark("sweeper", "gives the unit back")
-		n.Figure(paidAndBack, oneIf(held && len(over) == 1))
+		n.Figure(paidAndBack, checker.OneIf(held && len(over) == 1))
 	})
 }
 
@@ -323,7 +323,7 @@ func holdsAll(name string, perUser int64, seen checker.Check) Part {
 			}
 		}
 		_, served := x.reserve(reserved, "another buyer", time.Minute)
-		x.Figure("other_buyers_served", oneIf(served))
+		x.Figure("other_buyers_served", checker.OneIf(served))
 		x.Figure(unitsHeld, float64(x.audited().Held))
 	})
 }

@@ -85,7 +85,7 @@ func besideTheRow() []Part {
 		return func(x *Try) {
 			locked, err := innodb.LocksGap(x, x.probing(), by, true)
 			x.Must(err)
-			x.Figure(innodb.GapLocked, oneIf(locked))
+			x.Figure(innodb.GapLocked, checker.OneIf(locked))
 		}
 	}
 	return []Part{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -47,7 +48,7 @@ func (x *Try) held(rule *servers.Trigger) {
 	if !errors.Is(err, errNotMet) {
 		x.Must(err)
 	}
-	x.Figure("requests_held", oneIf(err == nil))
+	x.Figure("requests_held", checker.OneIf(err == nil))
 }
 
 // pass lets go what a proxy holds.

@@ -23,20 +23,13 @@ func Figures(matrix map[Combination]Locked) map[string]float64 {
 	figures := make(map[string]float64)
 	for c, locked := range matrix {
 		for place, blocked := range locked {
-			figures[c.figure(place)] = oneIf(blocked)
+			figures[c.figure(place)] = checker.OneIf(blocked)
 		}
 	}
 	return figures
 }
 
 func (c Combination) figure(place string) string { return c.String() + "." + place }
-
-func oneIf(locked bool) float64 {
-	if locked {
-		return 1
-	}
-	return 0
-}
 
 // AsClaimed expects what the source says of the statement, place by place. Where
 // a server is known to differ, the finding says so and holds.
@@ -47,7 +40,7 @@ func AsClaimed(s Statement) checker.Check {
 		exact := 0
 		for _, c := range Combinations() {
 			same, excused, different := c.compare(s, h.Figures, numbers)
-			exact += int(oneIf(same))
+			exact += int(checker.OneIf(same))
 			holds = holds && (same || excused)
 			differences = append(differences, different...)
 		}
@@ -63,11 +56,11 @@ func (c Combination) compare(s Statement, figures, numbers map[string]float64) (
 		if p.Kind != Entry { // an entry is locked with its row
 			numbers[fmt.Sprintf("%s_%ss_locked", c, p.Kind)] += locked
 		}
-		switch claimed := c.claims(s, p); {
+		switch claimed := c.Claims(s, p); {
 		case !tried:
 			excused = false
 			different = append(different, checker.Say("place-not-tried", c, p.Name))
-		case locked == oneIf(claimed):
+		case locked == checker.OneIf(claimed):
 			continue
 		case claimed:
 			excused = false

@@ -146,14 +146,10 @@ func (s Statement) sql() string {
 	return `SELECT id, name FROM ` + table + ` WHERE id = 12 FOR UPDATE`
 }
 
-// ClaimedPlaces are the places that the statement locks by the source. Of a statement that
+// Claims tells whether the statement locks a place by the source. Of a statement that
 // finds no row the source speaks for the primary key and the unique index; what it
 // says of full scans and of plain indexes is applied to that statement as well.
-func (c Combination) ClaimedPlaces(s Statement) []Place {
-	return slices.DeleteFunc(c.Index.Places(), func(p Place) bool { return !c.claims(s, p) })
-}
-
-func (c Combination) claims(s Statement, p Place) bool {
+func (c Combination) Claims(s Statement, p Place) bool {
 	return slices.Contains(p.claimed, string(s)+"_"+c.level())
 }
 

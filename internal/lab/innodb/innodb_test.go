@@ -114,10 +114,7 @@ func asClaimed(s innodb.Statement) map[string]float64 {
 	figures := make(map[string]float64)
 	for _, c := range innodb.Combinations() {
 		for _, p := range c.Index.Places() {
-			figures[c.String()+"."+p.Name] = 0
-		}
-		for _, p := range c.ClaimedPlaces(s) {
-			figures[c.String()+"."+p.Name] = 1
+			figures[c.String()+"."+p.Name] = checker.OneIf(c.Claims(s, p))
 		}
 	}
 	return figures

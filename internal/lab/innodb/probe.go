@@ -240,7 +240,9 @@ func LocksOthers(ctx context.Context, db *sql.DB, large bool) (locked int, err e
 				if err != nil {
 					return err
 				}
-				locked += int(oneIf(blocked))
+				if blocked {
+					locked++
+				}
 			}
 			return nil
 		})
