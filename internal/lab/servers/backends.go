@@ -87,22 +87,18 @@ func (b *Backends) list(k *Supervisor, c Choice) []candidate {
 			b.Database, err = StartDatabase(ctx, k, c)
 			return err
 		}},
-		{"redis", "Redis", redis, true, func(ctx context.Context, mode Mode) (err error) {
-			b.Redis, err = StartRedis(ctx, k, mode)
-			return err
-		}},
-		{"redlock", "Redis", redis, true, func(ctx context.Context, mode Mode) (err error) {
-			b.Redlock, err = StartRedlock(ctx, k, mode)
-			return err
-		}},
-		{"zookeeper", "ZooKeeper", cmp.Or(c.ZooKeeper, c.Mode), true, func(ctx context.Context, mode Mode) (err error) {
-			b.ZooKeeper, err = StartZooKeeper(ctx, k, mode)
-			return err
-		}},
-		{"etcd", "etcd", cmp.Or(c.Etcd, c.Mode), true, func(ctx context.Context, mode Mode) (err error) {
-			b.Etcd, err = StartEtcd(ctx, k, mode)
-			return err
-		}},
+		{"redis", "Redis", redis, true, into(&b.Redis, k, StartRedis)},
+		{"redlock", "Redis", redis, true, into(&b.Redlock, k, StartRedlock)},
+		{"zookeeper", "ZooKeeper", cmp.Or(c.ZooKeeper, c.Mode), true, into(&b.ZooKeeper, k, StartZooKeeper)},
+		{"etcd", "etcd", cmp.Or(c.Etcd, c.Mode), true, into(&b.Etcd, k, StartEtcd)},
+	}
+}
+
+// into starts a server, and keeps it where it is looked for.
+func into[S any](at **S, k *Supervisor, start func(context.Context, *Supervisor, Mode) (*S, error)) func(context.Context, Mode) error {
+	return func(ctx context.Context, mode Mode) (err error) {
+		*at, err = start(ctx, k, mode)
+		return err
 	}
 }
 
