@@ -154,13 +154,13 @@ func hostsOf(address net.Addr) (hosts []string, outside string, err error) {
 
 // check checks where the page is to be.
 func (o *liveOptions) check(cmd *cobra.Command) error {
-	if err := checkLoopback(o.address); err != nil {
-		return fmt.Errorf("--address: %w", err)
+	if at, err := netip.ParseAddrPort(o.address); err != nil || !at.Addr().IsLoopback() {
+		return fmt.Errorf("--address: %q is not a loopback address such as 127.0.0.1:8090: the page controls processes of this machine", o.address)
 	}
 	if o.listen != "" && cmd.Flags().Changed("address") {
 		return errors.New("--listen: it takes the place of --address")
 	}
-	if _, err := hostOf(o.listen); o.listen != "" && err != nil {
+	if err := checkPort(o.listen); o.listen != "" && err != nil {
 		return fmt.Errorf("--listen: %w; an address is such as 0.0.0.0:8090", err)
 	}
 	if err := o.checkReachedAt(); err != nil {
@@ -186,24 +186,16 @@ func (o *liveOptions) checkReachedAt() error {
 	return nil
 }
 
-// checkLoopback rejects an address that others can reach: the page controls processes.
-func checkLoopback(address string) error {
-	if at, err := netip.ParseAddrPort(address); err != nil || !at.Addr().IsLoopback() {
-		return fmt.Errorf("%q is not a loopback address such as 127.0.0.1:8090: the page controls processes of this machine", address)
-	}
-	return nil
-}
-
-// hostOf is the host of an address that has a port, too.
-func hostOf(address string) (host string, err error) {
-	host, port, err := net.SplitHostPort(address)
+// checkPort rejects an address without a port that is a number.
+func checkPort(address string) error {
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("%q is no port", port)
+		return fmt.Errorf("%q is no port", port)
 	}
-	return host, nil
+	return nil
 }
 
 func openBrowser(url string) error {
