@@ -26,10 +26,13 @@ type crowd struct {
 // does damage.
 const chances = 20
 
-// crowd is smaller for a strategy whose lock is on a server: a sale takes it
-// several round trips, and locktest proves its exclusion with far more holds.
+// locks reports whether the strategy sells under a lock on a server: a sale takes it several round trips, one after
+// the other, and locktest proves its exclusion with far more holds.
+func (s *subject) locks() bool { return s.entry.Guarantees.Fenceable || s.entry.Watchdog }
+
+// crowd is smaller for a strategy that locks.
 func (s *subject) crowd() crowd {
-	if s.entry.Guarantees.Fenceable {
+	if s.locks() {
 		return crowd{units: 20, clients: 8, attempts: 5, proofs: 1}
 	}
 	return crowd{units: 60, clients: 12, attempts: 12, proofs: 3}

@@ -54,10 +54,9 @@ func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
 	}
 }
 
-// impatient is how often a buyer asks at once: a hundred times, and fewer where each
-// is several round trips to a lock, as in crowd.
+// impatient is how often a buyer asks at once: a hundred times, and fewer where the strategy locks.
 func (s *subject) impatient() int {
-	if s.entry.Guarantees.Fenceable {
+	if s.locks() {
 		return 8
 	}
 	return 100
