@@ -43,9 +43,17 @@ func adapters() map[string]opener {
 
 var errNotOurs = errors.New("the server does not have it as ours")
 
-// redis are clients with the defaults of their library, as the documents of the locks make them.
-func (c Conn) redis() (clients []*redis.Client, closeAll func() error) {
+// clusterLook is how often clients ask a Redis Cluster for its masters. By default it is once a minute: until then no lock
+// of a master that has died is granted.
+const clusterLook = time.Second
+
+// redis are clients with the defaults of their library, as the documents of the locks make them, but for clusterLook.
+func (c Conn) redis() (clients []redis.UniversalClient, closeAll func() error) {
 	for _, o := range []backend.RedisOptions{c.Redis, c.Redlock} {
+		if o.Cluster {
+			clients = append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.Addresses, Password: o.Password, ClusterStateReloadInterval: clusterLook}))
+			continue
+		}
 		for _, address := range o.Addresses {
 			clients = append(clients, redis.NewClient(&redis.Options{Addr: address, Password: o.Password}))
 		}
@@ -220,15 +228,24 @@ func forUpdate(ctx context.Context, conn *sql.Conn, name string) (func(context.C
 	return func(context.Context) error { return tx.Commit() }, nil
 }
 
-// poolSize has room for a crowd: a tenth of those that wait.
-const poolSize = 128
+const (
+	// poolSize has room for a crowd: a tenth of those that wait.
+	poolSize = 128
+	// replicaPool is how many connections the locks in SQL of a replica have, where its owner says nothing: what they
+	// have no place for waits in the replica.
+	replicaPool = 8
+)
 
 // own is a lock of stockd's, on the connections of a replica.
 func (c Conn) own(entry lock.Entry) (_ lock.Locker, closeAll func() error, err error) {
+	limits := servers.Limits{Session: c.Lease, Timeout: time.Second, Pool: poolSize}
+	if c.Database.Driver != "" {
+		limits.Pool = replicaPool
+	}
 	if len(c.Redlock.Addresses) > 0 {
 		c.Database = c.Numbers
 	}
-	all, err := c.Connect(servers.Limits{Session: c.Lease, Timeout: time.Second, Pool: poolSize})
+	all, err := c.Connect(limits)
 	if err != nil {
 		return nil, nil, err
 	}

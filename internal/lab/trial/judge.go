@@ -2,6 +2,7 @@ package trial
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -45,8 +46,21 @@ func fenced(h *history.History) checker.Finding {
 // lateWrite marks that a holder goes on after its pause.
 const lateWrite = "writes after its pause"
 
-// knownInTime expects that the first knew of its loss before the second was granted the name.
-func knownInTime(h *history.History) checker.Finding {
+// knownInTime expects of each name that the first knew of its loss before the second was granted it.
+func knownInTime(h *history.History) (f checker.Finding) {
+	names := make(map[string][]history.Lease)
+	for _, l := range h.Leases {
+		names[l.Name] = append(names[l.Name], l)
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if f = knownOfOne(&history.History{Leases: names[name]}); !f.Holds {
+			break
+		}
+	}
+	return f
+}
+
+func knownOfOne(h *history.History) checker.Finding {
 	first, second := of(h, "first"), of(h, "second")
 	switch {
 	case first.Granted.IsZero():

@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
 )
 
 // Question is what every library is asked, by the same steps.
@@ -58,6 +60,7 @@ func Questions() []Question {
 		{Name: "late-release", check: checker.Apart("second", "third"), do: lateRelease},
 		{Name: "cancelled", check: checker.All(checker.RejectedWithin(1500*time.Millisecond), checker.GrantedTo("second"), checker.WaitedAtMost(time.Second, checker.OfHolders("second"))), do: cancelled},
 		{Name: "failover", on: "redis", check: checker.ExclusiveHolders(), do: failover},
+		{Name: "cluster", on: "redis", check: checker.All(checker.ExclusiveHolders(), checker.GrantedTo("second")), do: clusterFailover},
 		{Name: "restarts", on: "redlock", check: apart, do: restarts},
 		{Name: "clock", on: "redis redlock zookeeper", check: apart, do: clockSteps},
 		{Name: "compaction", on: "etcd", check: served, do: compaction},
@@ -132,14 +135,30 @@ func tokens(t *try) {
 	}
 }
 
+// moments is at how many moments of a period of timers, clients' and servers', a link hangs: which side notices its silence
+// first is a matter of those.
+const (
+	moments = 6
+	period  = time.Second
+)
+
 func hangs(t *try) {
-	first, second := t.client("first"), t.client("second")
+	for range moments {
+		first, second := t.client("first"), t.client("second")
+		first.name = t.newName()
+		second.name = first.name
+		t.working.Go(func() { hang(first, second) })
+		t.sleep(period / moments)
+	}
+}
+
+func hang(first, second *client) {
 	held := first.take()
-	t.sleep(leases(0.5)) // sessions have been renewed once
+	first.sleep(leases(0.5)) // sessions have been renewed once
 	first.each((*servers.Proxy).Freeze)
-	t.Mark("first", "its link hangs")
+	first.Mark("first", "its link hangs")
 	next := second.ask(leases(2.5))
-	t.sleep(leases(0.5))
+	first.sleep(leases(0.5))
 	first.each((*servers.Proxy).Thaw)
 	first.giveBack(held)
 	second.giveBack(next)
@@ -225,6 +244,34 @@ func failover(t *try) {
 	t.sleep(leases(0.3))
 	first.giveBack(held)
 	second.giveBack(next)
+}
+
+// clusterFailover has a replica that knows the key follow its master.
+func clusterFailover(t *try) {
+	cluster, err := servers.StartRedisCluster(t, t.supervisor, servers.RedisClusterOptions{Masters: 3, Replicas: true})
+	t.Must(err)
+	t.Later(func() error { return cluster.Close(context.WithoutCancel(t)) })
+	t.conn.Conn = cluster.Conn().AsAdmin()
+	first, second := t.direct("first"), t.direct("second")
+	held := first.take()
+	t.working.Go(func() { // it asks again where it gets an error, as long as no master has the key
+		for end, got := time.Now().Add(leases(6)), lock.Lease(nil); got == nil && time.Now().Before(end); t.sleep(leases(0.1)) {
+			got = second.ask(time.Until(end))
+			second.giveBack(got)
+		}
+	})
+	t.sleep(leases(0.2)) // the key is replicated, and the second one waits
+	for _, master := range cluster.Masters {
+		client := master.Open()
+		keys, err := client.Keys(t, "*"+t.name+"*").Result()
+		t.Must(errors.Join(err, client.Close()))
+		if len(keys) > 0 {
+			t.Must(master.Kill(t))
+			t.Mark("redis", "the master of the key is killed")
+		}
+	}
+	t.sleep(leases(3))
+	first.giveBack(held)
 }
 
 func restarts(t *try) {

@@ -3,7 +3,6 @@ package trial
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -212,16 +211,13 @@ const longest = 2 * time.Minute
 func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.History, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	t := &try{site: r.site, library: l, conn: Connect(r.site.Backends, l.Server, lease), name: "trial" + rand.Text()[:12]}
+	t := &try{site: r.site, library: l, conn: Connect(r.site.Backends, l.Server, lease)}
 	if t.folder, err = os.MkdirTemp(r.site.supervisor.Folder(), "trial-"); err != nil {
 		return nil, err
 	}
 	files := []string{filepath.Join(t.folder, "history.jsonl")}
 	to, err := history.Create(files[0])
 	if err != nil {
-		return nil, err
-	}
-	if _, err := r.site.admin.ExecContext(ctx, "INSERT INTO trial_lock VALUES (?)", t.name); err != nil {
 		return nil, err
 	}
 	if err := t.run(ctx, to, q.do); err != nil {

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,19 @@ func (t *try) run(ctx context.Context, to *history.Writer, steps func(*try)) err
 	return experiments.Alone(ctx, to, func(x *experiments.Try) {
 		t.Try = x
 		defer t.working.Wait()
+		if t.name == "" {
+			t.name = t.newName()
+		}
 		steps(t)
 	})
+}
+
+// newName is a name to lock that nobody has.
+func (t *try) newName() string {
+	name := "trial" + rand.Text()[:12]
+	_, err := t.admin.ExecContext(t, "INSERT INTO trial_lock VALUES (?)", name)
+	t.Must(err)
+	return name
 }
 
 func (t *try) sleep(d time.Duration) { t.Must(pause.For(t, d)) }
@@ -49,12 +61,13 @@ func leases(n float64) time.Duration { return time.Duration(n * float64(lease)) 
 type client struct {
 	*try
 
+	name   string // what it locks
 	links  []*servers.Proxy
 	locker lock.Locker
 }
 
 func (t *try) client(name string) *client {
-	c := &client{try: t}
+	c := &client{try: t, name: t.name}
 	to := t.conn
 	var err error
 	to.Conn, err = to.Through(func(address string) string {
@@ -69,7 +82,9 @@ func (t *try) client(name string) *client {
 }
 
 // direct is a client without links, which costs no more than the library does.
-func (t *try) direct(name string) *client { return (&client{try: t}).connect(name, t.conn) }
+func (t *try) direct(name string) *client {
+	return (&client{try: t, name: t.name}).connect(name, t.conn)
+}
 
 func (c *client) connect(name string, to Conn) *client {
 	made, closeAll, err := c.library.Open(to)
