@@ -152,8 +152,8 @@ func waited(of Waits, expected []Fact, judge func(seen Distribution) bool) Check
 }
 
 // Deadlocked expects that a name was granted to no client for d or longer after
-// its holder took it, or died with it, although a contender was waiting for it for so
-// long. Choose d longer than any holder works under the lock: a holder at work keeps
+// its holder took it, or died with it, although some contender, one after another, was
+// waiting for it for so long. Choose d longer than any holder works under the lock: a holder at work keeps
 // others waiting too.
 func Deadlocked(d time.Duration) Check {
 	return func(h *history.History) Finding {

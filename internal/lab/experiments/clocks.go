@@ -24,15 +24,15 @@ func clockJumps() []Part {
 		asRemedy(drifting("no-drift", sourcelock.QuorumInTime, 1, checker.Apart("first", "second"))),
 		steppedBack("step-back", 3, checker.NeverGrantedTo("second")),
 		asRemedy(steppedBack("step-back-of-two", 2, checker.GrantedTo("second"))),
-		unmoved("zookeeper-jump", checker.All(checker.RejectedWithin(patience), checker.AtLeast("clock_ahead_h", 1)),
+		asRemedy(unmoved("zookeeper-jump", checker.All(checker.RejectedWithin(patience), checker.AtLeast("clock_ahead_h", 1)),
 			func(x *Try) {
 				first, second := x.firstAndSecond("zk-sequential", ZooKeeper, 3*sessionLease)
 				first.acquire()
 				x.moveZooKeeper(time.Hour)
 				second.ask(sessionLease)
 				first.giveBack()
-			}),
-		unmoved("zookeeper-step-back", checker.All(checker.GrantedTo("second"), checker.AtMost("clock_ahead_h", -1)),
+			})),
+		asRemedy(unmoved("zookeeper-step-back", checker.All(checker.GrantedTo("second"), checker.AtMost("clock_ahead_h", -1)),
 			func(x *Try) {
 				first, second := x.firstAndSecond("zk-sequential", ZooKeeper, sessionLease)
 				first.acquire()
@@ -40,7 +40,7 @@ func clockJumps() []Part {
 				first.die()
 				second.ask(3 * sessionLease)
 				second.giveBack()
-			}),
+			})),
 	}
 }
 
@@ -83,7 +83,7 @@ func steppedBack(name string, masters int, seen checker.Check) Part {
 
 // unmoved has the clock of a ZooKeeper jump while the first contender holds a lock there.
 func unmoved(name string, seen checker.Check, do func(x *Try)) Part {
-	return asRemedy(newPart(name, Stage{Servers: zooKeeperWithClock}, seen, do, Timeline))
+	return newPart(name, Stage{Servers: zooKeeperWithClock}, seen, do, Timeline)
 }
 
 // zooKeeperWithClock gives a stage a ZooKeeper with a clock of its own.

@@ -14,19 +14,21 @@ import (
 )
 
 func holderCrashes() []Part {
+	never := checker.All(checker.WaitedAtLeast(2*ttl, checker.OfHolders("second")), checker.NeverGrantedTo("second"))
 	aTTLLater := checker.All(checker.WaitedBetween(ttl/2, ttl+slack, checker.OfHolders("second")), checker.GrantedTo("second"))
 	return []Part{
 		deadHolder("redis-setnx", checker.Deadlocked(4*time.Second)),
-		asRemedy(deadHolder("redis-setnx-ttl", checker.Freed(ttl+slack))),
-		diesBetween("setnx-then-expire", sourcelock.SetNXThenExpire, setNX, checker.WaitedAtLeast(2*ttl, checker.OfHolders("second"))),
-		asRemedy(diesBetween("set-nx-px", "redis-setnx-ttl", setNX, aTTLLater)),
-		asRemedy(diesBetween("script", sourcelock.SetNXExpireScript, "\r\neval\r\n", aTTLLater)),
-		deadSession("zk-sequential", ZooKeeper),
-		deadSession("etcd", Etcd),
+		asRemedy(deadHolder("redis-setnx-ttl", checker.FreedBetween(ttl/2, ttl+slack))),
+		diesBeforeReply("setnx-then-expire", sourcelock.SetNXThenExpire, setNX, never),
+		asRemedy(diesBeforeReply("set-nx-px", "redis-setnx-ttl", setNX, aTTLLater)),
+		asRemedy(diesBeforeReply("script", sourcelock.SetNXExpireScript, "\r\neval\r\n", aTTLLater)),
+		asRemedy(deadSession("zk-sequential", ZooKeeper)),
+		asRemedy(deadSession("etcd", Etcd)),
 	}
 }
 
-// deadHolder has replica 1 die between its read and its write, and others try for longer than any expiry.
+// deadHolder has replica 1 die between its read and its write, and others try, each for a second and then again, for
+// longer than any expiry.
 func deadHolder(strategy string, seen checker.Check) Part {
 	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=1s"), seen, func(x *Try) {
 		x.holderDies(strategy)
@@ -43,11 +45,12 @@ func (x *Try) holderDies(strategy string) {
 	x.wait()
 }
 
-// setNX is how a client of today sends SETNX: as SET … NX.
+// setNX are the bytes by which a proxy knows a SETNX: clients of today send it as SET … NX.
 const setNX = "\r\nset\r\n"
 
-// diesBetween has the first contender die when Redis has carried out the first request by which it takes the lock.
-func diesBetween(name, kind, request string, seen checker.Check) Part {
+// diesBeforeReply has the first contender die, its connections cut, when Redis has carried out the first request by
+// which it takes the lock.
+func diesBeforeReply(name, kind, request string, seen checker.Check) Part {
 	return newPart(name, on(Redis), seen, func(x *Try) {
 		first, second := x.firstAndSecond(kind, Redis, ttl)
 		first.askHeldUp(servers.Rule{Sent: request, Do: servers.HoldReply})
@@ -57,14 +60,14 @@ func diesBetween(name, kind, request string, seen checker.Check) Part {
 	}, Timeline)
 }
 
-// deadSession has a holder die whose lock ends with a session or a lease that it keeps alive. The end of its
-// connection does not end it.
+// deadSession has a holder die whose lock ends with a session or a lease that it keeps alive: not at once, when its
+// connection ends, but when it has been silent for so long.
 func deadSession(strategy string, need Need) Part {
 	seen := checker.FreedBetween(sessionLease/3, sessionLease+slack)
-	return asRemedy(newPart(strategy, onSessions(need, "STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
+	return newPart(strategy, onSessions(need, "STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
 		x.holderDies(strategy)
 		x.sell(Sale{Strategy: strategy, Replica: 2, FirstClient: 1, Clients: 4, Requests: 4})
-	}, Timeline))
+	}, Timeline)
 }
 
 func workOutlastsTTL() []Part {
@@ -80,7 +83,7 @@ func workOutlastsTTL() []Part {
 func slowHolders(strategy string, seen checker.Check) Part {
 	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
 		x.stock(100)
-		x.buyInTurn(Sale{Strategy: strategy}, nil, ttl*16/10, ttl*8/10, 200*time.Millisecond)
+		x.buyWhileAtWork(Sale{Strategy: strategy}, nil, ttl*16/10, ttl*8/10, 200*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }
@@ -126,7 +129,7 @@ func watchdog() []Part {
 func longWork(strategy string, seen checker.Check) Part {
 	return newPart(strategy, onRedis("STOCKD_LOCK_WAIT=8s"), seen, func(x *Try) {
 		x.stock(100)
-		x.buyInTurn(Sale{Strategy: strategy}, nil, ttl*5/2, 500*time.Millisecond)
+		x.buyWhileAtWork(Sale{Strategy: strategy}, nil, ttl*5/2, 500*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }

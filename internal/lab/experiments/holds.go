@@ -36,13 +36,13 @@ const (
 
 func holds() []Part {
 	return []Part{
-		naivePayment(), latePayment("sql-conditional"), latePayment("redis-stock", Redis),
-		naiveMoment(), oneDecides(),
-		naiveCallbacks(), keyedCallbacks(),
+		naivePayment(), asRemedy(latePayment("sql-conditional")), asRemedy(latePayment("redis-stock", Redis)),
+		naiveMoment(), asRemedy(oneDecides()),
+		naiveCallbacks(), asRemedy(keyedCallbacks()),
 		naiveSweepers("two-sweepers", checker.AtLeast(unitsBack, heldUnits+1), false),
-		expires("three-replicas", false),
+		asRemedy(expires("three-replicas", false)),
 		naiveSweepers("sweeper-dies", checker.AtMost(unitsBack, heldUnits-1), true),
-		expires("replica-dies", true),
+		asRemedy(expires("replica-dies", true)),
 		holdsAll("no-limit", 0, checker.All(checker.AtMost("other_buyers_served", 0), checker.AtLeast(unitsHeld, 10))),
 		asRemedy(holdsAll("limit", 2, checker.All(checker.AtLeast("other_buyers_served", 1), checker.AtMost(unitsHeld, 3)))),
 	}
@@ -158,7 +158,7 @@ func naivePayment() Part {
 
 func latePayment(strategy string, needs ...Need) Part {
 	seen := checker.All(checker.AtMost(unitsPaid, 1), checker.AtLeast("payments_too_late", 1), checker.AtMost(unitsWrong, 0))
-	return asRemedy(newPart("database-decides-"+strategy, reserving(needs...), seen, func(x *Try) {
+	return newPart("database-decides-"+strategy, reserving(needs...), seen, func(x *Try) {
 		x.stock(1)
 		first := x.mustReserve(strategy, holdLasts)
 		second, ok := x.reserve(strategy, "", holdLasts)
@@ -173,7 +173,7 @@ func latePayment(strategy string, needs ...Need) Part {
 		}
 		x.Figure("payments_too_late", checker.OneIf(!inTime))
 		x.Figure(unitsPaid, float64(x.audited().Sold))
-	}))
+	})
 }
 
 func naiveMoment() Part {
@@ -195,7 +195,7 @@ func naiveMoment() Part {
 // all payments of one may come too late.
 func oneDecides() Part {
 	seen := checker.All(checker.AtMost(paidAndBack, 0), checker.AtMost(unitsWrong, 0), checker.AtLeast(paidInTime, 1), checker.AtLeast(expiredFirst, 1))
-	return asRemedy(newPart("one-decides", reserving(), seen, func(x *Try) {
+	return newPart("one-decides", reserving(), seen, func(x *Try) {
 		x.stock(heldUnits)
 		var inTime, expired atomic.Int64
 		for made := 0; made < 5 && inTime.Load() == 0; made++ {
@@ -214,7 +214,7 @@ func oneDecides() Part {
 		x.Figure(paidInTime, float64(inTime.Load()))
 		x.Figure(expiredFirst, float64(expired.Load()))
 		x.Figure(paidAndBack, paidWrongly(inTime.Load(), x.audited().Sold))
-	}))
+	})
 }
 
 // paidWrongly is by how much the payments that were answered as done and the sales differ, whichever
@@ -244,7 +244,7 @@ func naiveCallbacks() Part {
 
 func keyedCallbacks() Part {
 	seen := checker.All(checker.AtLeast(ordersMade, 1), checker.AtMost(ordersMade, 1), checker.AtMost(unitsPaid, 1), checker.AtMost(unitsWrong, 0))
-	return asRemedy(newPart("callback-keyed", reserving(), seen, func(x *Try) {
+	return newPart("callback-keyed", reserving(), seen, func(x *Try) {
 		x.stock(1)
 		held := x.mustReserve(reserved, time.Minute)
 		x.Each(2, func(i int) { x.mustConfirm(i, held) })
@@ -264,7 +264,7 @@ func keyedCallbacks() Part {
 		}
 		x.Figure(ordersMade, orders)
 		x.Figure(unitsPaid, float64(x.audited().Sold))
-	}))
+	})
 }
 
 // naiveSweepers has two sweepers read the same holds that are over, and each give them back; the second dies instead
@@ -298,7 +298,7 @@ func naiveSweepers(name string, seen checker.Check, killed bool) Part {
 // the last one, where it is killed.
 func expires(name string, killed bool) Part {
 	seen := checker.All(checker.AtLeast(unitsBack, heldUnits), checker.AtMost(unitsBack, heldUnits), checker.AtMost(unitsWrong, 0))
-	return asRemedy(newPart(name, reserving(), seen, func(x *Try) {
+	return newPart(name, reserving(), seen, func(x *Try) {
 		x.stock(heldUnits)
 		x.Each(heldUnits, func(int) { x.mustReserve(reserved, holdLasts) })
 		if killed {
@@ -310,7 +310,7 @@ func expires(name string, killed bool) Part {
 		}
 		x.awaitNoHold()
 		x.Figure(unitsBack, float64(x.audited().Stock))
-	}))
+	})
 }
 
 // holdsAll has one buyer reserve as many units as it gets, and another one ask for one.

@@ -15,36 +15,40 @@ import (
 )
 
 func failover() []Part {
+	// no lock ends by its expiry here, and replica 1, which works for longer than replica 2, writes last
 	pair := onRedis("STOCKD_LOCK_TTL=10s", "STOCKD_LOCK_WAIT=8s")
 	pair.Servers = redisPair
-	rejected := checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean())
+	// of two claims with one token the store accepts the writes of the later one (repo/fence.go)
+	lateWriteRejected := checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean())
 	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
 	return []Part{
 		newPart("failover", pair, checker.All(checker.OverlappingHolders(), checker.LostUpdates()), func(x *Try) {
 			x.stock(100)
 			x.freezeReplication()
-			x.buyInTurn(Sale{Strategy: "redis-lua"}, x.promoteReplica, 2*time.Second, 500*time.Millisecond)
+			x.buyWhileAtWork(Sale{Strategy: "redis-lua"}, x.failOver, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline),
-		asRemedy(newPart("fenced", pair, rejected, func(x *Try) {
+		asRemedy(newPart("fenced", pair, lateWriteRejected, func(x *Try) {
 			x.stock(100)
+			// Redis's replica has a counter of tokens then: a Redis without one begins above all tokens, and repeats none
 			x.buy(3, Sale{Strategy: "redis-lua", Fence: true})
 			x.Must(x.Pair.AwaitSync(x))
 			x.freezeReplication()
-			x.buyInTurn(Sale{Strategy: "redis-lua", Fence: true}, x.promoteReplica, 2*time.Second, 500*time.Millisecond)
+			x.buyWhileAtWork(Sale{Strategy: "redis-lua", Fence: true}, x.failOver, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline)),
 		asRemedy(newPart("five-masters", onMasters(servers.RedlockOptions{}), exclusive, func(x *Try) {
 			x.stock(100)
-			x.buyInTurn(Sale{Strategy: "redlock"}, func() { x.killMaster(1) }, 2*time.Second, 500*time.Millisecond)
+			x.buyWhileAtWork(Sale{Strategy: "redlock"}, func() { x.killMaster(1) }, 2*time.Second, 500*time.Millisecond)
 			x.audit()
 		}, Timeline)),
 	}
 }
 
-// buyInTurn has replica 1 buy, and work for a time between its read and its write, under the lock, while something may
-// happen. Each next replica buys when the one before is at work, and works in the same way.
-func (x *Try) buyInTurn(sale Sale, happens func(), works ...time.Duration) {
+// buyWhileAtWork has replica 1 buy, and work for a time between its read and its write, whatever becomes of its lock.
+// Each next replica buys when the one before is at work, and works in the same way. What happens, unless it is nil, is
+// done once, before replica 2 buys.
+func (x *Try) buyWhileAtWork(sale Sale, happens func(), works ...time.Duration) {
 	for i, d := range works {
 		x.willStall(i+1, d)
 	}
@@ -63,14 +67,14 @@ func (x *Try) buyInTurn(sale Sale, happens func(), works ...time.Duration) {
 // freezeReplication stops the replication from the primary of the pair.
 func (x *Try) freezeReplication() {
 	x.Pair.Link.Freeze()
-	x.Mark("redis", "writes to the primary no longer reach its replica")
+	x.Mark("redis", "writes to the primary no longer reach Redis's replica")
 }
 
-// promoteReplica kills the primary of the pair and puts its replica in its place.
-func (x *Try) promoteReplica() {
+// failOver kills the primary of the pair and puts its replica in its place, behind the same address.
+func (x *Try) failOver() {
 	x.Must(x.Pair.Primary.Kill(x))
 	x.Must(x.Pair.Promote(x))
-	x.Mark("redis", "the primary is killed, its replica is promoted")
+	x.Mark("redis", "the primary is killed, Redis's replica is promoted")
 }
 
 // masterTTL is how long a lock on the masters lasts when its holder is silent.
@@ -92,7 +96,7 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens func
 			x.Links[master-1].Cut()
 		}
 		x.Mark("", "masters [4 5] are out of reach for replica 1")
-		x.buyInTurn(Sale{Strategy: "redlock", Fence: fence}, func() {
+		x.buyWhileAtWork(Sale{Strategy: "redlock", Fence: fence}, func() {
 			x.start(func() { happens(x) })
 			x.sleep(200 * time.Millisecond)
 		}, masterTTL*2/3, 300*time.Millisecond)
@@ -199,7 +203,7 @@ func redlockQuorum() []Part {
 	return []Part{
 		lateVote(sourcelock.QuorumUntimed, "untimed", checker.Together("first", "second")),
 		asRemedy(lateVote(sourcelock.QuorumInTime, "in-time", checker.Apart("first", "second"))),
-		lateVotes(),
+		asRemedy(lateVotes()),
 		lostVote(sourcelock.QuorumAcknowledged, "acknowledged", checker.All(checker.AtLeast("keys_left", 1), checker.NeverGrantedTo("second"))),
 		asRemedy(lostVote(sourcelock.QuorumInTime, "all-masters", found)),
 		asRemedy(lostVote("redlock", "redlock", found)),
@@ -222,14 +226,14 @@ func lateVote(kind, name string, seen checker.Check) Part {
 
 // lateVotes is the same for a lock that asks all masters at once: three of them answer late.
 func lateVotes() Part {
-	return asRemedy(newPart("at-once", on(Redlock), checker.Apart("first", "second"), func(x *Try) {
+	return newPart("at-once", on(Redlock), checker.Apart("first", "second"), func(x *Try) {
 		first, second := x.firstAndSecond("redlock", Redlock, sessionLease)
 		first.armAt(servers.Rule{Sent: setNX, Do: servers.HoldReply, For: 2 * sessionLease}, 3, 4, 5)
 		first.acquire()
 		second.acquire()
 		first.askAndGoOn(asks)
 		x.givenBack(second, first)
-	}, Votes, Timeline))
+	}, Votes, Timeline)
 }
 
 // lostVote has two masters be out of reach, and the answer of the last one be lost. The second asks for less than the

@@ -33,7 +33,7 @@ func readWriteLock() []Part {
 			checker.All(checker.GrantedTo("writer"), checker.WaitedAtMost(2*time.Second, checker.OfHolders("writer"))))),
 		longRead("lease-runs-out", sourcelock.ReadLockUnrenewed, checker.Together("reader", "writer")),
 		asRemedy(longRead("lease-is-renewed", sourcelock.ReadLock, checker.Apart("reader", "writer"))),
-		lostRead(),
+		asRemedy(lostRead()),
 	}
 }
 
@@ -213,7 +213,7 @@ func longRead(name, read string, seen checker.Check) Part {
 // lostRead has Redis forget the lock while it is held, as a failover to a replica that has not got it yet does.
 func lostRead() Part {
 	seen := checker.All(checker.LossNoticed("reader", forgotten, ttl), checker.GrantedTo("writer"))
-	return asRemedy(newPart("lease-is-lost", on(Redis), seen, func(x *Try) {
+	return newPart("lease-is-lost", on(Redis), seen, func(x *Try) {
 		reader, writer := x.enter("reader", sourcelock.ReadLock, Redis, ttl), x.enter("writer", sourcelock.WriteLock, Redis, ttl)
 		reader.acquire()
 		client := x.redis()
@@ -227,7 +227,7 @@ func lostRead() Part {
 		writer.acquire()
 		writer.giveBack()
 		reader.giveBack()
-	}, Timeline))
+	}, Timeline)
 }
 
 // forgotten begins the mark of a Redis that has lost the keys of a lock.

@@ -23,7 +23,7 @@ func lateDelete(strategy, release string, seen checker.Check) Part {
 	stage.Servers = throughRedis
 	return newPart(strategy, stage, seen, func(x *Try) {
 		x.stock(100)
-		x.buyInTurn(Sale{Strategy: strategy}, func() {
+		x.buyWhileAtWork(Sale{Strategy: strategy}, func() {
 			x.awaitMet(x.Proxy.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}))
 		}, 300*time.Millisecond, ttl*9/10, 100*time.Millisecond)
 		x.audit()
@@ -70,7 +70,7 @@ func clocks(strategy string, seen checker.Check) Part {
 	stage.Own = map[int][]string{2: {"STOCKD_LAB_CLOCK_OFFSET=10s"}}
 	return newPart(strategy+"-clocks", stage, seen, func(x *Try) {
 		x.stock(100)
-		x.buyInTurn(Sale{Strategy: strategy}, nil, time.Second, 500*time.Millisecond)
+		x.buyWhileAtWork(Sale{Strategy: strategy}, nil, time.Second, 500*time.Millisecond)
 		x.audit()
 	}, Timeline)
 }
