@@ -9,12 +9,9 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The marks that end all leases of the replica that they name: it is not there
-// any more. Words may follow them.
-const (
-	Crashed = "crashed" // it killed itself in the critical section
-	Killed  = "killed"  // the lab ended it
-)
+// Killed begins the mark that ends all leases of the replica that it names: it is not there
+// any more. Words may follow.
+const Killed = "killed"
 
 // Overlap is a time during which a name had two holders.
 type Overlap struct {
@@ -42,7 +39,7 @@ func ExclusiveHolders() Check {
 // A lease is held from its grant until its holder knew of its end: so a holder
 // that has lost its lease and does not know it yet still counts as one, since it
 // goes on as one. A lease without an end was held until the holder is marked as
-// Crashed or Killed. Where it never is, nothing says that the holder ever stopped,
+// Killed. Where it never is, nothing says that the holder ever stopped,
 // and it counts as held to the end of the history. Two leases of the same holder
 // with the same token are one lease that was reentered. Shared leases do not overlap
 // with each other. All times are of one machine's clock.
@@ -118,7 +115,7 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 
 // Ends tells whether a mark is of the end of a holder.
 func Ends(m history.Mark) bool {
-	return strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
+	return strings.HasPrefix(m.What, Killed)
 }
 
 func deathOf(h *history.History, holder string, after time.Time) (at time.Time) {

@@ -15,7 +15,7 @@ func TestHolders(t *testing.T) {
 	otherName.Name, otherLock.Lock = "m", "etcd"
 	lost := lease("a", 0, 30, 1)
 	lost.Lost = at(10)
-	crashed := of(lease("a", 0, 0, 1), mark("a", 5, "crashed in the critical section"), lease("b", 30, 40, 2))
+	killed := of(lease("a", 0, 0, 1), mark("a", 5, "killed in the critical section"), lease("b", 30, 40, 2))
 	judge(t, []row{
 		{"overlapping", checker.OverlappingHolders(), together, true, map[string]float64{"overlaps": 2, "longest_overlap_ms": 10, "leases": 3}},
 		{"one after the other do not overlap", checker.OverlappingHolders(), apart, false, map[string]float64{"overlaps": 0}},
@@ -28,13 +28,13 @@ func TestHolders(t *testing.T) {
 		{"two that overlap, beside a lease of no time", checker.OverlappingHolders(), of(lease("a", 0, 30, 1), lease("c", 5, 5, 9), lease("b", 10, 20, 2)), true, map[string]float64{"overlaps": 1}},
 		{"two that overlap, behind one that gave up", checker.OverlappingHolders(), of(asks("c", 0, 1), lease("a", 0, 30, 1), lease("b", 10, 20, 2)), true, map[string]float64{"leases": 2}},
 		{"reentered, beside another", checker.OverlappingHolders(), of(lease("a", 0, 30, 1), lease("b", 2, 30, 2), lease("a", 5, 8, 1)), true, map[string]float64{"overlaps": 2}},
-		{"a crash of another replica", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "crashed"), lease("b", 30, 40, 2)), true, nil},
-		{"a crash before the lease", checker.OverlappingHolders(), of(mark("a", 0, "crashed"), lease("a", 5, 0, 1), lease("b", 30, 40, 2)), true, nil},
+		{"a crash of another replica", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "killed"), lease("b", 30, 40, 2)), true, nil},
+		{"a crash before the lease", checker.OverlappingHolders(), of(mark("a", 0, "killed"), lease("a", 5, 0, 1), lease("b", 30, 40, 2)), true, nil},
 		{"a pause does not end a lease", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "paused"), lease("b", 30, 40, 2)), true, nil},
 
 		{"exclusive", checker.ExclusiveHolders(), apart, true, nil},
 		{"overlapping are not exclusive", checker.ExclusiveHolders(), together, false, nil},
-		{"a crash ends a lease", checker.ExclusiveHolders(), crashed, true, nil},
+		{"a crash ends a lease", checker.ExclusiveHolders(), killed, true, nil},
 		{"a kill ends a lease", checker.ExclusiveHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "killed"), lease("b", 30, 40, 2)), true, nil},
 		{"the first of two kills ends a lease", checker.ExclusiveHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "killed"), mark("a", 50, "killed"), lease("b", 30, 40, 2)), true, nil},
 		{"a known loss ends a lease", checker.ExclusiveHolders(), of(lost, lease("b", 15, 40, 2)), true, nil},

@@ -19,7 +19,7 @@ func TestWaits(t *testing.T) {
 	sales, all := checker.OfClients(1, 2, 3), checker.OfClients()
 	granted := lease("a", 0, 10, 1)
 	granted.Asked = at(-50)
-	leases := of(granted, asks("b", 0, 40), asks("c", 5, 0), asks("d", 0, 0), mark("d", 7, "crashed"), mark("", 100, "the end"))
+	leases := of(granted, asks("b", 0, 40), asks("c", 5, 0), asks("d", 0, 0), mark("d", 7, "killed"), mark("", 100, "the end"))
 	asked := func(from, granted int) history.Lease {
 		l := lease("a", granted, granted+1, 1)
 		l.Asked = at(from)

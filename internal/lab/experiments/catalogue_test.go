@@ -115,7 +115,7 @@ func TestAWrongNameListsTheRightOnes(t *testing.T) {
 func TestTheNarratorHasWordsForEachMark(t *testing.T) {
 	lines := Narration()
 	for _, mark := range []string{
-		failpoint.Held, failpoint.Paused, failpoint.Killed, failpoint.WentOn, checker.Killed + ": it is gone", checker.Crashed, "is woken",
+		failpoint.Held, failpoint.Paused, failpoint.Killed, failpoint.WentOn, checker.Killed + ": it is gone", "is woken",
 		string(servers.Lose) + ": GET", string(servers.LoseReply) + ": GET", string(servers.HangReply) + ": GET", string(servers.Hold) + ": GET",
 		string(servers.HoldReply) + ": GET", "let go: GET", forgotten + ": the lock",
 	} {
