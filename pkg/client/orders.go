@@ -22,7 +22,7 @@ type Order struct {
 	RequestID string `json:"request_id"`
 	// UserID is the buyer, if known; it is empty on the public API.
 	UserID string `json:"user_id"`
-	// Remaining is what was left, as the writer of the order saw it.
+	// Remaining is what was left, as the writer of the order saw it; of a limit or a time of sale it is what is left now.
 	Remaining int64  `json:"remaining"`
 	Strategy  string `json:"strategy"`
 	// Replica is the one that sold.

@@ -110,7 +110,7 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	// RequestID is that of the call, if it has one: it finds out an unknown outcome. The
 	// UnknownError has it as well.
 	RequestID string `json:"request_id"`
-	// Strategies are the known ones, where the problem is the strategy.
+	// Strategies are those that are neither switched off nor forbidden there, where the problem is the strategy.
 	Strategies []string `json:"strategies"`
 	// PerUser is the limit per buyer, or MaxHeld that of what a buyer holds, and Has the units that this
 	// buyer has or holds, where the limit is the problem.
