@@ -58,11 +58,13 @@ func lensOf(b *servers.Backends, name string) (*lens, error) {
 		return nil, err
 	}
 	look := map[string]func(context.Context, int64) (View, error){
-		"database":  func(ctx context.Context, item int64) (View, error) { return rowsOf(ctx, b.Database, clients.DB, item) },
-		"redis":     func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redis) },
-		"redlock":   func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redlock...) },
-		"zookeeper": func(ctx context.Context, item int64) (View, error) { return nodesOf(ctx, b.ZooKeeper, clients.ZooKeeper, item) },
-		"etcd":      func(ctx context.Context, item int64) (View, error) { return lookAtEtcd(ctx, clients.Etcd, item) },
+		"database": func(ctx context.Context, item int64) (View, error) { return rowsOf(ctx, b.Database, clients.DB, item) },
+		"redis":    func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redis) },
+		"redlock":  func(ctx context.Context, item int64) (View, error) { return lookAtRedis(ctx, item, clients.Redlock...) },
+		"zookeeper": func(ctx context.Context, item int64) (View, error) {
+			return nodesOf(ctx, b.ZooKeeper, clients.ZooKeeper, item)
+		},
+		"etcd": func(ctx context.Context, item int64) (View, error) { return lookAtEtcd(ctx, clients.Etcd, item) },
 	}
 	return &lens{look: look[name], clients: clients}, nil
 }
