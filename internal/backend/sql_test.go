@@ -351,10 +351,10 @@ func TestAConflictIsWhatAServerHasRolledBackForAnotherTransaction(t *testing.T) 
 		{3100, "Error on observer while running replication hook 'before_commit'.", false, false},
 	} {
 		err := fmt.Errorf("commit: %w", &mysql.MySQLError{Number: c.number, Message: c.message})
-		should.Be(t, backend.IsConflict(err), c.conflict, "is a conflict", c.number, c.message)
+		should.Be(t, backend.FaultOf(err) == backend.Conflict, c.conflict, "is a conflict", c.number, c.message)
 		should.Be(t, backend.IsGroupConflict(err), c.group, "is one of a group", c.number, c.message)
 	}
-	if backend.IsConflict(errors.New("Error 1213: not a server's")) {
+	if backend.FaultOf(errors.New("Error 1213: not a server's")) == backend.Conflict {
 		t.Error("an error without a number is a conflict")
 	}
 }

@@ -60,8 +60,6 @@ type dialect struct {
 	// server is in the group still; nil and empty where there are no groups.
 	conflicted func(error) bool
 	member     string
-	// classify returns the kind of an error of the driver.
-	classify func(error) faultKind
 }
 
 // The statements that every dialect shares. Each write of the row lifts its

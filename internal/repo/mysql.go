@@ -3,15 +3,16 @@ package repo
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
 	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
 	"github.com/stockd/stockd/internal/backend"
 )
+
+// mysqlNoTable is an error number of MySQL and MariaDB.
+const mysqlNoTable = 1146
 
 func mysqlDialect() dialect {
 	return dialect{
@@ -74,7 +75,6 @@ func mysqlDialect() dialect {
 		conflicted: backend.IsGroupConflict,
 		member:     backend.IsMember,
 		change:     changeByInsertID,
-		classify:   classifyMySQL,
 	}
 }
 
@@ -95,35 +95,4 @@ func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string,
 	}
 	left, err = result.LastInsertId()
 	return left, rows, err
-}
-
-// Server error numbers that are the same in MySQL and MariaDB.
-const (
-	mysqlDuplicateEntry  = 1062
-	mysqlNoTable         = 1146
-	mysqlLockWaitTimeout = 1205
-)
-
-// severalShards is in the error of a vtgate for a transaction that does not stay on one shard. It has no number of its own.
-const severalShards = "multi-db transaction attempted"
-
-func classifyMySQL(err error) faultKind {
-	if backend.IsConflict(err) {
-		return faultDeadlock
-	}
-	var answer *mysql.MySQLError
-	if !errors.As(err, &answer) {
-		return faultBackend
-	}
-	if strings.Contains(answer.Message, severalShards) {
-		return faultApart
-	}
-	switch answer.Number {
-	case mysqlDuplicateEntry:
-		return faultDuplicate
-	case mysqlLockWaitTimeout:
-		return faultBusy
-	default:
-		return faultBackend
-	}
 }

@@ -121,7 +121,7 @@ const (
 // rolledBack reports that an answer of the server is one after which nothing is committed.
 func (s *Store) rolledBack(err error) bool {
 	rejects := backend.Rejects(err)
-	return s.dialect.classify(err) != faultBackend || rejects == stock.ReadOnly || rejects == stock.NotPermitted ||
+	return backend.FaultOf(err) != backend.Failed || rejects == stock.ReadOnly || rejects == stock.NotPermitted ||
 		backend.IsMySQL(err, mysqlNoProcedure, mysqlTableFull, mysqlNoSuchCall)
 }
 

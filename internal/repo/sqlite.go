@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/glebarez/go-sqlite"
 	gormsqlite "github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 )
@@ -41,8 +40,7 @@ func sqliteDialect() dialect {
 		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked, corrected = corrected + excluded.corrected,
 			sold = sold + excluded.sold, orders = orders + excluded.orders,
 			held = held + excluded.held, returned = returned + excluded.returned`,
-		change:   changeReturning,
-		classify: classifySQLite,
+		change: changeReturning,
 	}
 }
 
@@ -52,26 +50,4 @@ func changeReturning(ctx context.Context, conn gorm.ConnPool, statement string, 
 		return 0, 0, nil
 	}
 	return left, 1, err
-}
-
-// Result codes of SQLite, see https://www.sqlite.org/rescode.html.
-const (
-	sqliteBusy             = 5
-	sqliteLocked           = 6
-	sqliteConstraintUnique = 2067
-)
-
-func classifySQLite(err error) faultKind {
-	var answer *sqlite.Error
-	if !errors.As(err, &answer) {
-		return faultBackend
-	}
-	switch code := answer.Code(); {
-	case code == sqliteConstraintUnique:
-		return faultDuplicate
-	case code&0xff == sqliteBusy, code&0xff == sqliteLocked:
-		return faultBusy
-	default:
-		return faultBackend
-	}
 }

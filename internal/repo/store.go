@@ -428,17 +428,6 @@ func backOff(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// faultKind classifies an error of a database driver.
-type faultKind int
-
-const (
-	faultBackend   faultKind = iota // the database failed, or the cause is unknown
-	faultDuplicate                  // a unique key is taken
-	faultBusy                       // a lock timed out
-	faultDeadlock                   // the database rolled the transaction back
-	faultApart                      // the transaction would write to several shards
-)
-
 // errDeadlock marks a transaction that the database has rolled back. It is
 // run again, so that callers only ever see it as the ErrBusy it wraps.
 var errDeadlock = fmt.Errorf("%w: deadlock", stock.ErrBusy)
@@ -457,14 +446,14 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
 		return s.Late(doing, context.Cause(ctx))
 	}
-	switch s.dialect.classify(err) {
-	case faultDuplicate:
+	switch backend.FaultOf(err) {
+	case backend.Duplicate:
 		return fmt.Errorf("%s: %w", doing, stock.ErrDuplicateRequest)
-	case faultBusy:
+	case backend.Locked:
 		return fmt.Errorf("%s: %w: %w", doing, stock.ErrBusy, err)
-	case faultDeadlock:
+	case backend.Conflict:
 		return fmt.Errorf("%s: %w", doing, errDeadlock)
-	case faultApart:
+	case backend.Apart:
 		return fmt.Errorf("%s: %w", doing, stock.ErrApart)
 	default:
 		return s.failure(doing, err)
@@ -487,7 +476,7 @@ func (s *Store) commitFault(ctx context.Context, err error) error {
 	case errors.Is(err, backend.ErrUnanswered):
 	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return s.fault(ctx, "commit", context.Cause(ctx))
-	case errors.Is(err, backend.ErrNotSent), s.dialect.classify(err) != faultBackend, backend.Rejects(err) == stock.ReadOnly:
+	case errors.Is(err, backend.ErrNotSent), backend.FaultOf(err) != backend.Failed, backend.Rejects(err) == stock.ReadOnly:
 		return s.fault(ctx, "commit", err)
 	}
 	return s.unknown("commit", err)

@@ -31,6 +31,14 @@ func opened(t *testing.T, o backend.SQLOptions, with Options) *Store {
 
 var errWrong = errors.New("wrong")
 
+// What a server answers.
+var (
+	failure   = &mysql.MySQLError{Number: 1105}
+	duplicate = &mysql.MySQLError{Number: 1062}
+	locked    = &mysql.MySQLError{Number: 1205}
+	victim    = &mysql.MySQLError{Number: 1213}
+)
+
 // A victim is run again a bounded number of times, each reported; one whose writes were computed before it
 // is not run again. A caller that leaves meanwhile has written nothing.
 func TestAVictimIsRetriedSoOften(t *testing.T) {
@@ -38,15 +46,13 @@ func TestAVictimIsRetriedSoOften(t *testing.T) {
 		var retried []string
 		s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{Replica: "r", Retried: func(strategy string) { retried = append(retried, strategy) }})
 		defer s.Close() //nolint:errcheck // the test is over
-		s.dialect.classify = func(error) faultKind { return faultDeadlock }
 		victims, runs := 0, 0
-		do := func(tx *Tx) error {
+		do := func(*Tx) error {
 			runs++
 			if runs > victims {
 				return nil
 			}
-			_, err := tx.write(t.Context(), "be a victim", "no statement")
-			return err
+			return s.fault(t.Context(), "be a victim", victim)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 0)
 		defer cancel()
@@ -76,19 +82,6 @@ func TestAVictimIsRetriedSoOften(t *testing.T) {
 // The kind of an error says whether something may have been written, and by whose fault nothing was.
 func TestAnErrorOfTheDriverGetsItsKind(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
-	kinds := map[error]faultKind{}
-	for _, kind := range []faultKind{faultBackend, faultDuplicate, faultBusy, faultDeadlock} {
-		kinds[errors.New("driver")] = kind
-	}
-	s.dialect.classify = func(err error) faultKind { return kinds[err] }
-	of := func(kind faultKind) error {
-		for err, k := range kinds {
-			if k == kind {
-				return err
-			}
-		}
-		return nil
-	}
 	left, leave := context.WithCancelCause(t.Context())
 	leave(errWrong)
 	late, cancel := context.WithTimeout(t.Context(), 0)
@@ -104,22 +97,22 @@ func TestAnErrorOfTheDriverGetsItsKind(t *testing.T) {
 		err   error
 		want  []error // of all
 	}{
-		{"a failure", s.doing, t.Context(), of(faultBackend), []error{stock.ErrBackendUnavailable}},
-		{"a failure that came late", s.doing, late, of(faultBackend), []error{stock.ErrBackendUnavailable}},
-		{"a duplicate", s.doing, t.Context(), of(faultDuplicate), []error{stock.ErrDuplicateRequest}},
-		{"a lock that was not free", s.doing, t.Context(), of(faultBusy), []error{stock.ErrBusy}},
-		{"a deadlock", s.doing, t.Context(), of(faultDeadlock), []error{stock.ErrBusy, errDeadlock}},
-		{"a caller that has left", s.doing, left, of(faultBackend), []error{errWrong}},
+		{"a failure", s.doing, t.Context(), failure, []error{stock.ErrBackendUnavailable}},
+		{"a failure that came late", s.doing, late, failure, []error{stock.ErrBackendUnavailable}},
+		{"a duplicate", s.doing, t.Context(), duplicate, []error{stock.ErrDuplicateRequest}},
+		{"a lock that was not free", s.doing, t.Context(), locked, []error{stock.ErrBusy}},
+		{"a deadlock", s.doing, t.Context(), victim, []error{stock.ErrBusy, errDeadlock}},
+		{"a caller that has left", s.doing, left, failure, []error{errWrong}},
 		{"a statement without a connection", s.doing, late, context.DeadlineExceeded, []error{stock.ErrBusy}},
 		{"a statement that was not answered", s.doing, late, errors.Join(backend.ErrUnanswered, context.DeadlineExceeded), []error{stock.ErrBackendUnavailable}},
 		{"a statement that a server has not answered in its own time", s.doing, t.Context(), context.DeadlineExceeded, []error{stock.ErrBackendUnavailable}},
-		{"a commit that failed", s.commitFault, t.Context(), of(faultBackend), []error{stock.ErrUnknownOutcome, stock.ErrBackendUnavailable}},
+		{"a commit that failed", s.commitFault, t.Context(), failure, []error{stock.ErrUnknownOutcome, stock.ErrBackendUnavailable}},
 		{"a commit that was not answered", s.commitFault, left, errors.Join(backend.ErrUnanswered, sql.ErrTxDone), []error{stock.ErrUnknownOutcome, stock.ErrBackendUnavailable}},
 		{"a commit that was not sent", s.commitFault, t.Context(), backend.ErrNotSent, []error{stock.ErrBackendUnavailable}},
 		{"a commit after the end", s.commitFault, left, sql.ErrTxDone, []error{errWrong}},
 		{"a commit after the deadline", s.commitFault, late, context.DeadlineExceeded, []error{stock.ErrBusy}},
-		{"a commit that was rejected", s.commitFault, t.Context(), of(faultBusy), []error{stock.ErrBusy}},
-		{"a commit that was a victim", s.commitFault, t.Context(), of(faultDeadlock), []error{stock.ErrBusy, errDeadlock}},
+		{"a commit that was rejected", s.commitFault, t.Context(), locked, []error{stock.ErrBusy}},
+		{"a commit that was a victim", s.commitFault, t.Context(), victim, []error{stock.ErrBusy, errDeadlock}},
 	} {
 		err := c.fault(c.ctx, c.err)
 		for _, kind := range all {
@@ -348,12 +341,6 @@ func TestAConflictOutsideOfTheGroupIsAnUnknownOutcome(t *testing.T) {
 	defer s.Close() //nolint:errcheck // nothing is lost with it
 	conflict := &mysql.MySQLError{Number: 3101, Message: "rolled back"}
 	s.dialect.conflicted = func(err error) bool { return errors.Is(err, conflict) }
-	s.dialect.classify = func(err error) faultKind {
-		if errors.Is(err, conflict) {
-			return faultDeadlock
-		}
-		return faultBackend
-	}
 	for _, c := range []struct {
 		asked string
 		err   error

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/glebarez/go-sqlite"
-
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/pause"
@@ -189,40 +187,15 @@ func (b *base) doubt(ctx context.Context, err error, undo func(context.Context) 
 	return err
 }
 
-// Error numbers that are the same in MySQL and MariaDB.
-const (
-	mysqlDuplicateEntry  = 1062
-	mysqlLockWaitTimeout = 1205
-)
-
-// Result codes of SQLite, see https://www.sqlite.org/rescode.html.
-const (
-	sqliteBusy                 = 5
-	sqliteLocked               = 6
-	sqliteConstraintPrimaryKey = 1555
-	sqliteConstraintUnique     = 2067
-)
-
 // contended reports whether a statement came to nothing because others were in
 // its way. SQLite is a file and never silent: there it was another writer's turn.
 func (b *base) contended(err error) bool {
 	if errors.Is(err, errSilent) {
 		return b.deps.Dialect != string(backend.MySQL)
 	}
-	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
-		primary := answer.Code() & 0xff
-		return primary == sqliteBusy || primary == sqliteLocked
-	}
-	return waitedInVain(err) || backend.IsConflict(err)
+	fault := backend.FaultOf(err)
+	return fault == backend.Locked || fault == backend.Conflict
 }
-
-// waitedInVain reports whether a row stayed locked for a slice of waiting.
-func waitedInVain(err error) bool { return backend.IsMySQL(err, mysqlLockWaitTimeout) }
 
 // duplicate reports whether a name was there already.
-func duplicate(err error) bool {
-	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
-		return answer.Code() == sqliteConstraintPrimaryKey || answer.Code() == sqliteConstraintUnique
-	}
-	return backend.IsMySQL(err, mysqlDuplicateEntry)
-}
+func duplicate(err error) bool { return backend.FaultOf(err) == backend.Duplicate }

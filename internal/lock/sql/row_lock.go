@@ -48,7 +48,7 @@ func takeRow(ctx context.Context, conn *sql.Conn, name string) (won bool, err er
 	var one int
 	err = conn.QueryRowContext(ctx, lockRow, name).Scan(&one)
 	switch {
-	case waitedInVain(err):
+	case backend.FaultOf(err) == backend.Locked: // for a slice of waiting
 		return false, nil
 	case errors.Is(err, sql.ErrNoRows):
 		return false, makeRow(ctx, conn, name)
