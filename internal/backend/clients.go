@@ -56,6 +56,42 @@ type Clients struct {
 	Etcd         *clientv3.Client
 }
 
+// Options say how to reach the servers of a replica. What has no address, or no driver, is not configured.
+type Options struct {
+	Prefix string
+	// Redlock are as many masters as it has addresses.
+	Redis, Redlock RedisOptions
+	ZooKeeper      ZooKeeperOptions
+	Etcd           EtcdOptions
+	SQL            SQLOptions
+}
+
+// Connect makes the clients of a replica.
+func Connect(o Options) (c *Clients, err error) {
+	c = &Clients{Prefix: o.Prefix, RedisOptions: o.Redis}
+	if len(o.Redis.Addresses) > 0 {
+		c.Redis = NewRedis(o.Redis)
+	}
+	for i := range o.Redlock.Addresses {
+		master := o.Redlock
+		master.Addresses = master.Addresses[i : i+1]
+		c.Redlock = append(c.Redlock, NewRedis(master))
+	}
+	if len(o.ZooKeeper.Servers) > 0 {
+		c.ZooKeeper = NewZooKeeper(o.ZooKeeper)
+	}
+	if len(o.Etcd.Endpoints) > 0 {
+		c.Etcd, err = NewEtcd(o.Etcd)
+	}
+	if err == nil && o.SQL.Driver != "" {
+		c.DB, c.Dialect, err = OpenPool(o.SQL)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
 // KeyPrefix is Prefix, or its default.
 func (c *Clients) KeyPrefix() string {
 	if c == nil || c.Prefix == "" {

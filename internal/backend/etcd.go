@@ -31,12 +31,11 @@ type EtcdOptions struct {
 	// TLS is for those endpoints that begin with https://; nil believes the system's
 	// authorities.
 	TLS *tls.Config `json:"-"`
-	// DialTimeout bounds the making of a connection. 0: 2 s.
+	// DialTimeout bounds the making of a connection.
 	DialTimeout time.Duration
 }
 
 const (
-	etcdDialWithin = 2 * time.Second
 	// A connection on which nothing comes back is given up after the sum of
 	// these. A server counts pings that come more often as an attack.
 	etcdPingAfter  = 10 * time.Second
@@ -48,7 +47,7 @@ const (
 
 // NewEtcd makes a client; it does not wait for a server.
 func NewEtcd(o EtcdOptions) (*clientv3.Client, error) {
-	redial := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: cmp.Or(o.DialTimeout, etcdDialWithin)}
+	redial := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: o.DialTimeout}
 	redial.Backoff.BaseDelay, redial.Backoff.MaxDelay = etcdRedial/10, etcdRedial
 	options := []grpc.DialOption{grpc.WithConnectParams(redial)}
 	if o.TLS != nil {

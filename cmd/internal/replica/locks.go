@@ -87,40 +87,26 @@ func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error
 	if err := errors.Join(redisErr, redlockErr, zookeeperErr, etcdErr); err != nil {
 		return nil, err
 	}
-	clients := &backend.Clients{Prefix: c.Prefix}
-	if len(c.Redis.Addresses) > 0 {
-		clients.RedisOptions = backend.RedisOptions{
+	return backend.Connect(backend.Options{
+		Prefix: c.Prefix,
+		Redis: backend.RedisOptions{
 			Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: redis,
 			SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
 			DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster, Replica: c.Replica,
 			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
-		}
-		clients.Redis = backend.NewRedis(clients.RedisOptions)
-	}
-	for _, address := range c.Redlock.Addresses {
-		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
-			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: redlock,
+		},
+		Redlock: backend.RedisOptions{
+			Addresses: c.Redlock.Addresses, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: redlock,
 			Replica: c.Replica, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
-		}))
-	}
-	if len(c.ZooKeeper.Addresses) > 0 {
-		clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
+		},
+		ZooKeeper: backend.ZooKeeperOptions{
 			Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second, Auth: c.ZooKeeper.Auth.Reveal(), TLS: zookeeper,
-		})
-	}
-	var err error
-	if len(c.Etcd.Endpoints) > 0 {
-		clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
+		},
+		Etcd: backend.EtcdOptions{
 			Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(), TLS: etcd, DialTimeout: time.Second,
-		})
-	}
-	if err == nil {
-		clients.DB, clients.Dialect, err = backend.OpenPool(o)
-	}
-	if err != nil {
-		return nil, errors.Join(err, clients.Close())
-	}
-	return clients, nil
+		},
+		SQL: o,
+	})
 }
 
 // firstPing bounds the pings at the start.

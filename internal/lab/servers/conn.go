@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,32 +34,14 @@ type Limits struct {
 }
 
 // Connect makes the clients, none of which waits for its server.
-func (c Conn) Connect(l Limits) (all *backend.Clients, err error) {
-	all = &backend.Clients{Prefix: c.Prefix}
-	redis := func(o backend.RedisOptions, addresses []string) backend.RedisOptions {
-		o.Addresses, o.Timeout, o.PoolSize = addresses, l.Timeout, l.Pool
-		return o
-	}
-	if len(c.Redis.Addresses) > 0 {
-		all.RedisOptions = redis(c.Redis, c.Redis.Addresses)
-		all.Redis = backend.NewRedis(all.RedisOptions)
-	}
-	for _, address := range c.Redlock.Addresses {
-		all.Redlock = append(all.Redlock, backend.NewRedis(redis(c.Redlock, []string{address})))
-	}
-	if o := c.ZooKeeper; len(o.Servers) > 0 {
-		o.SessionTimeout, o.DialTimeout = l.Session, l.Timeout
-		all.ZooKeeper = backend.NewZooKeeper(o)
-	}
-	if o := c.Etcd; len(o.Endpoints) > 0 {
-		o.DialTimeout = l.Timeout
-		all.Etcd, err = backend.NewEtcd(o)
-	}
-	if err == nil && c.Database.Driver != "" {
-		all.DB, all.Dialect, err = c.Database.Pool(l.Pool, l.Timeout)
-	}
+func (c Conn) Connect(l Limits) (*backend.Clients, error) {
+	c.Redis.Timeout, c.Redis.PoolSize, c.Redlock.Timeout, c.Redlock.PoolSize = l.Timeout, l.Pool, l.Timeout, l.Pool
+	c.ZooKeeper.SessionTimeout, c.ZooKeeper.DialTimeout, c.Etcd.DialTimeout = l.Session, l.Timeout, l.Timeout
+	all, err := backend.Connect(backend.Options{
+		Prefix: c.Prefix, Redis: c.Redis, Redlock: c.Redlock, ZooKeeper: c.ZooKeeper, Etcd: c.Etcd, SQL: c.Database.options(l.Pool, l.Timeout),
+	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect: %w", err), all.Close())
+		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return all, nil
 }

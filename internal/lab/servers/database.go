@@ -251,9 +251,11 @@ func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo
 // Pool connects to the database for what no store offers. Statements wait for a lock for a
 // second, the shortest time that MySQL has.
 func (d *Database) Pool(maxOpen int, connect time.Duration) (pool *sql.DB, dialect string, err error) {
-	return backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen, LockWait: time.Second, ConnectTimeout: connect,
-	})
+	return backend.OpenPool(d.options(maxOpen, connect))
+}
+
+func (d *Database) options(maxOpen int, connect time.Duration) backend.SQLOptions {
+	return backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen, LockWait: time.Second, ConnectTimeout: connect}
 }
 
 // With is the database as it is reached otherwise: as another user, by another address, or another one on the same server.
