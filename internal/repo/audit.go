@@ -147,7 +147,7 @@ const auditAll = `SELECT COUNT(*) AS goods,
 // of the database and of the replicas need not run alike.
 const settleMargin = 5 * time.Second
 
-func (s *Store) settleAfter() time.Duration { return s.timeout + settleMargin }
+func (s *Store) settleAfter() time.Duration { return s.pool.TxTimeout + settleMargin }
 
 // settleRows bounds the rows of one step: no transaction waits for the lock of a row that is in the
 // ledger, but each lock costs memory until the commit.

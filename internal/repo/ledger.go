@@ -221,7 +221,7 @@ func (t *Tx) appendCorrection(ctx context.Context, goods stock.Goods, c stock.Co
 // appendSettings appends the row of a change that moves no units. The row may take no longer than in any other transaction,
 // although this one may: the running totals rely on it. See audit.go.
 func (t *Tx) appendSettings(ctx context.Context, goodsID int64, kind stock.Kind, set stock.Settings) error {
-	ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.store.pool.TxTimeout)
 	defer cancel()
 	text, err := json.Marshal(set)
 	if err != nil {

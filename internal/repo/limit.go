@@ -61,14 +61,16 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 		return err
 	}
 	defer end()
-	halfway, err := s.setLimit(ctx, goodsID, perUser)
+	long := *s
+	long.timeout = RecountWithin
+	halfway, err := long.setLimit(ctx, goodsID, perUser)
 	if err != nil || perUser == 0 || !halfway {
 		return err // where it is not due, it would allow what a buyer has beyond the limit
 	}
 	// A buyer with more than the new, lower limit was allowed to have it. This is another
 	// transaction: in the same one it would hold the row and wait for buyers, whose
 	// transactions wait for the row.
-	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
+	err = long.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser); err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 // setLimit is SetLimit but for what buyers have: halfway, it is not allowed yet. Its row of the ledger comes last, so that the
 // running totals need not wait for the count.
 func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway bool, err error) {
-	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err

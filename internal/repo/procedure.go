@@ -38,7 +38,7 @@ func (s *Store) SellByProcedure(ctx context.Context, goodsID int64, batch []stoc
 }
 
 func (s *Store) sellOnce(ctx context.Context, sale Sale) ([]stock.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.pool.TxTimeout)
 	defer cancel()
 	orders, now := s.ordersOfSale(sale), acceptedNow()
 	purchases := make([][3]any, len(orders))

@@ -27,7 +27,7 @@ const (
 // settleShards moves the mark over ids that are old enough, by the rules of audit.go. The ids of all shards are from one
 // sequence, which ascends.
 func (s *Store) settleShards(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.pool.TxTimeout)
 	defer cancel()
 	var upto, seen int64
 	var old bool

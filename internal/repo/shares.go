@@ -54,7 +54,7 @@ func (s *Store) InItem(ctx context.Context, goodsID int64, do func(*Tx) error) e
 		return err
 	}
 	defer end()
-	return s.inTx(ctx, s.timeout, do)
+	return s.InTx(ctx, do)
 }
 
 // inFreeItem is InItem that waits for no turn. stock.ErrBusy: others have all of the item's.
@@ -63,7 +63,7 @@ func (s *Store) inFreeItem(ctx context.Context, goodsID int64, do func(*Tx) erro
 		return fmt.Errorf("%w: others have all turns of item %d", stock.ErrBusy, goodsID)
 	}
 	defer s.shares.free(goodsID)
-	return s.inTx(ctx, s.timeout, do)
+	return s.InTx(ctx, do)
 }
 
 // takeFree takes a turn that is free, and reports whether one was.

@@ -59,7 +59,7 @@ type Store struct {
 	db       *gorm.DB
 	pool     *backend.SQL
 	dialect  dialect
-	timeout  time.Duration              // of a transaction
+	timeout  time.Duration              // of a transaction: that of the pool, but where a limit is set
 	minAge   time.Duration              // of what is archived
 	version  string                     // the server's name and version when the store was made
 	cluster  string                     // what Cluster says
@@ -325,7 +325,7 @@ const deadlockTries = 30
 // InTxOnce is InTx for writes that were computed from a read outside of the transaction, and need
 // another read after a rollback: if the transaction was a deadlock victim, it returns ErrRowChanged.
 func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
-	err := s.once(ctx, s.timeout, do)
+	err := s.once(ctx, do)
 	if errors.Is(err, errDeadlock) {
 		s.retried(s.strategy)
 		return fmt.Errorf("%w: %w", ErrRowChanged, err)
@@ -340,12 +340,8 @@ func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
 // a bounded number of times. ErrUnknownOutcome: the commit was sent and its
 // answer did not come. Every other error means that nothing was written.
 func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
-	return s.inTx(ctx, s.timeout, do)
-}
-
-func (s *Store) inTx(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
 	for try := 1; ; try++ {
-		err := s.once(ctx, limit, do)
+		err := s.once(ctx, do)
 		if again, err := s.awaitRetry(ctx, err, try); !again {
 			return err
 		}
@@ -362,8 +358,8 @@ func (s *Store) awaitRetry(ctx context.Context, err error, try int) (again bool,
 	return err == nil, err
 }
 
-func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.takeTurn(ctx); err != nil {
 		return err
