@@ -180,16 +180,12 @@ func (s *ZKSession) close() {
 		go conn.Close()
 		return
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
+	closed := pause.During(zkCloseWithin, func() {
 		s.calls.Lock() // the library writes an answer that comes after its Close into what a call has returned
 		defer s.calls.Unlock()
 		conn.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(zkCloseWithin):
+	})
+	if !closed {
 		go conn.Close() // it ends the calls that are not answered
 	}
 }

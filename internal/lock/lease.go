@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Held is the lease of every lock: what differs is how the name is given back.
@@ -109,16 +111,10 @@ const (
 //     TakeBack returns within 400 ms, and do goes on.
 func TakeBack(ctx context.Context, do func(context.Context) error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	pause.During(takeBackWait, func() {
 		defer cancel()
 		_ = do(own) // what cannot be taken back frees itself within the TTL
-	}()
-	select {
-	case <-done:
-	case <-time.After(takeBackWait):
-	}
+	})
 }
 
 // lapse is when a holder takes a lease for over that it requested at a time. It is a

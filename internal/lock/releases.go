@@ -105,13 +105,5 @@ func (r *Releases) Close() {
 	r.mu.Lock()
 	r.end()
 	r.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.running.Wait()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(takeBackWait):
-	}
+	pause.During(takeBackWait, r.running.Wait)
 }

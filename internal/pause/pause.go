@@ -1,4 +1,4 @@
-// Package pause sleeps until a context ends.
+// Package pause waits: for a time, for a context, or for work.
 package pause
 
 import (
@@ -25,3 +25,18 @@ func For(ctx context.Context, d time.Duration) error {
 // About is For with between half of d and half as much again, so that clients that failed
 // together do not come back together.
 func About(ctx context.Context, d time.Duration) error { return For(ctx, d/2+rand.N(d+1)) }
+
+// During runs work, and reports whether it has ended within d; otherwise it goes on.
+func During(d time.Duration, work func()) (ended bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}

@@ -144,15 +144,8 @@ func (c Client) SwitchOn(ctx context.Context, strategy string) error {
 	return c.turn(ctx, strategy, map[string]any{"enabled": true})
 }
 
-// turned is the answer to a switch.
-type turned struct {
-	Name string `json:"name"`
-}
-
-func (t *turned) id() string { return t.Name }
-
 func (c Client) turn(ctx context.Context, strategy string, to any) error {
-	_, err := answer[turned](ctx, c, c.asAdmin(http.MethodPut, strategyPath(strategy)).with(to))
+	_, err := answer[Strategy](ctx, c, c.asAdmin(http.MethodPut, strategyPath(strategy)).with(to))
 	return err
 }
 

@@ -192,6 +192,8 @@ type Strategy struct {
 	Hidden bool `json:"hidden"`
 }
 
+func (s *Strategy) id() string { return s.Name }
+
 // Claims are the guarantees of a strategy.
 type Claims struct {
 	ExclusiveInProcess      bool `json:"exclusive_in_process"`

@@ -90,14 +90,6 @@ func (c Client) OrderOf(ctx context.Context, p Purchase) (Order, error) {
 	return answer[Order](ctx, c, c.asBuyer(http.MethodGet, "/orders?"+query.Encode()))
 }
 
-// returned is the answer to a return.
-type returned struct {
-	OrderID  string `json:"order_id"`
-	Quantity int64  `json:"quantity"`
-}
-
-func (r *returned) id() string { return r.OrderID }
-
 // Return gives units of an order back, all that are left of it where units is 0, on the admin
 // API, and returns how many. Under a requestID it happens once; if it is empty, one is generated.
 // ErrUnknownOrder, ErrOrderReturned, ErrStockLimit: nothing came back.
@@ -114,7 +106,7 @@ func (c Client) giveBack(ctx context.Context, orderID string, units int64, reque
 	if units != 0 {
 		body["quantity"] = units
 	}
-	back, err := answer[returned](ctx, c, c.asAdmin(http.MethodPost, orderPath(orderID)+"/return").under(requestID, body))
+	back, err := answer[Order](ctx, c, c.asAdmin(http.MethodPost, orderPath(orderID)+"/return").under(requestID, body))
 	return back.Quantity, err
 }
 

@@ -34,7 +34,6 @@ const server = string(backend.Etcd)
 
 var (
 	errAgain  = errors.New("the session or the key is gone")
-	errSilent = errors.New("no answer in time")
 	errClosed = errors.New("the lock is closed")
 )
 
@@ -130,6 +129,6 @@ func bounded(ctx context.Context, do func(context.Context) error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err() // the caller left early: that says nothing of etcd
 	default:
-		return errSilent
+		return backend.ErrUnanswered
 	}
 }

@@ -44,6 +44,3 @@ func Expire(l lock.Locker) {
 
 // Patience is how long a request waits for an answer.
 const Patience = patience
-
-// ErrSilent says that no answer came within Patience.
-var ErrSilent = errSilent

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -266,7 +267,7 @@ func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
 	var err error
 	labtest.Eventually(etcdLimit, func() bool {
 		lease, err = l.Acquire(t.Context(), "a server that comes back")
-		return !errors.Is(err, etcdlock.ErrSilent)
+		return !errors.Is(err, backend.ErrUnanswered)
 	})
 	must.Do(t, err)
 	locktest.Release(t, lease)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/should"
 )
@@ -331,10 +332,10 @@ func TestEtcdQuestionsAreBounded(t *testing.T) {
 		}{
 			"answered":              {0, false, patience - 1, nil, patience - 1, nil},
 			"failed":                {0, false, time.Second, failed, time.Second, failed},
-			"silent":                {0, false, time.Hour, nil, patience, errSilent},
+			"silent":                {0, false, time.Hour, nil, patience, backend.ErrUnanswered},
 			"answered after it":     {time.Second, false, time.Second + little - 1, nil, time.Second + little - 1, nil},
 			"failed after it":       {time.Second, false, time.Second + little - 1, failed, time.Second + little - 1, failed},
-			"silent at its end":     {time.Second, false, time.Hour, nil, time.Second + little, errSilent},
+			"silent at its end":     {time.Second, false, time.Hour, nil, time.Second + little, backend.ErrUnanswered},
 			"silent when cancelled": {time.Second, true, time.Hour, nil, time.Second + little, context.Canceled},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -352,7 +353,7 @@ func TestEtcdQuestionsAreBounded(t *testing.T) {
 					return ctx.Err()
 				}
 			})
-			if took := time.Since(start); took != c.took || !errors.Is(err, c.want) || c.want == nil && err != nil || errors.Is(c.want, errSilent) && errors.Is(err, context.DeadlineExceeded) {
+			if took := time.Since(start); took != c.took || !errors.Is(err, c.want) || c.want == nil && err != nil || errors.Is(c.want, backend.ErrUnanswered) && errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: ended after %s with %v, want %v after %s", name, took, err, c.want, c.took)
 			}
 			cancel()

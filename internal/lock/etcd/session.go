@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/pause"
 )
@@ -172,7 +173,7 @@ func (s *session) attend() error {
 	late := time.AfterFunc(patience, cancel)
 	events := s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.queue.next()))
 	if !late.Stop() {
-		return errSilent
+		return backend.ErrUnanswered
 	}
 	s.open(nil)
 	return s.listen(events)
@@ -205,7 +206,7 @@ func (s *session) listen(events clientv3.WatchChan) error {
 				return err
 			}
 			if !more {
-				return errSilent
+				return backend.ErrUnanswered
 			}
 			active = true
 			s.silent.Store(false)
@@ -230,7 +231,7 @@ func (s *session) ask(ctx context.Context, do func(context.Context) error) error
 	switch {
 	case err == nil:
 		s.silent.Store(false)
-	case errors.Is(err, errSilent):
+	case errors.Is(err, backend.ErrUnanswered):
 		s.silent.Store(true)
 	}
 	return err
@@ -256,7 +257,7 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 	case <-ctx.Done():
 		s.withdraw(ctx, t)
 		if s.silent.Load() && !errors.Is(ctx.Err(), context.Canceled) {
-			return nil, errSilent
+			return nil, backend.ErrUnanswered
 		}
 		return nil, ctx.Err()
 	}

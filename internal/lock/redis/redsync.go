@@ -74,8 +74,8 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 		return nil
 	})
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return outcome{}, errUnanswered
+	case errors.Is(err, context.DeadlineExceeded): // of one round trip, and no end of the waiting
+		return outcome{}, backend.ErrUnanswered
 	case err != nil || !won.Val():
 		return outcome{}, err
 	case count.Val() >= minToken:
@@ -86,10 +86,6 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 	}
 	return l.take(ctx, l.acquire, name, []string{key, l.counter(name)}, owner)
 }
-
-// errUnanswered tells that the limit of one round trip passed. It is ours, and no end of
-// the waiting: it must not be taken for that.
-var errUnanswered = errors.New("no answer in time")
 
 // minToken is below every token that was ever given: counters begin at the
 // microseconds of a clock. A counter that is below it has been lost; see
@@ -220,7 +216,7 @@ func takeBackOf(m *redsync.Mutex, nodes ...*redsyncNode) func(context.Context) e
 			return err
 		}
 		if slices.ContainsFunc(nodes, (*redsyncNode).isSilent) {
-			return errUnanswered
+			return backend.ErrUnanswered
 		}
 		return nil
 	}

@@ -47,6 +47,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/queue"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
@@ -175,17 +176,10 @@ func (s *Stock) Close() error {
 	s.stop()
 	// The first ends the reads that block.
 	err := errors.Join(hangUp(s.reading), s.soldOut.Close())
-	ended := make(chan struct{})
-	go func() {
-		s.working.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return err
-	case <-time.After(closeWithin):
-		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
+	if !pause.During(closeWithin, s.working.Wait) {
+		err = errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
 	}
+	return err
 }
 
 // hangUp closes a client that may be closed already.
