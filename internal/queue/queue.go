@@ -202,10 +202,13 @@ func (q *Queue[K, C, A]) leave(key K, c *Call[C, A], cause error) (written bool)
 	return false
 }
 
-// start begins a writer, which takes what waits for it when it runs.
+// start begins a writer, which makes one write after the other until no call waits, or more are under way than there may be.
 func (q *Queue[K, C, A]) start(key K, l *line[C, A]) {
 	l.writing++
-	q.writers.Go(func() { q.serve(key, l) })
+	q.writers.Go(func() {
+		for first := true; q.write(key, l, first); first = false {
+		}
+	})
 }
 
 // startLate begins one more writer when the oldest of those that wait has lost its patience.
@@ -222,21 +225,13 @@ func (q *Queue[K, C, A]) startLate(key K, l *line[C, A]) {
 	})
 }
 
-// serve makes one write after the other until no call waits, or more are under way than there may be.
-func (q *Queue[K, C, A]) serve(key K, l *line[C, A]) {
-	for first := true; ; first = false {
-		w, ctx := q.next(key, l, first)
-		if w == nil {
-			return
-		}
-		q.write(ctx, key, w)
-		w.end(nil)
-		w.step.End()
+// write makes a write, if there is one to make. A panic there must not end the replica, and may come after a commit.
+func (q *Queue[K, C, A]) write(key K, l *line[C, A], first bool) (made bool) {
+	w, ctx := q.next(key, l, first)
+	if w == nil {
+		return false
 	}
-}
-
-// write serves the calls. A panic there must not end the replica, and may come after a commit.
-func (q *Queue[K, C, A]) write(ctx context.Context, key K, w *write[C, A]) {
+	made = true // as it is where it panics
 	defer func() {
 		var none A
 		var err error
@@ -249,8 +244,11 @@ func (q *Queue[K, C, A]) write(ctx context.Context, key K, w *write[C, A]) {
 		for _, c := range w.calls {
 			c.Answer(none, err)
 		}
+		w.end(nil)
+		w.step.End()
 	}()
 	q.o.Write(ctx, key, w.calls)
+	return made
 }
 
 // next begins a write of the calls that wait longest, or gives the writer up where none does. Its

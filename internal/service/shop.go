@@ -86,14 +86,15 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	taken, rejected := s.admit(r, asked, wrong)
 	if rejected == nil {
 		defer taken.release()
-		if first, err = s.pendingCopy(ctx, by, r); err != nil || first.Replayed {
+		first, leave, err := s.enter(ctx, by, r)
+		if err != nil || first.Replayed {
 			return first, err
 		}
-		outcome, err := s.sellAdmitted(ctx, by, r)
+		outcome, err := s.sell(ctx, by, r)
 		if err == nil {
 			err = outcome.Rejected
 		}
-		if !limitsBuyer(err) {
+		if leave(ctx, err); !limitsBuyer(err) {
 			return outcome, err
 		}
 		rejected = err
@@ -129,32 +130,30 @@ func limitsBuyer(err error) bool {
 	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
 }
 
-// sellAdmitted sells with the admission of the item's waiting room, where it has one.
-func (s *Shop) sellAdmitted(ctx context.Context, by *Seller, r Request) (stock.Outcome, error) {
-	own := visits{requestID: r.RequestID}
-	v := cmp.Or(r.basket, &own)
-	leave, err := s.room.Enter(ctx, r.GoodsID, r.UserID, v.requestID)
+// enter takes the admission of the item's waiting room, where it has one, unless a copy of the purchase is pending: then that
+// is the answer. leave must be called with what became of the purchase; a basket leaves with all of its lines.
+func (s *Shop) enter(ctx context.Context, by *Seller, r Request) (first stock.Outcome, leave func(context.Context, error), err error) {
+	if first, err = s.pendingCopy(ctx, by, r); err != nil || first.Replayed {
+		return first, nil, err
+	}
+	alone := visits{requestID: r.RequestID}
+	leave, err = s.room.Enter(ctx, r.GoodsID, r.UserID, cmp.Or(r.basket, &alone).requestID)
 	if errors.Is(err, stock.ErrNotAdmitted) { // a copy of what is pending has used the admission
 		pending, failed := s.mayBePending(ctx, r)
 		if failed != nil {
-			return stock.Outcome{}, failed
+			return stock.Outcome{}, nil, failed
 		}
 		if first, failed := s.first(ctx, r, stock.InRedis, pending); failed != nil || first.Replayed {
-			return first, failed
+			return first, nil, failed
 		}
 	}
-	if err != nil {
-		return stock.Outcome{}, err
+	if err == nil && r.basket != nil {
+		r.basket.leave, leave = append(r.basket.leave, leave), func(context.Context, error) {}
 	}
-	v.leave = append(v.leave, leave)
-	outcome, err := s.sell(ctx, by, r)
-	if r.basket == nil {
-		own.end(ctx, cmp.Or(err, outcome.Rejected))
-	}
-	return outcome, err
+	return stock.Outcome{}, leave, err
 }
 
-// visits are the waiting rooms that a purchase, or a basket, has the admissions of.
+// visits are the waiting rooms that a basket has the admissions of.
 type visits struct {
 	requestID string
 	leave     []func(context.Context, error)
