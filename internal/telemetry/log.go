@@ -15,26 +15,38 @@ const (
 	TraceKey   = "trace_id"
 )
 
+// Handler has a function handle each line, which passes it on to the handler behind.
+type Handler struct {
+	slog.Handler
+
+	Do func(ctx context.Context, behind slog.Handler, r slog.Record) error
+}
+
+// Handle calls the function.
+func (h Handler) Handle(ctx context.Context, r slog.Record) error { return h.Do(ctx, h.Handler, r) }
+
+// WithAttrs keeps the function.
+func (h Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return Handler{h.Handler.WithAttrs(attrs), h.Do}
+}
+
+// WithGroup keeps the function.
+func (h Handler) WithGroup(name string) slog.Handler {
+	return Handler{h.Handler.WithGroup(name), h.Do}
+}
+
 // LogHandler adds the request id, and the trace id if there is one, to the lines of a request.
-func LogHandler(inner slog.Handler) slog.Handler { return identified{inner} }
+func LogHandler(inner slog.Handler) slog.Handler { return Handler{inner, identify} }
 
-type identified struct{ slog.Handler }
-
-func (t identified) Handle(ctx context.Context, r slog.Record) error {
+func identify(ctx context.Context, behind slog.Handler, r slog.Record) error {
 	if name := RequestID(ctx); name != "" {
 		r.AddAttrs(slog.String(RequestKey, name))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
 		r.AddAttrs(slog.String(TraceKey, span.TraceID().String()))
 	}
-	return t.Handler.Handle(ctx, r)
+	return behind.Handle(ctx, r)
 }
-
-func (t identified) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return identified{t.Handler.WithAttrs(attrs)}
-}
-
-func (t identified) WithGroup(name string) slog.Handler { return identified{t.Handler.WithGroup(name)} }
 
 // Commit is what the go command wrote into a program: the commit it was built from,
 // with "and changes" where that is not all, or "unknown".

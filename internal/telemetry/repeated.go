@@ -28,25 +28,8 @@ type Bounded struct {
 
 // Bound limits the lines that a handler writes.
 func Bound(inner slog.Handler) Bounded {
-	return Bounded{inner, &kinds{held: make(map[kind]*held)}}
-}
-
-// Handle writes the line now, or within a second, or counts it.
-func (b Bounded) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && b.kinds.hold(line{b.Handler, context.WithoutCancel(ctx), r}) {
-		return nil
-	}
-	return b.Handler.Handle(ctx, r)
-}
-
-// WithAttrs shares the kinds.
-func (b Bounded) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return Bounded{b.Handler.WithAttrs(attrs), b.kinds}
-}
-
-// WithGroup shares the kinds.
-func (b Bounded) WithGroup(name string) slog.Handler {
-	return Bounded{b.Handler.WithGroup(name), b.kinds}
+	k := &kinds{held: make(map[kind]*held)}
+	return Bounded{Handler{inner, k.handle}, k}
 }
 
 // Close writes the held lines. Later lines are written at once.
@@ -98,6 +81,14 @@ type kinds struct {
 	mu     sync.Mutex
 	held   map[kind]*held
 	closed bool
+}
+
+// handle writes the line now, or within a second, or counts it.
+func (k *kinds) handle(ctx context.Context, behind slog.Handler, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && k.hold(line{behind, context.WithoutCancel(ctx), r}) {
+		return nil
+	}
+	return behind.Handle(ctx, r)
 }
 
 // hold keeps a line if one of its kind was written within the interval.

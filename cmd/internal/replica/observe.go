@@ -29,13 +29,10 @@ func buildOf(c config.Config) metrics.Build {
 }
 
 // namesOnly logs what OpenTelemetry does not understand of its variables, without their values: they hold keys.
-type namesOnly struct{ slog.Handler }
-
-// Handle leaves out all but the message.
-func (h namesOnly) Handle(ctx context.Context, r slog.Record) error {
+func namesOnly(ctx context.Context, behind slog.Handler, r slog.Record) error {
 	short := slog.NewRecord(r.Time, r.Level, "OpenTelemetry reports a problem, such as a wrong OTEL_ variable", 0)
 	short.AddAttrs(slog.String("problem", r.Message))
-	return h.Handler.Handle(ctx, short)
+	return behind.Handle(ctx, short)
 }
 
 // newMetrics makes the metrics of a replica, with the limits that alerts compare with.
@@ -72,15 +69,16 @@ type observation struct {
 
 func observe(ctx context.Context, c config.Config, errOut io.Writer, spans tracing.Local) (observation, error) {
 	build := buildOf(c)
-	o := observation{metrics: newMetrics(c, build), bounded: telemetry.Bound(logger(c.Log, errOut).Handler())}
+	lines := logger(c.Log, errOut).Handler()
+	o := observation{metrics: newMetrics(c, build), bounded: telemetry.Bound(lines)}
 	o.log = slog.New(o.metrics.Log(o.bounded))
 	if o.log.Enabled(ctx, slog.LevelDebug) {
-		o.log = slog.New(o.metrics.Log(o.bounded.Handler))
+		o.log = slog.New(o.metrics.Log(lines))
 	}
 	if c.Trace.Endpoint == "" && spans == nil {
 		return o, nil
 	}
-	otel.SetLogger(logr.FromSlogHandler(namesOnly{o.log.Handler()}))
+	otel.SetLogger(logr.FromSlogHandler(telemetry.Handler{Handler: o.log.Handler(), Do: namesOnly}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
 	var err error
 	o.tracing, err = tracing.Open(ctx, tracing.Options{

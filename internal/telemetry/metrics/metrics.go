@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Build identifies a replica and its program.
@@ -144,27 +145,13 @@ func (m *Metrics) Log(inner slog.Handler) slog.Handler {
 	for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
 		m.logged.WithLabelValues(strings.ToLower(level.String()))
 	}
-	return counted{inner, m}
+	return telemetry.Handler{Handler: inner, Do: m.countLine}
 }
 
-type counted struct {
-	slog.Handler
-
-	metrics *Metrics
-}
-
-func (c counted) Handle(ctx context.Context, r slog.Record) error {
-	c.metrics.logged.WithLabelValues(strings.ToLower(r.Level.String())).Inc()
+func (m *Metrics) countLine(ctx context.Context, behind slog.Handler, r slog.Record) error {
+	m.logged.WithLabelValues(strings.ToLower(r.Level.String())).Inc()
 	if r.Message == background.PanicMessage {
-		c.metrics.panics.Inc()
+		m.panics.Inc()
 	}
-	return c.Handler.Handle(ctx, r)
-}
-
-func (c counted) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return counted{c.Handler.WithAttrs(attrs), c.metrics}
-}
-
-func (c counted) WithGroup(name string) slog.Handler {
-	return counted{c.Handler.WithGroup(name), c.metrics}
+	return behind.Handle(ctx, r)
 }
