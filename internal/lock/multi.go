@@ -32,7 +32,7 @@ func (m *Multi) Acquire(ctx context.Context, names ...string) (*MultiLease, erro
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		lease, err := m.locker.Acquire(working, name)
 		if err == nil {
-			all.add(name, lease)
+			all.add(lease)
 			err = working.Err()
 		}
 		if err != nil {
@@ -57,12 +57,10 @@ func notAll(working context.Context, err error) error {
 //     gives back the others and answers ErrLost.
 //  2. Release gives the names back in the reverse order of their grants, also where one of
 //     them fails, and does it once.
-//  3. Each name keeps the token of its own: TokenOf.
 type MultiLease struct {
 	ctx context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
 	end context.CancelCauseFunc
 
-	names  []string
 	leases []Lease
 	unlink []func() bool
 }
@@ -73,21 +71,13 @@ func newMultiLease() *MultiLease {
 	return m
 }
 
-func (m *MultiLease) add(name string, lease Lease) {
-	m.names, m.leases = append(m.names, name), append(m.leases, lease)
+func (m *MultiLease) add(lease Lease) {
+	m.leases = append(m.leases, lease)
 	m.unlink = append(m.unlink, context.AfterFunc(lease.Context(), func() { m.end(ErrLost) }))
 }
 
-// Token is 0: each name has one of its own. See TokenOf.
+// Token is 0: each name has one of its own.
 func (m *MultiLease) Token() uint64 { return 0 }
-
-// TokenOf is the token of a name, or 0 where it is not held or the lock gives none.
-func (m *MultiLease) TokenOf(name string) uint64 {
-	if i := slices.Index(m.names, name); i >= 0 {
-		return m.leases[i].Token()
-	}
-	return 0
-}
 
 // Context ends with the lease, by its release or by the loss of a name.
 func (m *MultiLease) Context() context.Context { return m.ctx }

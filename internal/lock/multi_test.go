@@ -235,10 +235,3 @@ func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 	}
 	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
 }
-
-func TestEachNameKeepsItsToken(t *testing.T) {
-	lease := takeAll(t, newShelf(), "b", "a")
-	for name, want := range map[string]uint64{"a": 1, "b": 2, "c": 0} {
-		should.Be(t, lease.TokenOf(name), want, "the token of", name)
-	}
-}
