@@ -63,7 +63,8 @@ type position struct {
 type ticket struct {
 	key     string
 	slot    int
-	settled chan struct{} // closed when it is its turn, or it is gone
+	settled context.Context //nolint:containedctx // it ends when it is its turn, or it is gone
+	settle  context.CancelFunc
 
 	rev     int64 // when it was created, 0 until the answer to the put tells it
 	leaving bool  // its end will be no loss
@@ -97,7 +98,8 @@ func (q *queue) enter(name string) *ticket {
 	if q.over {
 		return nil
 	}
-	t := &ticket{slot: q.takeSlot(), settled: make(chan struct{})}
+	t := &ticket{slot: q.takeSlot()}
+	t.settled, t.settle = context.WithCancel(context.Background())
 	t.key = fmt.Sprintf("%s%x-%d", lineFor(q.prefix, name), int64(q.lease), t.slot)
 	q.mine[t.key] = t
 	return t
@@ -277,22 +279,5 @@ func (q *queue) lose(t *ticket) {
 	t.settle()
 	if t.lease != nil {
 		t.lease.Lose()
-	}
-}
-
-func (t *ticket) settle() {
-	select {
-	case <-t.settled: // it was its turn before
-	default:
-		close(t.settled)
-	}
-}
-
-func (t *ticket) isSettled() bool {
-	select {
-	case <-t.settled:
-		return true
-	default:
-		return false
 	}
 }

@@ -146,7 +146,7 @@ func (m *etcdModel) noStrays(strays []position) {
 func (m *etcdModel) check() {
 	for _, one := range m.tickets {
 		select {
-		case <-one.settled:
+		case <-one.settled.Done():
 		default:
 			continue
 		}
@@ -176,7 +176,7 @@ func (m *etcdModel) finish() {
 		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == one.created })
 		settled := false
 		select {
-		case <-one.settled:
+		case <-one.settled.Done():
 			settled = true
 		default:
 		}
@@ -307,7 +307,7 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 		one := m.queue.enter("a")
 		m.put(one.key, 1)
 		m.queue.placed(one, m.rev, true)
-		<-one.settled // the only waiter needs no watch
+		<-one.settled.Done() // the only waiter needs no watch
 		lease := m.queue.claim(one, func(context.Context, position) error { return nil })
 		happens(m, one.key)
 		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {

@@ -248,9 +248,9 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 		return nil, err
 	}
 	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: t.key})
-	waits := !t.isSettled()
+	waits := t.settled.Err() == nil
 	select {
-	case <-t.settled:
+	case <-t.settled.Done():
 		if waits {
 			lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByWatch})
 		}
