@@ -85,11 +85,7 @@ type taken struct {
 // try makes the node. Where there is one already, there is no lease, and changed
 // ends when it may be gone.
 func (c *claim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held, changed context.Context, err error) {
-	take := c.take
-	if c.unsure {
-		take = c.findOrTake
-	}
-	grant, err := backend.ZKCall(ctx, link, take, c.late)
+	grant, err := ask(ctx, link, c.unsure, c.find, c.take, c.dropLost)
 	if err == nil && link.Ctx.Err() != nil {
 		err = zk.ErrConnectionClosed // the next connection may have carried the answer, and finds the node
 	}
@@ -106,29 +102,13 @@ func (c *claim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held
 	return nil, changed, err
 }
 
-// take makes the node and counts the folder up, both or neither. That saves
-// asking for the token: the folder was changed by what created the node.
+// take makes the node.
 func (c *claim) take(conn *zk.Conn) (taken, error) {
-	acl := c.session.ACL()
-	ops := []any{
-		&zk.SetDataRequest{Path: c.folder, Version: -1},
-		&zk.CreateRequest{Path: c.path, Data: []byte(c.owner), Acl: acl, Flags: zk.FlagEphemeral},
-	}
-	answers, err := multi(conn, c.folder, acl, ops...)
+	_, folder, err := create(conn, c.session, c.folder, zk.CreateRequest{Path: c.path, Data: []byte(c.owner), Flags: zk.FlagEphemeral})
 	if err != nil {
 		return taken{}, err
 	}
-	stat := answers[0].Stat
-	return taken{stat.Mzxid, stat.Version}, nil
-}
-
-// findOrTake is take where the answer to an earlier one was lost.
-func (c *claim) findOrTake(conn *zk.Conn) (taken, error) {
-	grant, err := c.find(conn)
-	if errors.Is(err, zk.ErrNoNode) {
-		return c.take(conn)
-	}
-	return grant, err
+	return taken{folder.Mzxid, folder.Version}, nil
 }
 
 // find looks whether the node is ours; it is zk.ErrNoNode where it is not. The
@@ -150,13 +130,6 @@ func (c *claim) find(conn *zk.Conn) (taken, error) {
 		return taken{}, err
 	}
 	return taken{node.Czxid, folder.Version}, nil
-}
-
-// late gets the answer to a take after its Acquire has returned.
-func (c *claim) late(_ taken, err error) {
-	if err == nil || !backend.ZKAnswered(err) {
-		c.session.Discard(c.dropLost)
-	}
 }
 
 // leave gives up a node that we may have, and do not know of.

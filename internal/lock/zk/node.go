@@ -53,17 +53,41 @@ func makeFolder(conn *zk.Conn, folder string, acl []zk.ACL) error {
 	return err
 }
 
-// multi does all or nothing of some operations in a folder, and makes that
-// where there is none.
-func multi(conn *zk.Conn, folder string, acl []zk.ACL, ops ...any) ([]zk.MultiResponse, error) {
+// create makes a node in a folder, and the folder where there is none. It writes to the folder at the same time, both or
+// neither, which answers with the state of the folder: that was changed by what created the node, so nobody need ask for
+// the token.
+func create(conn *zk.Conn, s *backend.ZKSession, folder string, node zk.CreateRequest) (path string, of *zk.Stat, err error) {
+	node.Acl = s.ACL()
+	ops := []any{&zk.SetDataRequest{Path: folder, Version: -1}, &node}
 	answers, err := conn.Multi(ops...)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return answers, err
+	if errors.Is(err, zk.ErrNoNode) {
+		if err := makeFolder(conn, folder, node.Acl); err != nil {
+			return "", nil, err
+		}
+		answers, err = conn.Multi(ops...)
 	}
-	if err := makeFolder(conn, folder, acl); err != nil {
-		return nil, err
+	if err != nil {
+		return "", nil, err
 	}
-	return conn.Multi(ops...)
+	return answers[1].String, answers[0].Stat, nil
+}
+
+// ask makes a node. Where the answer to an earlier try was lost, it looks for that one's first: a second node would wait
+// behind it. What is answered after the Acquire has returned is dropped.
+func ask[T any](ctx context.Context, link *backend.ZKLink, lost bool, find, makeOne func(*zk.Conn) (T, error), drop backend.ZKDrop) (T, error) {
+	late := func(_ T, err error) {
+		if err == nil || !backend.ZKAnswered(err) {
+			link.Session.Discard(drop)
+		}
+	}
+	return backend.ZKCall(ctx, link, func(conn *zk.Conn) (T, error) {
+		if lost {
+			if found, err := find(conn); !errors.Is(err, zk.ErrNoNode) {
+				return found, err
+			}
+		}
+		return makeOne(conn)
+	}, late)
 }
 
 // acquire tries until the name is granted, or a try fails for good. A server that did not

@@ -46,11 +46,7 @@ func (p *place) enter(ctx context.Context) error {
 		if lost != nil {
 			return lost
 		}
-		enter := p.create
-		if p.unsure {
-			enter = p.findOrCreate
-		}
-		p.numbered, err = backend.ZKCall(ctx, link, enter, p.late)
+		p.numbered, err = ask(ctx, link, p.unsure, p.find, p.create, p.dropLost)
 		switch {
 		case err == nil:
 			p.number, err = numberOf(p.name)
@@ -68,32 +64,13 @@ func (p *place) enter(ctx context.Context) error {
 	return err
 }
 
-// create makes the node, and its folder where there is none. It writes to the
-// folder at the same time, which answers with the state of the folder: that was
-// changed by what created the node, so we need not ask for our token.
+// create makes the node.
 func (p *place) create(conn *zk.Conn) (numbered, error) {
-	acl := p.session.ACL()
-	ops := []any{
-		&zk.SetDataRequest{Path: p.folder, Version: -1},
-		&zk.CreateRequest{Path: p.folder + "/" + p.prefix, Acl: acl, Flags: zk.FlagEphemeralSequential},
-	}
-	answers, err := multi(conn, p.folder, acl, ops...)
+	path, folder, err := create(conn, p.session, p.folder, zk.CreateRequest{Path: p.folder + "/" + p.prefix, Flags: zk.FlagEphemeralSequential})
 	if err != nil {
 		return numbered{}, err
 	}
-	return numbered{
-		name:  strings.TrimPrefix(answers[1].String, p.folder+"/"),
-		czxid: answers[0].Stat.Mzxid, folderCzxid: answers[0].Stat.Czxid,
-	}, nil
-}
-
-// findOrCreate is create where the answer to an earlier one was lost. A second
-// node would wait behind our own first one.
-func (p *place) findOrCreate(conn *zk.Conn) (numbered, error) {
-	if n, err := p.find(conn); !errors.Is(err, zk.ErrNoNode) {
-		return n, err
-	}
-	return p.create(conn)
+	return numbered{strings.TrimPrefix(path, p.folder+"/"), folder.Mzxid, folder.Czxid}, nil
 }
 
 // find looks for the node by the beginning of its name. The server that we are
@@ -116,13 +93,6 @@ func (p *place) find(conn *zk.Conn) (numbered, error) {
 		}
 	}
 	return numbered{}, zk.ErrNoNode
-}
-
-// late gets the answer to a create after its Acquire has returned.
-func (p *place) late(_ numbered, err error) {
-	if err == nil || !backend.ZKAnswered(err) {
-		p.session.Discard(p.dropLost)
-	}
 }
 
 // dropLost deletes a node whose name is not known.
