@@ -45,6 +45,8 @@ type PlayPart struct {
 	Figures []Fact  `json:"figures,omitempty"`
 	Tables  []Table `json:"tables,omitempty"`
 	Trouble string  `json:"trouble,omitempty"`
+	// Mark is that of a library on trial, whose questions are the parts.
+	Mark string `json:"mark,omitempty"`
 }
 
 func (*Play) kind() string { return "play" }

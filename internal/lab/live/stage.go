@@ -147,16 +147,18 @@ func (s *stage) lenses() (list map[string]*lens, err error) {
 // shop's, which the ledger would have, too: the ledger is right.
 func (s *stage) correct(ctx context.Context, item int64) (by int64, err error) {
 	audit, err := s.store.Audit(ctx, item)
-	if by = min(audit.Lost, audit.Stock); err != nil || by <= 0 {
+	if err != nil || audit.Lost <= 0 {
 		return 0, err
 	}
-	return by, s.store.InTx(ctx, func(tx *repo.Tx) error {
-		_, ok, err := tx.SubtractIfEnough(ctx, item, by)
-		if err == nil && !ok {
-			err = fmt.Errorf("%w: the units were sold meanwhile", errConflict)
+	err = s.store.InTx(ctx, func(tx *repo.Tx) error {
+		row, err := tx.GoodsForUpdate(ctx, item) // it is sold meanwhile
+		by = min(audit.Lost, row.Stock)
+		if err != nil || by <= 0 {
+			return err
 		}
-		return err
+		return tx.SetStock(ctx, row, row.Stock-by)
 	})
+	return max(by, 0), err
 }
 
 func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {

@@ -73,7 +73,7 @@ func TestABrowserReplaysATrial(t *testing.T) {
 	b := browser.Open(t, time.Minute)
 	b.Show(t, "file://"+file, 1200, high, "light")
 	b.Until(t, within, "document.querySelectorAll('#made tr').length === 2 && document.getElementById('play-title').textContent.includes('redislock')")
-	b.Until(t, within, "document.getElementById('play-verdict').textContent === 'Not reproduced' && "+leasesDrawn+" > 0")
+	b.Until(t, within, "document.querySelector('#parts .tag').textContent === '✗' && document.getElementById('play-source').textContent.startsWith('1 × ✗') && "+leasesDrawn+" > 0")
 	b.Keep(t, "body", "trial")
 	if errors := b.Errors(); len(errors) > 0 {
 		t.Errorf("the browser complains: %q", errors)

@@ -28,13 +28,13 @@ export function partWords(part, t) {
     p.append(element('b', `${label}: `), told('span', text, zh));
     return p;
   };
-  const list = [told('p', part.does, part.zh?.does), labelled(t('expected'), part.expect, part.zh?.expect)];
+  const list = [told('p', part.does, part.zh?.does), ...(part.expect ? [labelled(t(part.mark ? 'promised' : 'expected'), part.expect, part.zh?.expect)] : [])];
   if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.not_run || part.finding.says, part.zh?.says));
   return list;
 }
 
-// remark says which role a part has.
-export const remark = (part, t) => element('span', t(part.remedy ? 'remedy' : 'failure'), 'tag');
+// remark says which role a part has, or the mark of a library on trial.
+export const remark = (part, t) => element('span', t(part.mark ?? (part.remedy ? 'remedy' : 'failure')), 'tag');
 
 const $ = (id) => document.getElementById(id);
 
@@ -92,7 +92,7 @@ export class Lab {
     $('end-play').hidden = !playing;
     $('pair').hidden = playing || Boolean(play.reason) || !play.parts.some((p, i) => p.remedy && made(p) && play.parts.slice(0, i).some((before) => !before.remedy && made(before)));
     $('end-play').disabled = !this.steers;
-    $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
+    $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing || play.reason ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
     $('play-why').hidden = !play.verdict;
     $('play-why').textContent = [titled(play).why, titled(play).advice].filter(Boolean).join(' ');
@@ -103,9 +103,9 @@ export class Lab {
 
   part(p, now) {
     const { t } = this;
-    const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run ? 'left' : p.finding.holds ? 'held' : 'missed') : '');
+    const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run || p.mark ? 'left' : p.finding.holds ? 'held' : 'missed') : '');
     if (now) li.setAttribute('aria-current', 'step');
-    const state = now ? t('making', p.tries) : !p.over ? t('later') : p.not_run ? t('not-run') : p.finding.holds ? t('holds') : t('holds-not');
+    const state = now ? t('making', p.tries) : !p.over ? t('later') : p.mark ? '' : p.not_run ? t('not-run') : p.finding.holds ? t('holds') : t('holds-not');
     const head = element('h3', p.name);
     head.append(remark(p, t), element('span', state, 'state'));
     li.append(head);

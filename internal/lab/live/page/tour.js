@@ -32,11 +32,11 @@ const steps = [
     en: ['A watchdog renews the lease while its holder lives, and the same work is safe.', 'Watch the ticks on each bar: they are its renewals.'],
     zh: ['只要持有者还活着，看门狗就为它续期，同样的业务就安全了。', '看每一条上的短竖：那是续期。'] },
   { form: { strategy: 'redis-setnx-ttl', clients: 100, ttl_s: 1 }, pause: true, look: 'lanes-panel',
-    en: ['A replica that is paused, as a frozen virtual machine is, cannot know that its lock has run out: its late write brings back units that are sold.', 'Watch replica-1 stop for three seconds, and the row jump up when it goes on.'],
-    zh: ['副本停顿时（例如虚拟机被冻结），不会知道自己的锁已到期：它迟到的写入让已卖出的库存又回来了。', '看 replica-1 停住三秒，恢复时库存行又涨回去。'] },
+    en: ['A replica that is paused, as a frozen virtual machine is, cannot know that its lock has run out: its late write brings back units that are sold.', 'Watch replica-1 stop for three seconds, and another hold the lock meanwhile.'],
+    zh: ['副本停顿时（例如虚拟机被冻结），不会知道自己的锁已到期：它迟到的写入让已卖出的库存又回来了。', '看 replica-1 停住三秒，其间别的副本持有锁。'] },
   { form: { strategy: 'redis-reentrant', fence: true, clients: 100, ttl_s: 1 }, pause: true, look: 'lanes-panel',
-    en: ['Each lease has a greater number than the one before, its fencing token. The row accepts the newest alone, and rejects the late write.', 'Watch the same pause on three replicas: nothing is oversold.'],
-    zh: ['每次持锁的围栏令牌都比前一次大。库存行只接受最新的令牌，迟到的写入被拒绝。', '看三个副本上同样的停顿：没有超卖。'] },
+    en: ['Each lease has a greater number than the one before, its fencing token. The row accepts the newest alone, and rejects the late write.', 'Watch the same pause of replica-1: nothing is oversold.'],
+    zh: ['每次持锁的围栏令牌都比前一次大。库存行只接受最新的令牌，迟到的写入被拒绝。', '看 replica-1 同样的停顿：没有超卖。'] },
 ];
 
 const $ = (id) => document.getElementById(id);
