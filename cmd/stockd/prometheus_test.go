@@ -257,9 +257,7 @@ func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 	r := startReplica(t, "--limit-user-rate=0.001", "--limit-user-burst=1")
 	r.scrape(t, http.StatusUnauthorized, "")
 	r.scrape(t, http.StatusUnauthorized, cmdtest.Token+"?")
-	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/metrics")); got.Status != http.StatusNotFound {
-		t.Errorf("buyers are answered with %d for /metrics", got.Status)
-	}
+	should.Be(t, cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/metrics")).Status, http.StatusNotFound, "for /metrics buyers are answered with")
 	const user = "a-named-buyer"
 	for _, query := range []string{"user_id=1&strategy=mutex", "user_id=2&strategy=sql-conditional&group=true&quantity=7", "user_id=3&strategy=mutex&quantity=5000"} {
 		r.Buy(t, "goods_id=1&"+query)

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // A flag that chooses what is run asks for the tables: the story would ignore it.
@@ -29,9 +30,7 @@ func TestAFlagOfARunAsksForTheTables(t *testing.T) {
 		cmd := demoCommand()
 		cmd.Flags().Lookup(flag.Name).Changed = true
 		story := slices.Contains([]string{"servers", "json", "markdown", "admin-url", "token-file", "ca-file"}, flag.Name)
-		if got := tellsStory(cmd); got != story {
-			t.Errorf("with --%s a story is printed: %t", flag.Name, got)
-		}
+		should.Be(t, tellsStory(cmd), story, "with --… a story is printed", flag.Name)
 	})
 }
 
@@ -54,9 +53,7 @@ func TestAStoryConcludesFromItsRows(t *testing.T) {
 	for want, got := range map[string]string{
 		"naive broken ": names(c.oversold), "sql-conditional redis-stock ": names(c.exact), "redis-lua ": names(c.unsold), "redis-stock ": c.fastest.Strategy + " ",
 	} {
-		if got != want {
-			t.Errorf("it concludes %q, want %q", got, want)
-		}
+		should.Be(t, got, want, "it concludes")
 	}
 	if c := conclude(nil); len(c.oversold)+len(c.exact)+len(c.unsold) > 0 || strings.Contains(summary(nil), ":\n") {
 		t.Errorf("it concludes %+v from nothing", c)
@@ -91,9 +88,7 @@ func TestDemoLocal(t *testing.T) {
 	cmdtest.NeedLockServers(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
 	status, _, errOut := stocklab("demo", "--servers=local", "--stock=40", "--clients=20", "--loops=5", "--json", path)
-	if status != cli.OK {
-		t.Errorf("exit status %d:\n%s", status, errOut)
-	}
+	should.Be(t, status, cli.OK, "exit status", errOut)
 	r := cmdtest.ReadReport(t, path)
 	if r.Servers["database"].Started != servers.Local || r.Servers["balancer"].Name != "nginx" {
 		t.Errorf("the servers are %v", r.Servers)
@@ -121,9 +116,7 @@ func assertDemo(t *testing.T, r cmdtest.Report, runs int) {
 	for _, name := range append(safe, locks...) {
 		clean[name+" ×1"], clean[name+" ×3"] = true, true
 	}
-	if len(r.Runs) != runs {
-		t.Errorf("%d runs, want %d", len(r.Runs), runs)
-	}
+	should.Be(t, len(r.Runs), runs, "runs")
 	for _, run := range r.Runs {
 		name := fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas)
 		if run.Verdict == verdict.NotRun {
@@ -135,9 +128,7 @@ func assertDemo(t *testing.T, r cmdtest.Report, runs int) {
 		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Rejected+run.Errors+int(run.Sold) != run.Requests) {
 			t.Errorf("%s: sold %d of %d, %d left, %d rejected, errors %v", name, run.Sold, run.Stock, run.Left, run.Rejected, run.ErrorTypes)
 		}
-		if run.Shorter != slices.Contains(locks, run.Strategy) {
-			t.Errorf("%s: shorter is %v", name, run.Shorter)
-		}
+		should.Be(t, run.Shorter, slices.Contains(locks, run.Strategy), "shorter is", name)
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestLabListHasEveryExperiment(t *testing.T) {
@@ -49,13 +49,9 @@ func TestWhatIsShownOfARun(t *testing.T) {
 		{"run", []experiments.Result{failed, one}, errNotReproduced, []string{report}},
 	} {
 		var out bytes.Buffer
-		if err := showLab(&experiments.Report{Experiments: c.results}, &out, "", c.folder); !errors.Is(err, c.want) {
-			t.Errorf("%+v: %v, want %v", c.results, err, c.want)
-		}
+		should.Fail(t, showLab(&experiments.Report{Experiments: c.results}, &out, "", c.folder), c.want, c.results)
 		for _, words := range []string{kept, report, fix, "never"} {
-			if strings.Contains(out.String(), words) != slices.Contains(c.says, words) {
-				t.Errorf("%q is said, or is not:\n%s", words, &out)
-			}
+			should.Be(t, strings.Contains(out.String(), words), slices.Contains(c.says, words), "… is said, or is not", words, &out)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // openLive runs stocklab live, and shows its page.
@@ -51,9 +52,7 @@ func startLive(t *testing.T, flags ...string) string {
 	must.Do(t, live.Start())
 	t.Cleanup(func() {
 		must.Do(t, live.Process.Signal(syscall.SIGINT))
-		if err := live.Wait(); err != nil {
-			t.Errorf("it ended with %v:\n%s", err, said.String())
-		}
+		should.Fail(t, live.Wait(), nil, "it ended with", said.String())
 	})
 	lines := bufio.NewScanner(out) // it ends with the process
 	if !lines.Scan() {
@@ -251,9 +250,7 @@ func assertReplays(t *testing.T, b *browser.Browser, want string) {
 	if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, want) {
 		t.Errorf("replayed, the verdict is %q, want …%s…", got, want)
 	}
-	if got := browser.Evaluate[int](t, b, figure("n-sold")); got != sold {
-		t.Errorf("replayed, %d are sold, and %d were", got, sold)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, figure("n-sold")), sold, "sold in the replay")
 }
 
 // assertSaved opens the saved file of a sale where there is no server.
@@ -274,9 +271,7 @@ func assertSaved(t *testing.T, url, want string) {
 	b := browser.Open(t, shown)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	assertReplays(t, b, want)
-	if shown := browser.Evaluate[int](t, b, "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && !e.disabled && !e.closest('#player, #lanes-panel, .top')).length"); shown != 0 {
-		t.Errorf("%d controls of a server can be used in the saved file", shown)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && !e.disabled && !e.closest('#player, #lanes-panel, .top')).length"), 0, "controls of a server that can be used in the saved file")
 	if errors := b.Errors(); len(errors) > 0 {
 		t.Errorf("the browser complains: %q", errors)
 	}
@@ -313,9 +308,7 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	b := browser.Open(t, shown)
 	b.Show(t, page, 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden && "+there("#machines button"))
-	if n := browser.Evaluate[int](t, b, "[...document.querySelectorAll('#form button, #form input, #form select, #machines button')].filter(e => !e.disabled).length"); n != 0 {
-		t.Errorf("%d controls can be used", n)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('#form button, #form input, #form select, #machines button')].filter(e => !e.disabled).length"), 0, "controls that can be used")
 	browser.Evaluate[bool](t, b, "(fetch('sale/start', {method: 'POST', body: '{}'}).then(r => { window.name = String(r.status); }), true)")
 	b.Until(t, within, "window.name === '403'")
 	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
@@ -411,9 +404,7 @@ func assertReplaced(t *testing.T, b *browser.Browser, url string) {
 	if list := browser.Evaluate[string](t, b, "document.getElementById('machines').textContent"); !strings.Contains(list, "redis-replica is the primary now") {
 		t.Errorf("the servers say %q", list)
 	}
-	if status := command(t, url, "machines/redis/kill", ""); status != http.StatusConflict {
-		t.Errorf("a kill of the primary that was replaced is answered with %d, want a conflict", status)
-	}
+	should.Be(t, command(t, url, "machines/redis/kill", ""), http.StatusConflict, "a kill of the primary that was replaced is answered with")
 	click(t, b, machine("redis-replica", "kill"))
 	b.Until(t, within, there(machine("redis-replica", "start")))
 	click(t, b, "#start") // which starts it again
@@ -435,9 +426,7 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 	b.Until(t, within, there(machine("replica-3", "remove"))+" && document.getElementById('marks').textContent.includes('replica-3 sells, too')")
 	click(t, b, machine("replica-1", "remove"))
 	b.Until(t, within, "document.getElementById('marks').textContent.includes('replica-1 removed')")
-	if there := browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); there != "2" {
-		t.Errorf("the form has %s replicas", there)
-	}
+	should.Be(t, browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"), "2", "replicas in the form")
 	click(t, b, "#stop")
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 	const errors = "[...document.querySelectorAll('#verdict-figures div')].map((d) => d.textContent).join(' ')"
@@ -461,9 +450,7 @@ func TestTwoSalesAreCompared(t *testing.T) {
 		!strings.Contains(rows[1], "expected") || !strings.HasPrefix(rows[3], "sold|60|") {
 		t.Errorf("the comparison is %q, want a consistent sale beside one that is not", rows)
 	}
-	if lines := browser.Evaluate[int](t, b, "document.querySelectorAll('#compare-stock .u-legend .u-series').length"); lines != 4 {
-		t.Errorf("the chart has %d series, want two of each sale", lines)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#compare-stock .u-legend .u-series').length"), 4, "series of the chart, two of each sale")
 	b.Keep(t, "#compare", "live-compare")
 	assertQuiet(t, b, url)
 }
@@ -484,9 +471,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		request.Host = host
 		answer := must.Get(http.DefaultClient.Do(request))(t)
 		answer.Body.Close() //nolint:errcheck // it was not read
-		if answer.StatusCode != want {
-			t.Errorf("a phone that asks %s is answered with %d, want %d", host, answer.StatusCode, want)
-		}
+		should.Be(t, answer.StatusCode, want, "a phone that asks … is answered with", host)
 	}
 	desk, phone := browser.Open(t, shown), browser.Open(t, shown)
 	desk.Show(t, url, 1300, 2400, "light")
@@ -509,9 +494,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	desk.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
 	press("You hold no. 1 of 5.")
 	press("Sold out.")
-	if mine := browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"); mine != "You have bought 5. You hold no. 5 of 5." {
-		t.Errorf("the phone says %q", mine)
-	}
+	should.Be(t, browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"), "You have bought 5. You hold no. 5 of 5.", "the phone says")
 	phone.Keep(t, "body", "live-buy")
 	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 5no. 5 of 5')")
 	desk.Until(t, within, "(e => e.offsetParent && e.complete && e.naturalWidth > 0 && e.alt === 'QR code of http://shop.example:8090/buy')(document.getElementById('class-code'))")
@@ -520,9 +503,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	desk.Keep(t, "body", "live-class")
 	click(t, desk, "#class-start") // it is Stop now
 	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	if sold := browser.Evaluate[int](t, desk, figure("n-sold")); sold != 5 {
-		t.Errorf("the ledger has %d sold, want 5", sold)
-	}
+	should.Be(t, browser.Evaluate[int](t, desk, figure("n-sold")), 5, "sold by the ledger")
 	assertQuiet(t, desk, url)
 	assertQuiet(t, phone, url)
 	// Another phone cannot have the same name, and says so in its language.
@@ -608,9 +589,7 @@ func assertGreyedOut(t *testing.T, b *browser.Browser) {
 	if !browser.Evaluate[bool](t, b, "document.querySelector('#against [value=replicas]').disabled && !document.querySelector('#against [value=group]').disabled && !document.getElementById('start').disabled") {
 		t.Error("a comparison of numbers of replicas is offered, or what can be done is not")
 	}
-	if drawn := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); drawn != "" {
-		t.Errorf("the lanes show %q, which was not measured", drawn)
-	}
+	should.Be(t, browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"), "", "what was not measured is shown in the lanes as")
 }
 
 const (
@@ -630,9 +609,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	browser.Evaluate[bool](t, b, "(e => { e.value = 'watchdog'; e.dispatchEvent(new Event('change')); return true; })(document.getElementById('experiment'))")
 	click(t, b, "#make")
 	b.Until(t, within, parts+".length === 4 && "+there("#parts .now")+" && "+there("#lanes .two"))
-	if status := command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`); status != http.StatusConflict {
-		t.Errorf("a sale beside the experiment is answered %d, want 409", status)
-	}
+	should.Be(t, command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`), http.StatusConflict, "a sale beside the experiment is answered")
 	// The narrator has seen the lease end before its holder knew, and a second holder.
 	const told = "document.getElementById('beats').textContent"
 	b.Until(t, within, told+".includes('Its holder does not know') && "+told+".includes('two holders')")
@@ -641,9 +618,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	}
 	b.Keep(t, "body", "live-experiment")
 	b.Until(t, within, madeVerdict+" !== ''")
-	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {
-		t.Errorf("the verdict is %q: %s", got, browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
-	}
+	should.Be(t, browser.Evaluate[string](t, b, madeVerdict), "Reproduced", "the verdict is", browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
 	b.Until(t, within, "document.getElementById('play-why').innerText.includes('when a renewal fails')")
 	b.Keep(t, "#played", "live-experiment-why")
 	click(t, b, "#pair")
@@ -652,9 +627,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	if lanes := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); !cmdtest.ContainsAll(lanes, "A replica-1", "A replica-2", "B replica-1", "B replica-2") {
 		t.Errorf("side by side the lanes are %q", lanes)
 	}
-	if two := browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .two').length"); two != 1 {
-		t.Errorf("of failure and remedy %d have two holders at once, want the failure alone", two)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .two').length"), 1, "of failure and remedy, those with two holders at once")
 	b.Keep(t, "body", "live-experiment-pair")
 	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"); !strings.Contains(words, "Found: ") {
 		t.Errorf("the replay says %q", words)

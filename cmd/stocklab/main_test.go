@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestMain(m *testing.M) { cmdtest.Main(m, run) }
@@ -113,9 +114,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		}
 	}
 	most := demo.Plan{Stock: 1_000_000_000, Clients: 2000, Loops: 1_000_000, Repeat: 1000, LockShare: 1000, Replicas: []int{1, 16}}
-	if err := checkPlan(most); err != nil {
-		t.Errorf("the largest demo: %v", err)
-	}
+	should.Fail(t, checkPlan(most), nil, "the largest demo")
 }
 
 // endedBy runs stocklab until it has begun, ends it with a signal, and wants nothing left of it; it returns when it

@@ -27,6 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -68,9 +69,7 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 				Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
 				Stock: 1000, Clients: 50, Loops: 100, LockShare: 10, Progress: quiet{t},
 			}))(t)
-			if want := len(safe) * repetitions; len(r.Runs) != want {
-				t.Errorf("%d runs, want %d", len(r.Runs), want)
-			}
+			should.Be(t, len(r.Runs), len(safe)*repetitions, "runs")
 			for i, run := range r.Runs {
 				switch {
 				case run.Verdict == verdict.NotRun && choice.Mode == servers.Embedded:

@@ -210,9 +210,7 @@ func TestAStreamOfEtcdIsSigned(t *testing.T) {
 		if token != "1" && err != nil {
 			_, err = client.KeepAliveOnce(ctx, 1)
 		}
-		if err != nil {
-			t.Errorf("with the token %s: %v", token, err)
-		}
+		should.Fail(t, err, nil, "with the token …", token)
 		if logins, calls := g.set(func() { g.token = "2" }); len(logins) != 1 || calls[len(calls)-1] != token {
 			t.Errorf("with the token %s there are %d logins, and the streams have %q", token, len(logins), calls)
 		}

@@ -189,9 +189,7 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 			t.Errorf("%s=… is %q, want %q as in a file", flag, got, text) // a Secret of Kubernetes often ends its line
 		}
 		for other, secret := range c.Secrets() {
-			if want := map[bool]string{true: text}[other == key]; secret.Reveal() != want {
-				t.Errorf("with %s-file %s is %q, want %q", flag, other, secret.Reveal(), want)
-			}
+			should.Be(t, secret.Reveal(), map[bool]string{true: text}[other == key], "with …-file the secret …", flag, other)
 		}
 		should.Be(t, c.Source(key), file, key)
 		for _, wrong := range []struct {

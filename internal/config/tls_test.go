@@ -97,9 +97,7 @@ func TestAnHTTPSEndpointEnablesTLS(t *testing.T) {
 			t.Errorf("with %s it is %+v, from %s", endpoints, c.Etcd.TLS, c.Source("etcd.tls.enabled"))
 		}
 	}
-	if c := load(t, "", "--etcd-endpoints=https://a:1", "--etcd-tls-enabled=true"); c.Source("etcd.tls.enabled") != "--etcd-tls-enabled" {
-		t.Errorf("where a flag enables it, it is from %s", c.Source("etcd.tls.enabled"))
-	}
+	should.Be(t, load(t, "", "--etcd-endpoints=https://a:1", "--etcd-tls-enabled=true").Source("etcd.tls.enabled"), "--etcd-tls-enabled", "where a flag enables it, it is from")
 }
 
 // The printed configuration has the groups within its sections, and means the same.

@@ -340,9 +340,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 		key  string
 		want error
 	}{{"one", nil}, {"two", stock.ErrReturned}} {
-		if _, err := s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey.Of(c.key), false); !errors.Is(err, c.want) {
-			t.Errorf("return %s: %v, want %v", c.key, err, c.want)
-		}
+		should.Reject(s.GiveBack(t.Context(), numbers[0], 1, stock.ReturnKey.Of(c.key), false))(t, c.want, "return …", c.key)
 		labtest.Archive(t, d, s)
 	}
 	wantSums(t, s, 100, 0, 1, 1)

@@ -56,12 +56,8 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 				t.Errorf("%+v: %v, want %v", to, err, want)
 			}
 		}
-		if _, err := s.Correct(t.Context(), 1, stock.Correction{By: stock.MaxStock - 1}, "above"); !errors.Is(err, stock.ErrStockLimit) {
-			t.Errorf("above the limit: %v", err)
-		}
-		if _, err := s.Correct(t.Context(), 2, stock.Correction{By: 1}, "other"); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("an unknown item: %v", err)
-		}
+		should.Reject(s.Correct(t.Context(), 1, stock.Correction{By: stock.MaxStock - 1}, "above"))(t, stock.ErrStockLimit, "above the limit")
+		should.Reject(s.Correct(t.Context(), 2, stock.Correction{By: 1}, "other"))(t, stock.ErrUnknownGoods, "an unknown item")
 		audited := func(when string) {
 			t.Helper()
 			for _, of := range []func() (stock.Audit, error){
@@ -81,8 +77,6 @@ func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 		if steps := allPages(t, s, 1, 10, stock.Steps()...); len(steps) != 6 || steps[2].Kind != stock.Correct || steps[5].Kind != stock.Correct {
 			t.Errorf("the steps are %+v", steps)
 		}
-		if orders := allPages(t, s, 1, 10); len(orders) != 1 {
-			t.Errorf("the orders are %+v, want the sale alone", orders)
-		}
+		should.Be(t, len(allPages(t, s, 1, 10)), 1, "orders beside corrections")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -147,9 +148,7 @@ func TestAStoreThatIsNotMadeClosesItsPool(t *testing.T) {
 	}))(t)
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := repo.New(left, pool, repo.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("made for a caller that has left: %v", err)
-	}
+	should.Reject(repo.New(left, pool, repo.Options{}))(t, context.Canceled, "made for a caller that has left")
 	if err := pool.PingContext(t.Context()); err == nil || err.Error() != "sql: database is closed" {
 		t.Errorf("the pool is not closed: %v", err)
 	}

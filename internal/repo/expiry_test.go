@@ -266,9 +266,7 @@ func TestAnItemThatIsLockedKeepsNoOthersFromBeingSold(t *testing.T) {
 				}
 			}
 		})
-		if err != nil {
-			t.Errorf("while item 3 is locked, item 1 is sold with %v", err)
-		}
+		should.Fail(t, err, nil, "while item 3 is locked, item 1 is sold with")
 		if err := <-failed; err != nil && !errors.Is(err, stock.ErrBusy) || ended < 2 {
 			t.Errorf("%d are ended (%v), want those of items 1 and 2", ended, err)
 		}

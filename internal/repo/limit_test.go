@@ -379,9 +379,7 @@ func TestALimitOfALockedItemLeavesConnections(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) // for those that would take more connections
 			soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			if err := s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, other); return err }); err != nil {
-				t.Errorf("%s: another item waits for them: %v", c.name, err)
-			}
+			should.Fail(t, s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, other); return err }), nil, "another item waits for them", c.name)
 			return nil
 		}))
 		for range cap(answers) {

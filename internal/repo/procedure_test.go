@@ -317,8 +317,6 @@ func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
 				t.Errorf("the audit is %+v, of buyers %+v (%v)", audit, audit.Buyers, err)
 			}
 		}
-		if _, err := s.SellByProcedure(t.Context(), 404, []stock.Purchase{by("", 1)}); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("an unknown item: %v", err)
-		}
+		should.Reject(s.SellByProcedure(t.Context(), 404, []stock.Purchase{by("", 1)}))(t, stock.ErrUnknownGoods, "an unknown item")
 	})
 }

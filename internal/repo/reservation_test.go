@@ -109,9 +109,7 @@ func TestAReservationEndsOnce(t *testing.T) {
 			if ok := state == stock.Released; ok != again || ok != (err == nil) || !ok && !errors.Is(err, refuses) {
 				t.Errorf("one that is %s is released again: %v, %v", state, again, err)
 			}
-			if _, err := s.Extend(t.Context(), number, time.Hour, 2*time.Hour); !errors.Is(err, refuses) {
-				t.Errorf("one that is %s is extended: %v, want %v", state, err, refuses)
-			}
+			should.Reject(s.Extend(t.Context(), number, time.Hour, 2*time.Hour))(t, refuses, "one that is … is extended", state)
 			if r, err := s.Reservation(t.Context(), number); err != nil || r.State != state || r.UserID != "ann" || r.Quantity != 2 || r.GoodsID != 1 || r.TTL != time.Hour {
 				t.Errorf("one that is %s is read as %+v, %v", state, r, err)
 			}
@@ -317,9 +315,7 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 		must.Get(s.Restock(t.Context(), 1, 3, "more"))(t)
 		must.Get(labtest.Open(t, d, "r2").As("elsewhere").Fill(t.Context(), 1, "elsewhere", 0))(t)
 		for _, units := range []int64{0, 3, 5} { // 0: all
-			if _, err := s.GiveBack(t.Context(), number, units, stock.ReturnKey.Of(fmt.Sprint("above ", units)), false); !errors.Is(err, stock.ErrStockLimit) {
-				t.Errorf("a return of %d beyond the limit: %v, want %v", units, err, stock.ErrStockLimit)
-			}
+			should.Reject(s.GiveBack(t.Context(), number, units, stock.ReturnKey.Of(fmt.Sprint("above ", units)), false))(t, stock.ErrStockLimit, "a return of … beyond the limit", units)
 		}
 		if back, err := s.GiveBack(t.Context(), number, 2, stock.ReturnKey.Of("up to it"), false); err != nil || back.Quantity != 2 {
 			t.Errorf("a return up to the limit: %+v, %v", back, err)
@@ -419,9 +415,7 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // for those that would take more connections
 		soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, 2); return err }); err != nil {
-			t.Errorf("another item waits for what comes back to the locked one: %v", err)
-		}
+		should.Fail(t, s.InTx(soon, func(tx *repo.Tx) error { _, err := tx.GoodsForUpdate(soon, 2); return err }), nil, "another item waits for what comes back to the locked one")
 		return nil
 	}))
 	for range cap(answers) {

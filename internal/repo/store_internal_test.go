@@ -244,9 +244,7 @@ func TestAKeyspaceIsShardedByItsVSchema(t *testing.T) {
 		}
 	}
 	s.version, s.dialect.sharded = "MySQL 8.4.6-Vitess", "no statement"
-	if _, err := s.readSharded(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("one that does not answer is %v", err)
-	}
+	should.Reject(s.readSharded(t.Context()))(t, stock.ErrBackendUnavailable, "one that does not answer is")
 	calls := &Store{dialect: mysqlDialect()}
 	should.Be(t, calls.rolledBack(&mysql.MySQLError{Number: 1235}), true, "a call that Vitess does not support has sold nothing")
 }

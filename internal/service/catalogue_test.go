@@ -112,9 +112,7 @@ func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
 		if want != nil && !strings.Contains(err.Error(), "99.1 or later") {
 			t.Errorf("%q does not name what is needed", err)
 		}
-		if d := c.Describe(t.Context())[0]; d.Available != (want == nil) {
-			t.Errorf("with Redis %s as the minimum it is described as %+v", least, d)
-		}
+		should.Be(t, c.Describe(t.Context())[0].Available, want == nil, "with Redis … as the minimum it is available", least)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -58,9 +59,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 			t.Fatal(err)
 		}
 	}
-	if l := lags(); l["at the end"] != 0 {
-		t.Errorf("when one has dealt with it they lag by %v", l)
-	}
+	should.Be(t, lags()["at the end"], 0, "when one has dealt with it they lag by")
 	if _, _, err := feed.List(t.Context(), "at the end", service.Page{}, 10); err != nil {
 		t.Fatal(err)
 	}

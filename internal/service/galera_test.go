@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -48,9 +49,7 @@ func sellOnEachNode(t *testing.T, kind string, nodes []*servers.Database, picked
 func (s shop) rejectsOnNodes(t *testing.T, name, kind string) {
 	t.Helper()
 	for i, replica := range s.replicas {
-		if _, err := replica.In(service.Mode{Strategy: name}); !errors.Is(err, service.ErrStrategyRejected) {
-			t.Errorf("replica %d answers with %v, want %v", i+1, err, service.ErrStrategyRejected)
-		}
+		should.Reject(replica.In(service.Mode{Strategy: name}))(t, service.ErrStrategyRejected, "replica … answers with", i+1)
 		for _, d := range replica.Describe(t.Context()) {
 			if d.Name == name && (d.Available || !strings.Contains(d.Note, kind)) {
 				t.Errorf("replica %d describes it as available (%v), with the note %q", i+1, d.Available, d.Note)

@@ -205,18 +205,10 @@ func assertKeysStandForOneWrite(t *testing.T, s shop) {
 		t.Errorf("without units in Redis the drift is %+v, %v", drift, err)
 	}
 	for _, unknown := range []int64{2, 3, 9} {
-		if _, err := s.inventory.Goods(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
-		}
-		if _, err := s.inventory.Audit(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("the audit of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
-		}
-		if _, err := s.inventory.Recall(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("the recall of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
-		}
-		if _, err := s.inventory.Drift(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("the drift of item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
-		}
+		should.Reject(s.inventory.Goods(t.Context(), unknown))(t, stock.ErrUnknownGoods, "item …", unknown)
+		should.Reject(s.inventory.Audit(t.Context(), unknown))(t, stock.ErrUnknownGoods, "the audit of item …", unknown)
+		should.Reject(s.inventory.Recall(t.Context(), unknown))(t, stock.ErrUnknownGoods, "the recall of item …", unknown)
+		should.Reject(s.inventory.Drift(t.Context(), unknown))(t, stock.ErrUnknownGoods, "the drift of item …", unknown)
 	}
 	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Initial != 17 || audit.Sold != 10 || audit.Pending == nil || *audit.Pending != 0 {
 		t.Errorf("the audit is %+v, %v", audit, err)
@@ -281,9 +273,7 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 	must.Get(openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`))(t)
 	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
 	should.Reject(s.inventory.Change(t.Context(), 1, change))(t, stock.ErrUnknownOutcome)
-	if _, err := s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 10, Choice: stock.Choice{Strategy: "mutex"}}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Errorf("the item was created, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
-	}
+	should.Reject(s.inventory.Create(t.Context(), stock.NewItem{GoodsID: 2, Units: 10, Choice: stock.Choice{Strategy: "mutex"}}, ""))(t, stock.ErrUnknownOutcome, "the item was created, and the answer is")
 }
 
 // An item is created with its limit, which its key does not set again. A maximum of its own does not ask
@@ -354,10 +344,6 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	if goods, err := s.inventory.Change(t.Context(), 1, service.Change{PerUser: new(int64(3))}); err != nil || goods.ID != 1 || goods.PerUser != 3 || own().Strategy != "sql-bucket" {
 		t.Errorf("a limit of 3 was set: %+v, %v, and it is sold by %s", goods, err, own())
 	}
-	if _, err := s.inventory.Change(t.Context(), 9, service.Change{PerUser: new(int64(3))}); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("a limit of an unknown item: %v", err)
-	}
-	if _, err := s.inventory.Change(t.Context(), 9, to(stock.Choice{Strategy: "mutex"})); !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("an unknown item: %v", err)
-	}
+	should.Reject(s.inventory.Change(t.Context(), 9, service.Change{PerUser: new(int64(3))}))(t, stock.ErrUnknownGoods, "a limit of an unknown item")
+	should.Reject(s.inventory.Change(t.Context(), 9, to(stock.Choice{Strategy: "mutex"})))(t, stock.ErrUnknownGoods, "an unknown item")
 }

@@ -620,9 +620,7 @@ func TestEveryStrategyIsClosed(t *testing.T) {
 	if err := c.Close(); !errors.Is(err, fails.err) || !fails.closed || !works.closed {
 		t.Errorf("closed %v and %v with %v", fails.closed, works.closed, err)
 	}
-	if _, err := waits.batchers[0].Deduct(t.Context(), 1, []stock.Purchase{keyed}); !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("a queue of a closed catalogue answers %v", err)
-	}
+	should.Reject(waits.batchers[0].Deduct(t.Context(), 1, []stock.Purchase{keyed}))(t, stock.ErrBusy, "a queue of a closed catalogue answers")
 }
 
 // What is pending is the outbox's to say, nothing where there is none, and unknown where it

@@ -61,9 +61,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 				must.Do(t, redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err())
 				s.create(t, item, 10)
 				buy()
-				if _, err := store.ClaimFence(t.Context(), item, old); !errors.Is(err, stock.ErrFenced) {
-					t.Errorf("an old holder with token %d gets %v, want %v", old, err, stock.ErrFenced)
-				}
+				should.Reject(store.ClaimFence(t.Context(), item, old))(t, stock.ErrFenced, "an old holder with token … gets", old)
 			})
 		}
 	})

@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -91,17 +90,13 @@ func TestVitessRejectsABasketOverShards(t *testing.T) {
 		s.create(t, id, 5)
 	}
 	_, err := all[0].Sell(t.Context(), basketOf(2, 9, 10, 16), s.holdBy(t, 0, "sql-conditional"))
-	if !errors.Is(err, stock.ErrApart) {
-		t.Errorf("a basket over shards is answered with %v", err)
-	}
+	should.Fail(t, err, stock.ErrApart, "a basket over shards is answered with")
 	s.leaves(t, map[int64]int64{2: 5, 9: 5, 10: 5, 16: 5})
 	numbers := s.holds(t, "sql-conditional", 2, 2, time.Minute)
 	other := s.holds(t, "sql-conditional", 9, 1, time.Minute)
 	confirm := func(number string) error { _, _, err := all[0].Confirm(t.Context(), number, "paid"); return err }
 	must.Do(t, confirm(numbers[0]))
-	if err := confirm(other[0]); !errors.Is(err, stock.ErrReferenceUsed) {
-		t.Errorf("a reference of another shard is answered with %v", err)
-	}
+	should.Fail(t, confirm(other[0]), stock.ErrReferenceUsed, "a reference of another shard is answered with")
 	for _, number := range []string{numbers[1], other[0]} {
 		_, _, err := all[0].Release(t.Context(), number)
 		must.Do(t, err)

@@ -44,9 +44,9 @@ func Be[T comparable](t testing.TB, got, want T, about ...any) {
 }
 
 // Reject is Fail of a call that has a value, too, as in should.Reject(f())(t, want).
-func Reject[T any](_ T, err error) func(t testing.TB, want error) {
-	return func(t testing.TB, want error) {
+func Reject[T any](_ T, err error) func(t testing.TB, want error, about ...any) {
+	return func(t testing.TB, want error, about ...any) {
 		t.Helper()
-		Fail(t, err, want)
+		Fail(t, err, want, about...)
 	}
 }

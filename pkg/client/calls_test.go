@@ -205,9 +205,7 @@ func described(t *testing.T, r *http.Request) string {
 	} else if len(body) > 0 {
 		s += " " + string(body)
 	}
-	if json := r.Header.Get("Content-Type") == "application/json"; json != strings.HasSuffix(s, "}") {
-		t.Errorf("%s: its content is called JSON: %v", s, json)
-	}
+	should.Be(t, r.Header.Get("Content-Type") == "application/json", strings.HasSuffix(s, "}"), "its content is called JSON", s)
 	return s
 }
 
@@ -327,9 +325,7 @@ func TestAFailureReadsAsItsKindAndDetail(t *testing.T) {
 
 func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
 	for id, want := range map[string]string{"k": "stockd: outcome of request k unknown: reset", "": "stockd: outcome unknown: reset"} {
-		if err := error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}); err.Error() != want {
-			t.Errorf("%q, want %q", err, want)
-		}
+		should.Be(t, error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}).Error(), want)
 	}
 }
 
@@ -354,9 +350,7 @@ func TestAnAnswerWithoutAnEndIsNotReadForEver(t *testing.T) {
 		endless.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"order_id": "1", "padding": "`), counting{&read}, strings.NewReader(`"}`)))
 		return endless, nil
 	})
-	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 7}); !errors.Is(err, client.ErrOutcomeUnknown) {
-		t.Errorf("a purchase is answered with %v", err)
-	}
+	should.Reject(c.Deduct(t.Context(), client.Purchase{GoodsID: 7}))(t, client.ErrOutcomeUnknown, "a purchase is answered with")
 	if read > 8<<20 {
 		t.Errorf("it has read %d bytes", read)
 	}

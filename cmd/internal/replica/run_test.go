@@ -115,9 +115,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	if err != nil || sale.Replica != "shop-1" || sale.Remaining != 4 {
 		t.Errorf("it sells %+v, %v", sale, err)
 	}
-	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Quantity: 4}); !errors.Is(err, client.ErrInvalid) {
-		t.Errorf("more than deduct.max_quantity is answered with %v", err)
-	}
+	should.Reject(r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Quantity: 4}))(t, client.ErrInvalid, "more than deduct.max_quantity is answered with")
 	metrics := r.scrape(t)
 	for _, want := range []string{
 		"stockd_config_lock_wait_seconds 3\n", "stockd_config_max_deductions 77\n", `stockd_build_info{`, `replica="shop-1"`, "stockd_stopping 0\n",
@@ -295,9 +293,7 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	held := must.Get(r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second))(t)
 	must.Do(t, other.SwitchOff(t.Context(), "mutex", "for a test"))
 	late := runs(t, Options{}, dsn)
-	if _, err := late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}); !errors.Is(err, client.ErrRefused) {
-		t.Errorf("a replica that has just started sells through what is switched off: %v", err)
-	}
+	should.Reject(late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}))(t, client.ErrRefused, "a replica that has just started sells through what is switched off")
 	labtest.Await(t, "the reservation to end", 20*time.Second, func() bool {
 		now, err := r.Goods(t.Context(), 1)
 		return err == nil && now.Stock == 5

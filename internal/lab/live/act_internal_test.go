@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // slowGround is a ground on which what is done to a machine takes as long as a test says.
@@ -49,13 +50,9 @@ func TestNoSaleBeginsWhileSomethingIsDoneToAMachine(t *testing.T) {
 	}
 	g.end <- struct{}{}
 	must.Do(t, <-acted)
-	if err := s.Start(defaults()); err != nil {
-		t.Errorf("when it is done a sale begins with %v", err)
-	}
+	should.Fail(t, s.Start(defaults()), nil, "when it is done a sale begins with")
 	s.jobs.Wait()
-	if s.sale.Error != errNoReplica.Error() {
-		t.Errorf("the sale ended with %q, want %q", s.sale.Error, errNoReplica)
-	}
+	should.Be(t, s.sale.Error, errNoReplica.Error(), "the sale ended with")
 }
 
 // A replica that is to stop in its next purchase may wait for it until the next sale, which has it go on.
@@ -70,9 +67,7 @@ func TestASaleBeginsThoughAReplicaStillStopsInItsPurchase(t *testing.T) {
 	s.mu.Lock()
 	err := s.ready()
 	s.mu.Unlock()
-	if err != nil {
-		t.Errorf("a sale begins with %v", err)
-	}
+	should.Fail(t, err, nil, "a sale begins with")
 	g.end <- struct{}{}
 	if err := <-acted; err != nil {
 		t.Error(err)
@@ -106,9 +101,7 @@ func TestAClockThatCouldNotBeMovedIsNotSetRight(t *testing.T) {
 		hub: newHub(), machines: []Machine{{Name: "redlock-1", Can: []string{Ahead}}},
 		shop: &shop.Shop{Servers: &servers.Backends{Redlock: &servers.Redlock{Nodes: []*servers.Redis{{Clock: new(servers.Clock)}}}}},
 	}
-	if err := s.act(t.Context(), "redlock-1", Right); !errors.Is(err, errConflict) {
-		t.Errorf("a clock that was not moved is set right: %v", err)
-	}
+	should.Fail(t, s.act(t.Context(), "redlock-1", Right), errConflict, "a clock that was not moved is set right")
 	for range 2 {
 		if err := s.act(t.Context(), "redlock-1", Ahead); err == nil || errors.Is(err, errConflict) || !slices.Equal(s.machines[0].Can, []string{Ahead}) {
 			t.Errorf("it ends with %v, and then can be done: %q", err, s.machines[0].Can)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestANameIsOfOneBuyer(t *testing.T) {
@@ -36,9 +37,7 @@ func TestAClassIsBounded(t *testing.T) {
 	for i := range maxBuyers {
 		must.Get(c.join(fmt.Sprintf("buyer %d", i), fmt.Sprint("phone ", i), time.Now()))(t)
 	}
-	if _, err := c.join("one more", "phone", time.Now()); !errors.Is(err, errConflict) {
-		t.Errorf("one more joins with %v, want %v", err, errConflict)
-	}
+	should.Reject(c.join("one more", "phone", time.Now()))(t, errConflict, "one more joins with")
 }
 
 // One address cannot fill a class: neither at once nor in the course of time. A class of 60 whose phones
@@ -82,9 +81,7 @@ func TestAnAddressAsksNoMoreInItsFirstMinuteThanInAnother(t *testing.T) {
 				}
 			}
 		}
-		if admitted != joinsAMinute {
-			t.Errorf("in minute %d %d requests are admitted, want %d", minute+1, admitted, joinsAMinute)
-		}
+		should.Be(t, admitted, joinsAMinute, "requests that are admitted in minute", minute+1)
 	}
 	if c.admits("elsewhere", start.Add(time.Hour)); len(c.asked) != 1 {
 		t.Errorf("%d addresses are kept, want the one that has asked in the last minute", len(c.asked))
@@ -108,20 +105,14 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	must.Get(c.see(tokens["looks"], late.Add(-time.Minute)))(t)
 	must.Get(c.press(tokens["buys"], 1, late.Add(-time.Minute)))(t)
 	c.answered(tokens["buys"], "sold", 1, 5)
-	if _, err := c.join("gone", "another", late.Add(-time.Nanosecond)); !errors.Is(err, errInput) {
-		t.Errorf("just before, the name is given away: %v", err)
-	}
+	should.Reject(c.join("gone", "another", late.Add(-time.Nanosecond)))(t, errInput, "just before, the name is given away")
 	for _, name := range []string{"looks", "waits", "buys"} {
-		if _, err := c.join(name, "another", late); !errors.Is(err, errInput) {
-			t.Errorf("the name of a phone that %s is given away: %v", name, err)
-		}
+		should.Reject(c.join(name, "another", late))(t, errInput, "the name of a phone that … is given away", name)
 	}
 	if _, err := c.join("gone", "another", late); err != nil {
 		t.Errorf("the name of a phone that is gone is not free: %v", err)
 	}
-	if _, err := c.see(tokens["gone"], late); !errors.Is(err, errStranger) {
-		t.Errorf("the phone that had it is %v, want %v", err, errStranger)
-	}
+	should.Reject(c.see(tokens["gone"], late))(t, errStranger, "the phone that had it is")
 	if c.answered(tokens["waits"], "sold", 1, 5).Bought != 1 {
 		t.Error("the answer to the phone that waits is not counted")
 	}
@@ -152,19 +143,11 @@ func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 		return err
 	}
 	must.Do(t, press(0))
-	if err := press(time.Minute); !errors.Is(err, errTooSoon) {
-		t.Errorf("before the answer: %v, want %v", err, errTooSoon)
-	}
+	should.Fail(t, press(time.Minute), errTooSoon, "before the answer")
 	c.answered(token, "sold", 1, 5)
-	if err := press(pressEvery - 1); !errors.Is(err, errTooSoon) {
-		t.Errorf("right after it: %v, want %v", err, errTooSoon)
-	}
-	if err := press(pressEvery); err != nil {
-		t.Errorf("later: %v", err)
-	}
-	if _, err := c.press("another token", 1, now); !errors.Is(err, errStranger) {
-		t.Errorf("a stranger: %v, want %v", err, errStranger)
-	}
+	should.Fail(t, press(pressEvery-1), errTooSoon, "right after it")
+	should.Fail(t, press(pressEvery), nil, "later")
+	should.Reject(c.press("another token", 1, now))(t, errStranger, "a stranger")
 }
 
 // What the page lists is of the sale that it shows, the buyer of most first, and is passed on
@@ -244,9 +227,7 @@ func TestAPressIsSentThoughTheTimeOfTheSaleIsOver(t *testing.T) {
 // A class has the code of its address, and a page without one has none.
 func TestTheCodeIsOfTheAddressOfTheClass(t *testing.T) {
 	server := desk(t)
-	if status := ask(t, server, http.MethodGet, "/buy/code.png").StatusCode; status != http.StatusNotFound {
-		t.Errorf("without a class the code is answered with %d", status)
-	}
+	should.Be(t, ask(t, server, http.MethodGet, "/buy/code.png").StatusCode, http.StatusNotFound, "without a class the code is answered with")
 	served(server).session.at = "http://127.0.0.1:8090/buy"
 	answer := ask(t, server, http.MethodGet, "/buy/code.png")
 	picture, err := png.DecodeConfig(answer.Body)
@@ -260,8 +241,6 @@ func TestManyReadersAreWrittenToLessOften(t *testing.T) {
 	for readers, want := range map[int64]time.Duration{
 		0: passEvery, 1: passEvery, few: passEvery, 2 * few: 2 * passEvery, 200: passLate, maxReaders: passLate,
 	} {
-		if got := passAfter(readers); got != want {
-			t.Errorf("%d readers are written to every %s, want %s", readers, got, want)
-		}
+		should.Be(t, passAfter(readers), want, "… readers are written to every", readers)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // records are the files of replicas, written as replicas do.
@@ -92,9 +93,7 @@ func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
 	r.add("b", "b1", history.Asked, 0, 5)
 	r.add("b", "b1", history.Granted, 2, 21)
 	must.Do(t, r.follow.step(r.at(21).Add(settle)))
-	if n := r.follow.hub.state.Lanes.Granted; n != 1 {
-		t.Errorf("%d grants are counted at once, want the first alone", n)
-	}
+	should.Be(t, r.follow.hub.state.Lanes.Granted, 1, "grants are counted at once")
 	r.add("a", "a1", history.Released, 1, 20)
 	if s := r.step(); s.Lanes.Granted != 2 || s.Lanes.Overlaps != 0 {
 		t.Errorf("%d grants and %d overlaps, want 2 and none", s.Lanes.Granted, s.Lanes.Overlaps)
@@ -144,9 +143,7 @@ func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(path, whole, 0o600))
 	for range 2 {
-		if s := r.step(); s.Lanes.Waiting["a"] != 1 {
-			t.Errorf("%d wait, want 1", s.Lanes.Waiting["a"])
-		}
+		should.Be(t, r.step().Lanes.Waiting["a"], 1, "those that wait")
 	}
 }
 
@@ -158,9 +155,7 @@ func TestLeasesOfOtherSalesAreNotShown(t *testing.T) {
 	r.add("a", "a1", history.Granted, 1, 10)
 	r.add("a", "a2", history.Asked, 0, 11)
 	r.add("a", "a2", history.Granted, 2, 12)
-	if s := r.step(); s.Lanes.Granted != 0 {
-		t.Errorf("%d grants of item 7 in the sale of item 8", s.Lanes.Granted)
-	}
+	should.Be(t, r.step().Lanes.Granted, 0, "grants of item 7 in the sale of item 8")
 }
 
 // Of very many leases the newest are passed on, and the state says from when on all are there.
@@ -190,9 +185,7 @@ func TestAReplicaThatStopsItselfIsNoticed(t *testing.T) {
 		must.Do(t, r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}))
 	}
 	r.step()
-	if name := <-r.trapped; name != "a" {
-		t.Errorf("%s stopped, want a", name)
-	}
+	should.Be(t, <-r.trapped, "a", "the one that stopped")
 	select {
 	case name := <-r.trapped:
 		t.Errorf("%s stopped twice", name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // guestShop answers as a balancer before replicas that take turns.
@@ -84,9 +85,7 @@ func TestReplicasOfOthersComeAndGo(t *testing.T) {
 	} {
 		there.names.Store(&c.answer)
 		changes, err := g.recount(t.Context())
-		if got := len(c.answer) == 0; (err != nil) != got {
-			t.Errorf("%s: %v", c.what, err)
-		}
+		should.Be(t, err != nil, len(c.answer) == 0, c.what)
 		if !maps.Equal(changes, c.changes) {
 			t.Errorf("%s: the changes are %v, want %v", c.what, changes, c.changes)
 		}
@@ -107,9 +106,7 @@ func TestASaleOnReplicasOfOthersFollowsTheirNumber(t *testing.T) {
 	g := &guest{to: shop.Client{URL: there.URL}}
 	s := &Session{hub: newHub(), ground: g, ctx: t.Context()}
 	s.recount(g)
-	if s.sale.Settings.Replicas != 3 {
-		t.Errorf("before a sale the settings have %d replicas, want 3", s.sale.Settings.Replicas)
-	}
+	should.Be(t, s.sale.Settings.Replicas, 3, "replicas of the settings before a sale")
 	s.run, s.sale.Phase = &run{settings: s.sale.Settings}, Selling
 	there.names.Store(&[]string{"a"})
 	s.recount(g)

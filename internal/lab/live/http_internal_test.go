@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // desk is a handler over a session without servers.
@@ -81,9 +82,7 @@ func TestOnlyAPageWithTheTokenSteers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, path := range []string{path, "/machines/replica-1/kill"} {
-				if got := ask(t, server, http.MethodPost, path, c.headers...).StatusCode; got != c.want {
-					t.Errorf("POST %s is answered with %d, want %d", path, got, c.want)
-				}
+				should.Be(t, ask(t, server, http.MethodPost, path, c.headers...).StatusCode, c.want, "POST … is answered with", path)
 			}
 		})
 	}
@@ -103,9 +102,7 @@ func TestThePageIsAtItsHostAsABrowserWritesIt(t *testing.T) {
 		r.Host = host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("at %q it is answered with %d, want %d", host, w.Code, want)
-		}
+		should.Be(t, w.Code, want, "at … it is answered with", host)
 	}
 }
 
@@ -156,9 +153,7 @@ func TestAStreamBeginsWithASnapshotAndGoesOnAfterAnID(t *testing.T) {
 	again := bufio.NewScanner(ask(t, server, http.MethodGet, "/events", "Last-Event-ID", id).Body)
 	for again.Scan() {
 		if kind, ok := strings.CutPrefix(again.Text(), "event: "); ok {
-			if kind != "point" {
-				t.Errorf("after %s comes a %s, want the point", id, kind)
-			}
+			should.Be(t, kind, "point", "after … comes a", id)
 			return
 		}
 	}
@@ -189,13 +184,9 @@ func TestAPageThatIsTurnedAwayTakesNoPlace(t *testing.T) {
 	h := served(server)
 	h.readers.Store(maxReaders)
 	for range 3 {
-		if got := ask(t, server, http.MethodGet, "/events").StatusCode; got != http.StatusServiceUnavailable {
-			t.Errorf("it is answered with %d", got)
-		}
+		should.Be(t, ask(t, server, http.MethodGet, "/events").StatusCode, http.StatusServiceUnavailable, "it is answered with")
 	}
-	if n := h.readers.Load(); n != maxReaders {
-		t.Errorf("%d places are taken, want %d", n, maxReaders)
-	}
+	should.Be(t, h.readers.Load(), maxReaders, "places are taken")
 }
 
 // deadlined keeps the deadline of what is written.

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // sell publishes so many points, each with its number as what was sold.
@@ -49,9 +49,7 @@ func TestASnapshotKeepsWhereItsLeasesBegin(t *testing.T) {
 	}
 	recorded{Lanes{}, list}.apply(&s)
 	recorded{Lanes{}, list[len(list)-1:]}.apply(&s) // one of them changes: its trace comes
-	if s.Lanes.Whole != list[5].Asked {
-		t.Errorf("the leases are all that there were from %v on, want %v", s.Lanes.Whole, list[5].Asked)
-	}
+	should.Be(t, s.Lanes.Whole, list[5].Asked, "all leases are there from")
 }
 
 func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
@@ -155,9 +153,7 @@ func TestAClientWaitsForWhatComes(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := h.next(ctx, h.last); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a client that goes gets %v", err)
-		}
+		should.Reject(h.next(ctx, h.last))(t, context.DeadlineExceeded, "a client that goes gets")
 	})
 }
 

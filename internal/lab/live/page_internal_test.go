@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 const (
@@ -92,9 +93,7 @@ func TestOnlyAPurchaseWithAFailpointIsOfferedToBePaused(t *testing.T) {
 		return browser.Evaluate[bool](t, b, "Boolean(document.querySelector('[data-machine=replica-1][data-action=trap]'))")
 	}
 	for strategy, want := range map[string]bool{"redis-stock": false, "sql-procedure": false, "mutex": true} {
-		if got := offered(strategy); got != want {
-			t.Errorf("while %s sells, a pause in mid-purchase is offered: %t, want %t", strategy, got, want)
-		}
+		should.Be(t, offered(strategy), want, "while … sells, a pause in mid-purchase is offered", strategy)
 	}
 }
 
@@ -108,9 +107,7 @@ func TestWhereNoProcessCanBePausedThePageSaysWhyAndOffersTheRest(t *testing.T) {
 	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
 	b.Until(t, patience, isLive)
 	got := browser.Evaluate[string](t, b, "[...document.querySelectorAll('#machines button:disabled[aria-describedby=why-pause]')].map((e) => e.dataset.action).join() + ' ' + !document.getElementById('why-pause').hidden + ' ' + document.querySelector('[data-action=kill]').disabled")
-	if got != "pause,trap true false" {
-		t.Errorf("greyed out: %s", got)
-	}
+	should.Be(t, got, "pause,trap true false", "greyed out")
 }
 
 func TestOnAPhoneTheNumbersStayInSightAndTheLanguageIsKept(t *testing.T) {
@@ -155,18 +152,12 @@ func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 		return browser.Evaluate[string](t, b, "['replay', 'save', 'pair'].filter((id) => !document.getElementById(id).hidden).join(' ')")
 	}
 	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
-	if got := offered(); got != "" {
-		t.Errorf("of an experiment that was stopped in its first part %q are offered", got)
-	}
+	should.Be(t, offered(), "", "what is offered of an experiment that was stopped in its first part")
 	play.Parts[0].Over = true
 	play.Parts[1].Tries = 1
-	if got := offered(); got != "replay save" {
-		t.Errorf("of one that was stopped in its remedy %q are offered, want replay save", got)
-	}
+	should.Be(t, offered(), "replay save", "of one that was stopped in its remedy")
 	play.Parts[1].Over, play.Verdict = true, experiments.Reproduced
-	if got := offered(); got != "replay save pair" {
-		t.Errorf("of one that was made %q are offered, want all", got)
-	}
+	should.Be(t, offered(), "replay save pair", "of one that was made")
 }
 
 func TestAPageThatWasTurnedAwayComesBack(t *testing.T) {
@@ -203,9 +194,7 @@ func TestAPageThatIsLoadedAfterASwitchHasTheStrategyOfNow(t *testing.T) {
 	publishSale(h, Selling, 1, Mode{Strategy: "naive"}, Mode{Strategy: "mutex", Group: true})
 	b.Show(t, server.URL+"/?again#token=secret", 1300, 1600, "light")
 	b.Until(t, patience, isLive)
-	if got := browser.Evaluate[string](t, b, "document.getElementById('strategy').value + ' ' + document.querySelector('#form [name=group]').checked"); got != "mutex true" {
-		t.Errorf("it has %s, want mutex true", got)
-	}
+	should.Be(t, browser.Evaluate[string](t, b, "document.getElementById('strategy').value + ' ' + document.querySelector('#form [name=group]').checked"), "mutex true", "it has")
 	if !browser.Evaluate[bool](t, b, "document.getElementById('switch').hidden") {
 		t.Error("it offers to switch to a strategy that the reader has not chosen")
 	}
@@ -226,9 +215,7 @@ func TestAStrategyIsSaidToRecordNoLockWhenItHasSold(t *testing.T) {
 	const says = "(document.getElementById('language').click(), document.getElementById('language').click(), document.getElementById('lanes-says').textContent)"
 	point(0, 0)
 	point(0.5, 3)
-	if got := browser.Evaluate[string](t, b, says); got != "" {
-		t.Errorf("half a second after the first sale the page says %q, want nothing", got)
-	}
+	should.Be(t, browser.Evaluate[string](t, b, says), "", "half a second after the first sale the page says")
 	point(2, 5)
 	b.Until(t, patience, "document.getElementById('lanes-says').textContent.includes('naive records no lock')")
 	hub.publish(began{Sale{Phase: Selling, Settings: defaults(), Item: 2, Modes: []Mode{{Strategy: "mutex"}}}})
@@ -250,9 +237,7 @@ func TestAPhoneThatIsPressedTwiceJoinsOnce(t *testing.T) {
 		document.querySelector('#join button').click(), document.querySelector('#join button').click(), true)`)
 	b.Until(t, patience, "!document.getElementById('shop').hidden")
 	time.Sleep(time.Second) // a second request would be answered by now
-	if got := browser.Evaluate[string](t, b, "answers + document.getElementById('said').textContent"); got != "1" {
-		t.Errorf("the phone asks and says %q, want one request and nothing", got)
-	}
+	should.Be(t, browser.Evaluate[string](t, b, "answers + document.getElementById('said').textContent"), "1", "the phone asks and says")
 }
 
 const (
@@ -292,9 +277,7 @@ func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	if got := browser.Evaluate[[]string](t, b, lanes); !slices.Equal(got, []string{"A replica-1", "A replica-2", "B replica-1", "B replica-2"}) {
 		t.Errorf("the lanes are %q", got)
 	}
-	if bars := browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold').length"); bars != 4 {
-		t.Errorf("there are %d leases, want two of each", bars)
-	}
+	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold').length"), 4, "leases, two of each")
 	// Its rectangle reaches from the first lane to the second.
 	const two = "[...document.querySelectorAll('#lanes rect.two')].map((e) => `from ${e.getAttribute('y')}, ${e.getAttribute('height')} high`)"
 	if got := browser.Evaluate[[]string](t, b, two); !slices.Equal(got, []string{"from 4, 82 high"}) {

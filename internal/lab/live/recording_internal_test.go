@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -26,9 +27,7 @@ func TestARecordingHasNoNamesOfBuyers(t *testing.T) {
 		t.Errorf("it has %v", r.Buyers)
 	}
 	s.hub.look(func(state *State) {
-		if len(state.Buyers) != 1 {
-			t.Errorf("the page has the buyers %v, want its one", state.Buyers)
-		}
+		should.Be(t, len(state.Buyers), 1, "buyers of the page", state.Buyers)
 	})
 }
 
@@ -91,9 +90,7 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 			seen = append(seen, fmt.Sprint(p.Stock, p.Sold, p.Oversold, p.Lost))
 		}
 	}
-	if want := (Answers{Sold: 1, Rejected: 1, Busy: 1, Failed: 1, Unknown: 1}); sum != want {
-		t.Errorf("the answers are %+v, want %+v", sum, want)
-	}
+	should.Be(t, sum, (Answers{Sold: 1, Rejected: 1, Busy: 1, Failed: 1, Unknown: 1}), "the answers are")
 	if got := strings.Join(seen, "; "); got != "3 1 0 1; 1 5 2 3; 0 6 3 3" || r.Sale.Settings.Stock != 3 {
 		t.Errorf("of %d units the samples of the first item and its last audit are %s", r.Sale.Settings.Stock, got)
 	}
@@ -105,9 +102,7 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 	if r := OfHistory("leases alone", &history.History{Leases: []history.Lease{lone}}); r.Points == nil {
 		t.Error("leases without requests have no list of points, which the page goes through")
 	}
-	if empty := OfHistory("nothing", &history.History{}); len(empty.Points) != 0 {
-		t.Errorf("of an empty history there are %d points", len(empty.Points))
-	}
+	should.Be(t, len(OfHistory("nothing", &history.History{}).Points), 0, "points of an empty history")
 }
 
 // The recordings of a saved file are those that were saved, and a fifth of their size at most.

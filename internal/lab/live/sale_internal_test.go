@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -33,9 +34,7 @@ func described() []service.Description {
 }
 
 func TestASettingOutOfRangeIsNamed(t *testing.T) {
-	if err := defaults().check(described()); err != nil {
-		t.Errorf("the defaults are rejected: %v", err)
-	}
+	should.Fail(t, defaults().check(described()), nil, "the defaults are rejected")
 	for _, c := range []struct {
 		change func(*Settings)
 		want   string
@@ -63,13 +62,9 @@ func TestReplicasWithoutAFailpointAtAStrategyDoNoWorkThere(t *testing.T) {
 	for name, want := range map[string]bool{"redis-stock": true, "sql-procedure": true, "naive": false} {
 		s := defaults()
 		s.Strategy, s.WorkMillis = name, 5
-		if err := new(stage).check(s); errors.Is(err, errInput) != want {
-			t.Errorf("%s with work: %v, want it rejected: %t", name, err, want)
-		}
+		should.Be(t, errors.Is(new(stage).check(s), errInput), want, "… with work", name)
 		s.WorkMillis = 0
-		if err := new(stage).check(s); err != nil {
-			t.Errorf("%s without work: %v", name, err)
-		}
+		should.Fail(t, new(stage).check(s), nil, "… without work", name)
 	}
 }
 
@@ -81,14 +76,10 @@ func TestASaleThatStaysPausedEnds(t *testing.T) {
 		s.run = &run{ctx: ctx, cancel: cancel, until: time.Now().Add(longest), endLeg: func() {}}
 		must.Do(t, s.Pause())
 		time.Sleep(longest - time.Second)
-		if s.phase() != Halted {
-			t.Errorf("before its time is over it is %s", s.phase())
-		}
+		should.Be(t, s.phase(), Halted, "before its time is over it is")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if s.phase() != Ended {
-			t.Errorf("when its time is over it is %s", s.phase())
-		}
+		should.Be(t, s.phase(), Ended, "when its time is over it is")
 		s.jobs.Wait()
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 var lab *labtest.Lab
@@ -58,9 +59,7 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 		if got := view.Tables[0]; got.Title != "votes" || !reflect.DeepEqual(got.Rows, rows) {
 			t.Errorf("the votes are %q, want %q", got.Rows, rows)
 		}
-		if len(view.Tables) != 6 {
-			t.Errorf("there are %d tables, want the votes and one a master", len(view.Tables))
-		}
+		should.Be(t, len(view.Tables), 6, "tables, the votes and one a master")
 	}
 	const key = "lock:{goods%2F7}"
 	want([]string{key, "mine", "yes", "yes", "yes", "no", "no", "3 of 5"}, []string{key, "another's", "no", "no", "no", "yes", "yes", "2 of 5"})
@@ -163,8 +162,6 @@ func TestAViewIsShared(t *testing.T) {
 		l.see(t.Context(), 2) // of the next sale
 		time.Sleep(viewFor)
 		l.see(t.Context(), 2)
-		if asked != 3 {
-			t.Errorf("the server is asked %d times, want 3", asked)
-		}
+		should.Be(t, asked, 3, "questions to the server")
 	})
 }
