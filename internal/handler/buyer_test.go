@@ -115,21 +115,13 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 		if got.body["order_id"] != number || others.body["order_id"] == number {
 			t.Errorf("%s shows its buyer %s, and another one %s", path, got.text, others.text)
 		}
-		if anonymous := a.get(t, path); anonymous.problem() != "unknown-order" {
-			t.Errorf("%s shows a client without a token %d %s", path, anonymous.status, anonymous.text)
-		}
+		a.get(t, path).is(t, "unknown-order")
 	}
 	limit := a.post(t, "/deduct?goods_id=1", "Authorization", mine)
-	if limit.problem() != "user-limit" || limit.body["has"] != 2.0 {
-		t.Errorf("a verified buyer at its limit is answered with %d %s", limit.status, limit.text)
-	}
+	limit.is(t, "user-limit", "has", 2.0)
 	concealed := a.with(t, func(o *handler.Options) { o.Reveal = false })
-	if got := concealed.post(t, "/deduct?goods_id=1", "Authorization", mine); got.problem() != "user-limit" || got.body["has"] != 2.0 {
-		t.Errorf("without http.reveal a verified buyer at its limit is answered with %d %s", got.status, got.text)
-	}
-	if got := a.post(t, "/deduct?goods_id=1"); got.problem() != "unauthorized" {
-		t.Errorf("without a buyer an item with a limit is answered with %d %s", got.status, got.text)
-	}
+	concealed.post(t, "/deduct?goods_id=1", "Authorization", mine).is(t, "user-limit", "has", 2.0)
+	a.post(t, "/deduct?goods_id=1").is(t, "unauthorized")
 }
 
 // Where buyers are verified, the number of a reservation is not enough.
@@ -181,9 +173,8 @@ func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 		source := buyer.NewHeader("X-Stockd-Buyer", []netip.Prefix{netip.MustParsePrefix(c.proxy)})
 		a := a.with(t, func(o *handler.Options) { o.Buyers, o.BuyerRequired = source, true })
 		got := a.post(t, "/deduct?goods_id=1"+c.query, "X-Stockd-Buyer", c.header, "X-Forwarded-For", "192.0.2.1")
-		if got.problem() != c.problem || got.field() != c.field {
-			t.Errorf("%q with %s trusted, and %q, is answered with %d %s", c.header, c.proxy, c.query, got.status, got.text)
-		}
+		got.is(t, c.problem)
+		got.names(t, c.field)
 	}
 }
 

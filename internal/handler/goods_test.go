@@ -27,33 +27,21 @@ import (
 
 func TestABuyerIsLimitedPerItem(t *testing.T) {
 	a := serveSQLite(t)
-	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
-		t.Errorf("created as %s, want a limit of 3", got.text)
-	}
-	if got := a.get(t, "/goods/2"); got.body["per_user"] != 3.0 {
-		t.Errorf("the item is %s, want a limit of 3", got.text)
-	}
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated).is(t, "", "per_user", 3.0)
+	a.get(t, "/goods/2").is(t, "", "per_user", 3.0)
 	if got := a.buy(t, "goods_id=2&quantity=2&user_id=a"); got.status != http.StatusOK {
 		t.Fatalf("within the limit the answer is %d %s", got.status, got.text)
 	}
 	got := a.buy(t, "goods_id=2&quantity=2&user_id=a")
-	if got.status != http.StatusConflict || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
-		t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
-	}
+	got.is(t, "user-limit", "per_user", 3.0, "has", 2.0)
 	should.Be(t, got.header.Get("Retry-After"), "", "waiting does not help")
-	if got := a.buy(t, "goods_id=2"); got.status != http.StatusBadRequest || got.field() != "user_id" {
-		t.Errorf("without a user_id the answer is %d %s", got.status, got.text)
-	}
-	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
-		t.Errorf("changed to %s, want a limit of 4 and 8 in stock", got.text)
-	}
+	a.buy(t, "goods_id=2").names(t, "user_id")
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK).is(t, "", "per_user", 4.0, "stock", 8.0)
 	if got := a.asAdmin(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {
 		t.Errorf("the audit is %s", got.text)
 	}
 	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 0}`, http.StatusOK)
-	if got := a.buy(t, "goods_id=2&quantity=8"); got.status != http.StatusOK {
-		t.Errorf("without a limit the answer is %d %s", got.status, got.text)
-	}
+	a.buy(t, "goods_id=2&quantity=8").is(t, "")
 }
 
 func TestAnItemThatSaysNoLimitHasThatOfTheConfiguration(t *testing.T) {
@@ -66,9 +54,7 @@ func TestAnItemThatSaysNoLimitHasThatOfTheConfiguration(t *testing.T) {
 		want  float64
 	}{{"", 4}, {`, "per_user": 2`, 2}, {`, "per_user": 0`, 0}} {
 		body := fmt.Sprintf(`{"goods_id": %d, "stock": 10%s}`, i+2, c.given)
-		if got := a.asAdmin(t, http.MethodPost, "/goods", body, http.StatusCreated); got.body["per_user"] != c.want {
-			t.Errorf("%s is created as %s, want a limit of %v", body, got.text, c.want)
-		}
+		a.asAdmin(t, http.MethodPost, "/goods", body, http.StatusCreated).is(t, "", "per_user", c.want)
 		should.Be(t, strings.Contains(log.String(), "item without a limit per buyer"), c.want == 0, "after … the log has a warning", body)
 	}
 }
@@ -90,13 +76,9 @@ func TestABadLimitIsNamed(t *testing.T) {
 		{http.MethodPatch, "/goods/1", `{"max_quantity": 0}`, http.StatusBadRequest, "max_quantity"},
 		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "max_quantity": 0}`, http.StatusBadRequest, "max_quantity"},
 	} {
-		if got := a.asAdmin(t, c.method, c.path, c.body, c.status); got.field() != c.field {
-			t.Errorf("%s %s %s names %q, want %q: %s", c.method, c.path, c.body, got.field(), c.field, got.text)
-		}
+		a.asAdmin(t, c.method, c.path, c.body, c.status).names(t, c.field)
 	}
-	if got := send(t, request(t, http.MethodPatch, a.public.URL+"/goods/1", jsonType, `{"per_user": 3}`)); got.status != http.StatusMethodNotAllowed {
-		t.Errorf("a buyer who sets a limit is answered with %d %s", got.status, got.text)
-	}
+	send(t, request(t, http.MethodPatch, a.public.URL+"/goods/1", jsonType, `{"per_user": 3}`)).is(t, "method-not-allowed")
 }
 
 // What is allowed is allowed to its edge, and names its field beyond.
@@ -119,24 +101,18 @@ func TestTheLargestValueOfAFieldIsAllowed(t *testing.T) {
 		{"reason", http.MethodPut, "/strategies/mutex?enabled=false&reason=", strings.Repeat("r", 200), strings.Repeat("r", 201), http.StatusOK},
 	} {
 		a.asAdmin(t, c.method, c.path+url.QueryEscape(c.largest), "", c.status)
-		if got := a.asAdmin(t, c.method, c.path+url.QueryEscape(c.more), "", http.StatusBadRequest); got.field() != c.field {
-			t.Errorf("%s of %s is answered with %s", c.field, c.more, got.text)
-		}
+		a.asAdmin(t, c.method, c.path+url.QueryEscape(c.more), "", http.StatusBadRequest).names(t, c.field)
 	}
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 0, "max_quantity": null}`, http.StatusOK)
 	for query, problem := range map[string]string{"quantity=1000000": "insufficient-stock", "strategy=" + strings.Repeat("s", 64): "unknown-strategy", "strategy=" + strings.Repeat("s", 65): "invalid-request"} {
-		if got := a.buy(t, "goods_id=1&"+query); got.problem() != problem {
-			t.Errorf("a purchase with %s is answered with %d %s", query, got.status, got.text)
-		}
+		a.buy(t, "goods_id=1&"+query).is(t, problem)
 	}
 }
 
 func TestReadingAnItem(t *testing.T) {
 	a := serveSQLite(t)
 	a.buy(t, "goods_id=1&quantity=3")
-	if got := a.get(t, "/goods/1"); got.body["stock"] != 7.0 || got.body["goods_id"] != 1.0 {
-		t.Errorf("the item is %s", got.text)
-	}
+	a.get(t, "/goods/1").is(t, "", "stock", 7.0, "goods_id", 1.0)
 	audit := a.get(t, "/goods/1/audit")
 	for field, wanted := range map[string]any{
 		"stock": 7.0, "initial": 10.0, "sold": 3.0, "oversold": 0.0, "lost": 0.0, "clean": true,
@@ -184,9 +160,7 @@ func TestALookShowsALimitThatIsBeingSet(t *testing.T) {
 func TestTheAdminCreatesAndRestocks(t *testing.T) {
 	a := serveSQLite(t)
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
-	if got := a.asAdmin(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK); got.body["stock"] != 5.0 {
-		t.Errorf("restocked to %s, want 5", got.text)
-	}
+	a.asAdmin(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK).is(t, "", "stock", 5.0)
 	for _, c := range []struct {
 		path, body string
 		status     int
@@ -205,17 +179,10 @@ func TestTheAdminCreatesAndRestocks(t *testing.T) {
 func TestTheAdminCorrectsTheStock(t *testing.T) {
 	a := serveSQLite(t) // item 1 has 10
 	a.buy(t, "goods_id=1&quantity=2")
-	if got := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"by": -5, "reason": "water damage"}`, http.StatusOK); got.body["stock"] != 3.0 || got.body["corrected"] != -5.0 {
-		t.Errorf("corrected to %s, want 3 by -5", got.text)
-	}
-	if got := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"counted": 4, "reason": "inventory"}`, http.StatusOK); got.body["stock"] != 4.0 || got.body["corrected"] != 1.0 {
-		t.Errorf("corrected to %s, want 4 by 1", got.text)
-	}
+	a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"by": -5, "reason": "water damage"}`, http.StatusOK).is(t, "", "stock", 3.0, "corrected", -5.0)
+	a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"counted": 4, "reason": "inventory"}`, http.StatusOK).is(t, "", "stock", 4.0, "corrected", 1.0)
 	below := a.asAdmin(t, http.MethodPost, "/goods/1/correct", `{"by": -5, "reason": "x"}`, http.StatusConflict)
-	below.is(t, "below-zero")
-	if below.body["stock"] != 4.0 || below.body["held"] != 0.0 || below.body["sold"] != 2.0 {
-		t.Errorf("too many are answered with %s, want 4, 0 and 2", below.text)
-	}
+	below.is(t, "below-zero", "stock", 4.0, "held", 0.0, "sold", 2.0)
 	for body, field := range map[string]string{
 		`{"reason": "x"}`: "by", `{"by": 0, "reason": "x"}`: "by", `{"by": 1}`: "reason", `{"by": 1, "reason": ""}`: "reason",
 		`{"by": 1, "counted": 1, "reason": "x"}`: "by", `{"counted": -1, "reason": "x"}`: "counted", `{"by": -1000000000001, "reason": "x"}`: "by",
@@ -226,9 +193,7 @@ func TestTheAdminCorrectsTheStock(t *testing.T) {
 	if !strings.Contains(steps.text, `"kind":"correct"`) || !strings.Contains(steps.text, `"reason":"inventory","counted":4`) || strings.Count(steps.text, `"counted"`) != 1 {
 		t.Errorf("the steps are %s, want both corrections with their reasons", steps.text)
 	}
-	if audit := a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK); audit.body["corrected"] != -4.0 || audit.body["clean"] != true {
-		t.Errorf("the audit is %s", audit.text)
-	}
+	a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK).is(t, "", "corrected", -4.0, "clean", true)
 }
 
 // An item that exists keeps its units, and what a line does not say.
@@ -319,9 +284,7 @@ func TestTheAdminSetsTheTimesOfASale(t *testing.T) {
 	} {
 		a.asAdmin(t, http.MethodPatch, "/goods/31", body, http.StatusBadRequest).names(t, field)
 	}
-	if got := a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK); got.body["strategy"] != nil {
-		t.Errorf("what was rejected has left %s", got.text)
-	}
+	a.asAdmin(t, http.MethodGet, "/goods/31", "", http.StatusOK).is(t, "", "strategy", nil)
 	a.asAdmin(t, http.MethodPost, "/goods/31/close", "", http.StatusOK)
 	a.buy(t, "goods_id=31").is(t, "sale-closed") // it will not start
 	a.asAdmin(t, http.MethodPatch, "/goods/31", `{"starts_at": "2098-01-01T00:00:00Z"}`, http.StatusBadRequest).names(t, "ends_at")
@@ -339,9 +302,7 @@ func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {
 	for _, reveal := range []bool{true, false} {
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })
 		for _, left := range []bool{true, false} {
-			if got := a.get(t, "/goods/1"); got.body["available"] != left {
-				t.Errorf("an item with units: %v; it is answered with %s", left, got.text)
-			}
+			a.get(t, "/goods/1").is(t, "", "available", left)
 			a.buy(t, "goods_id=1&quantity=10")
 		}
 		a.get(t, "/goods/2").is(t, "unknown-goods")
@@ -374,16 +335,12 @@ func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 	a.assertTooMany(t, "goods_id=2&quantity=6", "5")
 	a.buy(t, "goods_id=1&quantity=3").is(t, "")
 	a.buy(t, "goods_id=2&quantity=5").is(t, "")
-	if got := a.get(t, "/goods/2"); got.body["max_quantity"] != 5.0 || got.body["stock"] != 5.0 {
-		t.Errorf("the item is %s", got.text)
-	}
+	a.get(t, "/goods/2").is(t, "", "max_quantity", 5.0, "stock", 5.0)
 	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": 1}`, http.StatusOK)
 	a.assertTooMany(t, "goods_id=2&quantity=2", "1")
 	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"strategy": "mutex"}`, http.StatusOK)
 	a.assertTooMany(t, "goods_id=2&quantity=2", "1") // what is not named stays
-	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": null}`, http.StatusOK); got.body["max_quantity"] != nil || got.body["strategy"] != "mutex" {
-		t.Errorf("cleared, the item is %s", got.text)
-	}
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": null}`, http.StatusOK).is(t, "", "max_quantity", nil, "strategy", "mutex")
 	a.assertTooMany(t, "goods_id=2&quantity=4", "3")
 }
 

@@ -135,11 +135,16 @@ func (a answer) field() string {
 	return name
 }
 
-// is checks the problem of an answer, or, where that is empty, that there is none.
-func (a answer) is(t *testing.T, problem string) {
+// is checks the problem of an answer, or, where that is empty, that there is none, and fields of its body: pairs
+// of name and value.
+func (a answer) is(t *testing.T, problem string, pairs ...any) {
 	t.Helper()
-	if a.problem() != problem || (a.status >= http.StatusBadRequest) != (problem != "") {
-		t.Errorf("%s is answered with %d %s, want %q", a.asked, a.status, a.text, problem)
+	ok := a.problem() == problem && (a.status >= http.StatusBadRequest) == (problem != "")
+	for pair := range slices.Chunk(pairs, 2) {
+		ok = ok && a.body[fmt.Sprint(pair[0])] == pair[1]
+	}
+	if !ok {
+		t.Errorf("%s is answered with %d %s, want %q %v", a.asked, a.status, a.text, problem, pairs)
 	}
 }
 
@@ -266,9 +271,7 @@ func TestBadInput(t *testing.T) {
 			should.Be(t, got.header.Get("X-Content-Type-Options"), "nosniff", "a browser may take a problem, which quotes the request, for a page")
 		})
 	}
-	if audit := a.get(t, "/goods/1/audit"); audit.body["orders"] != 0.0 || audit.body["stock"] != 10.0 {
-		t.Errorf("bad input has left its mark: %s", audit.text)
-	}
+	a.get(t, "/goods/1/audit").is(t, "", "orders", 0.0, "stock", 10.0)
 }
 
 // No route takes half of a query for the whole.
@@ -288,9 +291,7 @@ func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 		r := request(t, c.method, c.url+"?goods_id=1&stock=1&request_id=1&per_user=%zz", "", "")
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Idempotency-Key", "k")
-		if got := send(t, r); got.status != http.StatusBadRequest || got.field() != "query" {
-			t.Errorf("%s %s is answered with %d naming %q, want 400 naming the query: %s", c.method, c.url, got.status, got.field(), got.text)
-		}
+		send(t, r).names(t, "query")
 	}
 }
 

@@ -56,9 +56,7 @@ func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	}
 	longest := strings.Repeat("k", stock.MaxRequestID)
 	a.distinctBuyers(t, longest, "goods_id=1&strategy=redis-stock")
-	if got := a.get(t, "/orders?user_id=u-1&request_id="+longest); got.body["request_id"] != longest {
-		t.Errorf("the longest key is shown as %s", got.text)
-	}
+	a.get(t, "/orders?user_id=u-1&request_id="+longest).is(t, "", "request_id", longest)
 }
 
 // What a key was used for is shown to its users only.
@@ -67,10 +65,7 @@ func TestAReusedKeyRevealsNothing(t *testing.T) {
 	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Linger: time.Hour, Partitions: 2})
 	for _, strategy := range []string{"sql-conditional", "redis-stock"} {
 		a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=3&strategy="+strategy)
-		got := a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=2&strategy="+strategy)
-		if got.problem() != "key-reused" || got.body["detail"] != stock.ErrKeyReused.Error() {
-			t.Errorf("%s: a reused key is answered with %d %s", strategy, got.status, got.text)
-		}
+		a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=2&strategy="+strategy).is(t, "key-reused", "detail", stock.ErrKeyReused.Error())
 	}
 }
 
@@ -81,16 +76,12 @@ func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
 	for user, number := range orders {
 		path := "/orders?request_id=key" + user
 		for _, got := range []answer{a.get(t, path), a.asAdmin(t, http.MethodGet, path, "", http.StatusOK)} {
-			if got.body["order_id"] != number || got.body["request_id"] != "key" {
-				t.Errorf("%s finds %s, want order %s", path, got.text, number)
-			}
+			got.is(t, "", "order_id", number, "request_id", "key")
 		}
 	}
 	a.get(t, "/orders?request_id=key&user_id=u-3").is(t, "unknown-order")
 	a.keyed(t, "single", "goods_id=1&user_id=u-1")
-	if got := a.get(t, "/orders?request_id=single"); got.body["request_id"] != "single" {
-		t.Errorf("the key of one buyer alone finds %s", got.text)
-	}
+	a.get(t, "/orders?request_id=single").is(t, "", "request_id", "single")
 	a.keyed(t, "single", "goods_id=1&user_id=u-2")
 	a.get(t, "/orders?request_id=single").names(t, "user_id")
 	a.asAdmin(t, http.MethodGet, "/orders?user_id=u-1", "", http.StatusBadRequest).names(t, "user_id")

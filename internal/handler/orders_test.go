@@ -26,9 +26,7 @@ import (
 // sameOrder checks that an order shows what its sale did.
 func sameOrder(t *testing.T, order, sale answer, durable string) {
 	t.Helper()
-	if order.status != http.StatusOK || order.body["durable"] != durable {
-		t.Errorf("the order is answered with %d %s, want durable %s", order.status, order.text, durable)
-	}
+	order.is(t, "", "durable", durable)
 	for _, field := range []string{"order_id", "goods_id", "quantity", "strategy", "replica", "token", "remaining", "created_at"} {
 		if sale.body[field] == nil || !reflect.DeepEqual(order.body[field], sale.body[field]) {
 			t.Errorf("%s of the order is %v, of the sale %v", field, order.body[field], sale.body[field])
@@ -70,9 +68,7 @@ func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
 	a.get(t, "/orders/"+number).is(t, "not-found")
 	for _, query := range []string{"", "?goods_id=1", "?after=0&limit=1", "?request_id=", "?request_id=a+b"} {
-		if got := a.get(t, "/orders"+query); got.status != http.StatusBadRequest {
-			t.Errorf("GET /orders%s is answered with %d %s", query, got.status, got.text)
-		}
+		a.get(t, "/orders"+query).is(t, "invalid-request")
 	}
 }
 
@@ -92,9 +88,7 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 		}
 	}
 	should.Be(t, seen, 5, "the pages have … orders")
-	if again := a.asAdmin(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
-		t.Errorf("an empty page is %s, want next %s", again.text, next)
-	}
+	a.asAdmin(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK).is(t, "", "next", next)
 	a.asAdmin(t, http.MethodGet, "/orders?reader=shipping&after=0", "", http.StatusOK)
 	if lags, err := a.options.Feed.Lags(t.Context()); err != nil || len(lags) != 1 || lags["shipping"] <= 0 {
 		t.Errorf("a reader at the beginning is behind by %v (%v)", lags, err)
@@ -216,9 +210,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	paths := []string{"/orders?request_id=pending&user_id=u-1", "/orders/" + number}
 	for _, path := range paths {
 		sameOrder(t, a.get(t, path), sale, "redis")
-		if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusOK); got.body["user_id"] != "u-1" {
-			t.Errorf("%s is answered with %s on the admin API", path, got.text)
-		}
+		a.asAdmin(t, http.MethodGet, path, "", http.StatusOK).is(t, "", "user_id", "u-1")
 	}
 	other := strings.Replace(number, number[len(number)-4:], "0000", 1)
 	for _, none := range []string{"/orders?request_id=never", "/orders/" + other} {
@@ -226,13 +218,9 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	}
 	must.Do(t, redis.Kill(t.Context()))
 	for _, path := range append(paths, "/orders?request_id=never", "/orders/"+other) {
-		if got := a.get(t, path); got.problem() != "backend-unavailable" || got.body["backend"] != "redis" {
-			t.Errorf("without Redis %s is answered with %d %s", path, got.status, got.text)
-		}
+		a.get(t, path).is(t, "backend-unavailable", "backend", "redis")
 	}
-	if got := a.get(t, "/orders/404"); got.problem() != "unknown-order" { // a number of the ledger
-		t.Errorf("without Redis a number of the ledger is answered with %d %s", got.status, got.text)
-	}
+	a.get(t, "/orders/404").is(t, "unknown-order") // a number of the ledger
 }
 
 // Where nothing was ever sold from Redis, it has no orders, and is not asked.

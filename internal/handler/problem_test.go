@@ -49,9 +49,7 @@ func TestTheTimesOfASaleAreMilliseconds(t *testing.T) {
 	a, _ = serveTimed(t)
 	for _, path := range []string{"/deduct", "/reservations"} {
 		got := a.post(t, path+"?goods_id=1&strategy=timed")
-		if got.body["wait_ms"] != 1.5 || got.body["hold_ms"] != 20.0 || got.body["token"] != 0.0 || got.body["replica"] != "replica-1" {
-			t.Errorf("a wait of 1.5 ms and a hold of 20 ms are answered by %s with %s", path, got.text)
-		}
+		got.is(t, "", "wait_ms", 1.5, "hold_ms", 20.0, "token", 0.0, "replica", "replica-1")
 	}
 }
 

@@ -208,9 +208,7 @@ func (a api) follow(t *testing.T, d *servers.Database, sequences []sequence) {
 				audit = a.asAdmin(t, http.MethodGet, "/goods/"+item+"/audit?full=true", "", http.StatusOK)
 				return audit.body["clean"] == true && audit.body["stock"] == s.left
 			})
-			if audit.body["clean"] != true || audit.body["stock"] != s.left {
-				t.Errorf("the audit is %s, want %g in stock, and nothing lost", audit.text, s.left)
-			}
+			audit.is(t, "", "clean", true, "stock", s.left)
 		})
 	}
 }

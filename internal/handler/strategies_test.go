@@ -16,10 +16,7 @@ import (
 
 func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 	a := serveSQLite(t)
-	created := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
-	if created.body["strategy"] != "mutex" || created.body["group"] != true || created.body["fence"] != 0.0 {
-		t.Errorf("created as %s", created.text)
-	}
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated).is(t, "", "strategy", "mutex", "group", true, "fence", 0.0)
 	for _, c := range []struct{ change, query, want string }{
 		{"", "", "mutex"},
 		{"", "&strategy=naive", "naive"},
@@ -36,9 +33,7 @@ func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 		should.Be[any](t, got.body["strategy"], c.want, "after … a purchase with … is answered with …", c.change, c.query, got.text)
 		should.Be(t, a.claimed(t, "/goods/2") > before, strings.Contains(c.change, `true`), c.change)
 	}
-	if got := a.get(t, "/goods/2"); got.body["strategy"] != nil || got.body["group"] != true || got.body["per_user"] != 0.0 {
-		t.Errorf("at the end the item is %s", got.text)
-	}
+	a.get(t, "/goods/2").is(t, "", "strategy", nil, "group", true, "per_user", 0.0)
 }
 
 // A field of the choice is cleared by null, and the strategy by an empty text as well; what is not
@@ -73,25 +68,6 @@ func (a api) claimed(t *testing.T, path string) float64 {
 	return fence
 }
 
-// A repeated creation must not undo what was changed since.
-func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
-	a := serveSQLite(t)
-	const body = `{"goods_id": 2, "stock": 10, "strategy": "mutex"}`
-	create := func() answer {
-		r := request(t, http.MethodPost, a.admin.URL+"/goods", jsonType, body)
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Idempotency-Key", "delivery-1")
-		return send(t, r)
-	}
-	create()
-	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"strategy": "channel"}`, http.StatusOK)
-	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	if got := create(); got.status != http.StatusCreated || got.body["strategy"] != "channel" {
-		t.Errorf("the second creation is answered with %d %s, want 201 and channel", got.status, got.text)
-	}
-	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "mutex"}`, http.StatusForbidden).is(t, "strategy-refused")
-}
-
 func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 	a := serveSQLite(t)
 	must.Do(t, a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}))
@@ -111,24 +87,13 @@ func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 		{`{}`, http.StatusBadRequest, "invalid-request", "per_user"},
 	} {
 		got := a.asAdmin(t, http.MethodPatch, "/goods/1", c.body, c.status)
-		if got.problem() != c.problem || got.field() != c.field {
-			t.Errorf("%s is answered with %s, want %s of %q", c.body, got.text, c.problem, c.field)
-		}
+		got.is(t, c.problem)
+		got.names(t, c.field)
 	}
-	if got := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK); got.body["strategy"] != "sql-insert-lock" || got.body["fenced"] != true {
-		t.Errorf("the item is %s", got.text)
-	}
+	a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK).is(t, "", "strategy", "sql-insert-lock", "fenced", true)
 	a.asAdmin(t, http.MethodPatch, "/goods/404404", `{"strategy": "mutex"}`, http.StatusNotFound)
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 9, "stock": 1, "strategy": "hope"}`, http.StatusBadRequest)
 	a.asAdmin(t, http.MethodGet, "/goods/9", "", http.StatusNotFound)
-}
-
-// The strategy of an item that is switched off is not replaced by another one.
-func TestAnItemWhoseStrategyIsSwitchedOffIsNotSold(t *testing.T) {
-	a := serveSQLite(t)
-	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
-	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	a.buy(t, "goods_id=1").is(t, "strategy-refused")
 }
 
 func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
@@ -169,29 +134,24 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 		should.Be(t, got.header.Get(handler.ReplicaHeader), "", "names the replica", path)
 	}
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
-	if got := a.get(t, "/goods/1"); got.body["per_user"] != 3.0 || got.body["strategy"] != "mutex" || got.body["max_quantity"] != 2.0 {
-		t.Errorf("an item with a limit and a strategy is answered with %s", got.text)
-	}
+	a.get(t, "/goods/1").is(t, "", "per_user", 3.0, "strategy", "mutex", "max_quantity", 2.0)
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 0, "strategy": null, "max_quantity": null}`, http.StatusOK)
 	a.buyAs(t, "goods_id=1", "Idempotency-Key", "a-key")
 	if got := a.get(t, "/orders?request_id=a-key"); got.body["order_id"] == nil || got.body["replica"] != nil || got.body["token"] != nil || got.body["remaining"] != nil {
 		t.Errorf("an order is answered with %s", got.text)
 	}
-	if got := a.get(t, "/goods/1/audit"); got.status != http.StatusNotFound || got.problem() != "not-found" {
-		t.Errorf("the audit is answered with %d %s", got.status, got.text)
-	}
+	a.get(t, "/goods/1/audit").is(t, "not-found")
 	shown := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK)
 	if shown.body["stock"] != 8.0 || shown.body["available"] != true || shown.header.Get(handler.ReplicaHeader) != "replica-1" {
 		t.Errorf("the admin gets %s", shown.text)
 	}
 	a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
-	if order := a.asAdmin(t, http.MethodGet, "/orders?request_id=a-key", "", http.StatusOK); order.body["remaining"] != 8.0 || order.body["replica"] != "replica-1" {
-		t.Errorf("the admin gets the order %s", order.text)
-	}
+	a.asAdmin(t, http.MethodGet, "/orders?request_id=a-key", "", http.StatusOK).is(t, "", "remaining", 8.0, "replica", "replica-1")
 }
 
 func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	a := serveSQLite(t)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "naive"}`, http.StatusOK)
 	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	got := a.buy(t, "goods_id=1&strategy=naive")
 	if got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "it oversells") {
@@ -203,8 +163,9 @@ func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	if s := a.described(t, "mutex"); s["enabled"] != true {
 		t.Errorf("mutex is described as %v", s)
 	}
+	a.buy(t, "goods_id=1").is(t, "strategy-refused") // no other strategy takes the place of an item's own
 	a.asAdmin(t, http.MethodPut, "/strategies/naive?enabled=true", "", http.StatusOK)
-	a.buy(t, "goods_id=1&strategy=naive").is(t, "")
+	a.buy(t, "goods_id=1").is(t, "")
 }
 
 // described is a strategy as the admin sees it.
