@@ -378,9 +378,7 @@ func TestManyStartsWriteOneSecret(t *testing.T) {
 	if slices.Sort(contents); contents[0] == "" || contents[0] != contents[len(contents)-1] {
 		t.Errorf("the starts read %q", contents)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
-		t.Errorf("the folder has %v (%v), want the token alone", left, err)
-	}
+	should.Be(t, len(must.Get(os.ReadDir(folder))(t)), 1, "files, the token alone")
 }
 
 // The two files of a key are of one pair, wherever an earlier start ended.

@@ -169,9 +169,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	mine.BuyerToken, other.BuyerToken = first.token(t, "u-1"), first.token(t, "u-2")
 	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
 	sale := must.Get(mine.Deduct(t.Context(), purchase))(t)
-	if order, err := mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); err != nil || order.OrderID != sale.OrderID {
-		t.Errorf("the buyer finds %+v (%v), want order %s", order, err, sale.OrderID)
-	}
+	should.Be(t, must.Get(mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}))(t).OrderID, sale.OrderID, "the buyer finds")
 	if order, err := other.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); !errors.Is(err, client.ErrUnknownOrder) {
 		t.Errorf("another buyer finds %+v (%v)", order, err)
 	}

@@ -205,9 +205,7 @@ func TestASupplyRestocksWhatIsGone(t *testing.T) {
 		}))
 		of := supply{client: client.Client{URL: s.URL, AdminURL: s.URL}, goodsID: 7, restock: c.restock}
 		for _, want := range c.more {
-			if more, err := of.soldOut(t.Context()); err != nil || more != want {
-				t.Errorf("%s: at look %d more %v (%v), want %v", name, looks+1, more, err, want)
-			}
+			should.Be(t, must.Get(of.soldOut(t.Context()))(t), want, "… at look …: more", name, looks+1)
 			looks++
 		}
 		if note := of.note([]string{"", "a"}, 2*time.Millisecond+time.Microsecond); of.restocked != c.restocked || restocks != c.restocked/unitsPerRestock || note != c.goneAndSay {
@@ -277,9 +275,7 @@ func TestABenchOfWhichNothingCame(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := runLoad(ctx, load.Plan{URL: s.URL, GoodsID: 1, Clients: 1, Requests: 6, Timeout: time.Second}); err != nil || r.Sent != 0 {
-		t.Errorf("where none was sent: %+v, %v", r, err)
-	}
+	should.Be(t, must.Get(runLoad(ctx, load.Plan{URL: s.URL, GoodsID: 1, Clients: 1, Requests: 6, Timeout: time.Second}))(t).Sent, 0, "where none was sent")
 }
 
 // A replica that may open few files answers what it can, and rejects the rest: no client waits for a file.

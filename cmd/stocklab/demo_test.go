@@ -162,9 +162,7 @@ func TestTheShortDemoFailsWhereNothingIsShown(t *testing.T) {
 	for _, run := range runs {
 		told = append(told, demo.Row{Strategy: run.Strategy, Group: run.Group, Replicas: run.Replicas})
 	}
-	if !slices.Equal(told, demo.Story()) {
-		t.Errorf("it tells of %+v, want %+v", told, demo.Story())
-	}
+	should.Equal(t, told, demo.Story(), "it tells of")
 }
 
 // However a demo ends, nothing that it started runs on and no folder stays.

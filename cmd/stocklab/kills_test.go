@@ -447,9 +447,7 @@ func (r *killedReservations) compare(t *testing.T) {
 			end = client.StepExpired
 		}
 		had, want := slices.Sorted(slices.Values(steps[id])), slices.Sorted(slices.Values([]string{client.StepHeld, end}))
-		if !slices.Equal(had, want) {
-			t.Errorf("reservation %s has had %v, want %v", id, had, want)
-		}
+		should.Equal(t, had, want, "reservation … has had", id)
 	}
 	if !audit.Clean || audit.Sold != paid || audit.Stock != r.units-paid || len(steps) != len(r.wanted) {
 		t.Errorf("%d reservations of %d that were answered, %d are paid, and the audit is %+v", len(steps), len(r.wanted), paid, audit)

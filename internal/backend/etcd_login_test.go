@@ -167,9 +167,7 @@ func TestEtcdIsAskedForATokenOnceAndAgainWhereItHasEnded(t *testing.T) {
 		}
 		all.Wait()
 		logins, calls := g.set(func() { g.token = "2" })
-		if !slices.Equal(logins, []string{""}) {
-			t.Errorf("with the token %s there are the logins %q, want one without a token", token, logins)
-		}
+		should.Equal(t, logins, []string{""}, "with the token … there are the logins", token)
 		if n := len(calls); n < 5 || calls[n-1] != token || slices.Contains(calls, "") {
 			t.Errorf("with the token %s the requests have %q", token, calls)
 		}

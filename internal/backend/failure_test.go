@@ -105,9 +105,7 @@ func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
 		ring(etcdserverpb.AlarmRequest_DEACTIVATE)
 		must.Do(t, ping(t, c, backend.Etcd))
 	}
-	if after, err := client.Get(t.Context(), "stockd/", clientv3.WithPrefix()); err != nil || len(after.Kvs) != 0 {
-		t.Errorf("the pings have left %v (%v)", after, err)
-	}
+	should.Be(t, len(must.Get(client.Get(t.Context(), "stockd/", clientv3.WithPrefix()))(t).Kvs), 0, "the pings have left")
 }
 
 // A root that belongs to others shows before the first lock does.

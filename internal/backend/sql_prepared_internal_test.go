@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,9 +91,7 @@ func eachWay(t *testing.T, test func(t *testing.T, p *preparer, send func(string
 
 func (p *preparer) assertGot(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(p.got, want) {
-		t.Errorf("the server got %q, want %q", p.got, want)
-	}
+	should.Equal(t, p.got, want, "the server got")
 }
 
 var one = driver.NamedValue{Ordinal: 1, Value: int64(1)}

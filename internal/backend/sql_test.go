@@ -200,9 +200,7 @@ func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 			t.Errorf("it has %d rows (%v), want %d", n, err, want)
 		}
 		must.Get(s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`))(t)
-		if info, err := os.Stat(path + "-wal"); err != nil || info.Mode().Perm() != 0o640 {
-			t.Errorf("the mode of its journal is %v (%v), want that of the file", info, err)
-		}
+		should.Be(t, must.Get(os.Stat(path+"-wal"))(t).Mode().Perm(), 0o640, "the mode of its journal is")
 		closePool(t, s.DB)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
@@ -265,9 +263,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 		for try := range 4 {
 			done := must.Get(s.ExecContext(t.Context(), `INSERT INTO again (n, less, at, who, yes) VALUES (?, ?, ?, ?, ?)`,
 				uint64(math.MaxUint64), int64(math.MinInt64), at, nil, true))(t)
-			if id, err := done.LastInsertId(); err != nil || id != int64(try+1) {
-				t.Errorf("try %d got the id %d: %v", try, id, err)
-			}
+			should.Be(t, must.Get(done.LastInsertId())(t), int64(try+1), "try … got the id", try)
 			var n, sum uint64
 			var less int64
 			var when time.Time
@@ -280,9 +276,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 				t.Errorf("try %d reads %d, %d, %s, %v, %t, %d", try, n, less, when, who, yes, sum)
 			}
 			changed := must.Get(s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1))(t)
-			if rows, err := changed.RowsAffected(); err != nil || rows != int64(try+1) {
-				t.Errorf("try %d matches %d rows: %v", try, rows, err)
-			}
+			should.Be(t, must.Get(changed.RowsAffected())(t), int64(try+1), "try … matches rows", try)
 		}
 		if after := preparations(t, s); after != before+3 {
 			t.Errorf("%d statements were prepared, want 3", after-before)

@@ -259,9 +259,7 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		close(both)
 		start := time.Now()
 		synctest.Wait()
-		if got := tried(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("%q were tried, and the first has failed", got)
-		}
+		should.Equal(t, tried(), []string{"a"}, "what was tried where the first has failed")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := tried(); !slices.Equal(got, []string{"b", "a", "a"}) && !slices.Equal(got, []string{"b", "a", "a", "a"}) {
@@ -276,9 +274,7 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		}
 		s.reconnect()
 		synctest.Wait()
-		if got := tried(); !slices.Equal(got, []string{"c"}) {
-			t.Errorf("%q were tried on the next connection", got)
-		}
+		should.Equal(t, tried(), []string{"c"}, "what was tried on the next connection")
 		s.Discard(answers("d", zk.ErrConnectionClosed))
 		synctest.Wait()
 		s.end()

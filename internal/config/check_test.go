@@ -3,7 +3,6 @@ package config_test
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -120,9 +119,7 @@ func TestTheProxiesAreThoseOfPeers(t *testing.T) {
 	for text := range strings.FieldsSeq("10.0.0.2/32 10.0.0.0/8 10.1.0.0/16 2001:db8::1/128 0.0.0.0/0") {
 		want = append(want, netip.MustParsePrefix(text))
 	}
-	if got := load(t, "", "--http-trusted-proxies=::ffff:10.0.0.2, ::ffff:10.0.0.0/104, 10.1.2.3/16, 2001:db8::1, ::ffff:0:0/96").HTTP.Proxies(); !slices.Equal(got, want) {
-		t.Errorf("they are %v, want %v", got, want)
-	}
+	should.Equal(t, load(t, "", "--http-trusted-proxies=::ffff:10.0.0.2, ::ffff:10.0.0.0/104, 10.1.2.3/16, 2001:db8::1, ::ffff:0:0/96").HTTP.Proxies(), want, "they are")
 }
 
 // Each risk is named with its key, and what is none is not.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -246,9 +245,7 @@ func TestAnImportSaysWhatCameOfEachLine(t *testing.T) {
 			listed = append(listed, fmt.Sprintf("%v has %v, %v each, %v %v", i["goods_id"], i["stock"], i["per_user"], i["strategy"], i["group"]))
 		}
 	}
-	if want := []string{"1 has 8, 0 each, <nil> true", "21 has 5, 3 each, mutex <nil>", "26 has 1, 0 each, <nil> <nil>"}; !slices.Equal(listed, want) {
-		t.Errorf("the items are %q, want %q", listed, want)
-	}
+	should.Equal(t, listed, []string{"1 has 8, 0 each, <nil> true", "21 has 5, 3 each, mutex <nil>", "26 has 1, 0 each, <nil> <nil>"}, "the items are")
 }
 
 func TestTheAdminClosesASale(t *testing.T) {

@@ -98,9 +98,7 @@ func TestATTLIsBounded(t *testing.T) {
 	a.audit(t, map[string]float64{"stock": 9, "held": 1})
 	for ttl, want := range map[string]time.Duration{"&ttl=1": time.Second, "&ttl=3600": time.Hour, "": 15 * time.Minute} {
 		_, number := a.reserve(t, "goods_id=1"+ttl, http.StatusCreated)
-		if r, err := a.store.Reservation(t.Context(), number); err != nil || r.TTL != want {
-			t.Errorf("%q is held for %s (%v), want %s", ttl, r.TTL, err, want)
-		}
+		should.Be(t, must.Get(a.store.Reservation(t.Context(), number))(t).TTL, want, "held with", ttl)
 	}
 }
 

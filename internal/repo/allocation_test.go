@@ -157,9 +157,7 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 		}
 		a.assert(10, "recall", repo.Allocation{Epoch: 2, Closed: true})
 		for name, want := range map[string]bool{place: true, "another": false} {
-			if has, err := a.HasAllocations(ctx, name); err != nil || has != want {
-				t.Errorf("after its units are back, there are allocations of %s: %v (%v), want %v", name, has, err, want)
-			}
+			should.Be(t, must.Get(a.HasAllocations(ctx, name))(t), want, "after its units are back, there are allocations of …", name)
 		}
 	})
 }
@@ -278,9 +276,7 @@ func TestAPoolIsFilledAndSold(t *testing.T) {
 	pool(0, 19, 19)
 	take(3, 16, 19, true)
 	fill(100, 16, 0)
-	if units, err := s.RecallUnitRows(t.Context(), 1); err != nil || units != 16 {
-		t.Errorf("%d units come back (%v), want 16", units, err)
-	}
+	should.Be(t, must.Get(s.RecallUnitRows(t.Context(), 1))(t), 16, "units come back")
 	pool(16, 0, 0)
 }
 

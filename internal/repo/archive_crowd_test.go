@@ -48,8 +48,7 @@ func (b *archiveBuyer) sell(ctx context.Context, key string, units int64, number
 			return err
 		}
 		order = orders[0]
-		_, _, err = tx.SubtractIfEnough(ctx, 1, units)
-		return err
+		return errOf(tx.SubtractIfEnough(ctx, 1, units))
 	})
 	return order, err
 }
@@ -106,8 +105,7 @@ func (b *archiveBuyer) reserve(ctx context.Context, key string, paid bool) error
 		return err
 	}
 	if !paid {
-		_, _, err := b.store.Release(ctx, number)
-		return err
+		return errOf(b.store.Release(ctx, number))
 	}
 	p := &repo.Payment{Number: number, Reference: number}
 	answers, err := b.store.ConfirmLocked(ctx, p)

@@ -209,9 +209,7 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	must.Do(t, err, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
 	paid, released := hold(t, s, 2, 4, "ann"), hold(t, s, 2, 5, "bob")
 	open := hold(t, s, 2, 6, "ann")
-	_, _, err = confirm(t, s, paid, "pay-1")
-	_, _, wrong := s.Release(t.Context(), released)
-	must.Do(t, err, wrong)
+	must.Do(t, errOf(confirm(t, s, paid, "pay-1")), errOf(s.Release(t.Context(), released)))
 	numbers = append(numbers, kept.ID, paid, released, open)
 	for i, of := range []string{numbers[0], kept.ID, paid} {
 		must.Get(s.GiveBack(t.Context(), of, 1, stock.ReturnKey.Of(fmt.Sprint("back-", i)), false))(t)
@@ -233,8 +231,7 @@ func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (num
 			return err
 		}
 		number = orders[0].ID
-		_, _, err = tx.SubtractIfEnough(t.Context(), item, units)
-		return err
+		return errOf(tx.SubtractIfEnough(t.Context(), item, units))
 	}))
 	return number
 }
@@ -331,9 +328,7 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 	if _, again, err := s.Release(t.Context(), numbers[1]); err != nil || !again {
 		t.Errorf("released again: %v, %v; want the first answer", again, err)
 	}
-	if _, _, err := confirm(t, s, numbers[2], "late"); !errors.Is(err, stock.ErrExpired) {
-		t.Errorf("confirmed late: %v, want %v", err, stock.ErrExpired)
-	}
+	should.Fail(t, errOf(confirm(t, s, numbers[2], "late")), stock.ErrExpired, "confirmed late")
 	should.Be(t, expireAll(t, s), 0, "reservations expire again")
 	wantSums(t, s, 99, 0, 1, 0)
 	for _, c := range []struct {
@@ -350,10 +345,10 @@ func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 func endedReservations(t *testing.T, s *repo.Store) (released, expired string) {
 	t.Helper()
 	released, expired = hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann")
-	_, _, err := s.Release(t.Context(), released)
+	must.Do(t, errOf(s.Release(t.Context(), released)))
 	over(t, s, expired)
-	if ended := expireAll(t, s); err != nil || ended != 1 {
-		t.Fatalf("%d reservations expire, want 1 (%v)", ended, err)
+	if ended := expireAll(t, s); ended != 1 {
+		t.Fatalf("%d reservations expire, want 1", ended)
 	}
 	must.Do(t, s.ExpireIn(t.Context(), released, -3*time.Hour), s.ExpireIn(t.Context(), expired, -3*time.Hour))
 	return released, expired
@@ -372,9 +367,7 @@ func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 100, PerUser: 50}, "first"))
 		released, expired := endedReservations(t, s)
 		paid, young, held, overdue := hold(t, s, 1, 4, "ann"), hold(t, s, 1, 8, "ann"), hold(t, s, 1, 16, "ann"), hold(t, s, 1, 5, "ann")
-		_, _, err := confirm(t, s, paid, "pay")
-		_, _, wrong := s.Release(t.Context(), young)
-		must.Do(t, err, wrong, s.ExpireIn(t.Context(), paid, -3*time.Hour), s.ExpireIn(t.Context(), young, -time.Hour))
+		must.Do(t, errOf(confirm(t, s, paid, "pay")), errOf(s.Release(t.Context(), young)), s.ExpireIn(t.Context(), paid, -3*time.Hour), s.ExpireIn(t.Context(), young, -time.Hour))
 		must.Do(t, s.ExpireIn(t.Context(), overdue, -3*time.Hour))
 		should.Reject(s.ArchiveReservations(t.Context(), time.Now().Add(time.Second-repo.MinAge), 9))(t, repo.ErrTooYoung)
 		archiveEnded(t, s, 1, 1)
@@ -442,16 +435,9 @@ func TestAPaymentAndAMoveOfItsReservationWaitForEachOther(t *testing.T) {
 		}()
 		labtest.AwaitReached(t, held)
 		archiveEnded(t, s, 9, 0)
-		if r, err := s.Reservation(t.Context(), expired); err != nil || r.State != stock.Expired {
-			t.Errorf("meanwhile it is read as %+v, %v", r, err)
-		}
-		if answers, err := s.Confirm(t.Context(), &repo.Payment{Number: expired, Reference: "pay"}); err != nil || len(answers) != 0 {
-			t.Errorf("meanwhile a payment is answered with %v, %v; want no answer", answers, err)
-		}
-		go func() {
-			_, _, err := confirm(t, s, released, "pay")
-			paying <- err
-		}()
+		should.Be(t, must.Get(s.Reservation(t.Context(), expired))(t).State, stock.Expired, "meanwhile it is read as")
+		should.Be(t, len(must.Get(s.Confirm(t.Context(), &repo.Payment{Number: expired, Reference: "pay"}))(t)), 0, "meanwhile a payment is answered with")
+		go func() { paying <- errOf(confirm(t, s, released, "pay")) }()
 		labtest.AwaitRowWait(t, d, "SELECT number, goods_id%", paying)
 		held.Pass()
 		must.Do(t, <-moving)

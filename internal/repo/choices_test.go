@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -137,9 +136,7 @@ func TestChangesOfAnItemAreInTheFeed(t *testing.T) {
 			`restock 7  null`, `limit 0  {"per_user":0}`,
 			`sale 0  {"ends_at":"2099-01-02T03:04:05.006Z"}`, `sale 0  {}`, `sale 0  {"ends_at":"` + closed + `"}`,
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("the feed has %q, want %q", got, want)
-		}
+		should.Equal(t, got, want, "the feed has")
 		should.Be(t, len(allPages(t, s, 1, 10, stock.Steps()...)), 0, "rows for those that do not ask")
 		if quick, full := bothAudits(t, s, 1); !quick.Clean || !full.Clean || quick.Stock != 12 {
 			t.Errorf("the audits are %+v and %+v", quick, full)

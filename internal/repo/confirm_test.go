@@ -102,9 +102,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 		s, through, proxy := besideAProxy(t, d, 10)
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
 		paid, reuses, third := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
-		if _, _, err := confirm(t, s, paid, "taken"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(confirm(t, s, paid, "taken")))
 		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
 		waits, other := &repo.Payment{Number: locked, Reference: "a"}, &repo.Payment{Number: free, Reference: "b"}
 		unknown := &repo.Payment{Number: uuid.NewString(), Reference: "c"}
@@ -119,9 +117,7 @@ func TestAReservationThatIsLockedKeepsNoOtherPaymentWaiting(t *testing.T) {
 		}
 		step.Pass()
 		must.Do(t, <-released)
-		if _, _, err := confirm(t, s, locked, "a"); !errors.Is(err, stock.ErrReleased) {
-			t.Errorf("alone it is answered with %v, want %v", err, stock.ErrReleased)
-		}
+		should.Fail(t, errOf(confirm(t, s, locked, "a")), stock.ErrReleased, "alone it is answered with")
 		wantSums(t, s, 5, 1, 4, 0)
 	})
 }
@@ -201,15 +197,11 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 			}))
 		}
 		for _, another := range others {
-			if _, _, err := confirm(t, s, another, another); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errOf(confirm(t, s, another, another)))
 		}
 		for confirmed, number := range []string{"", basket + "-1-3", basket + "-3-3"} {
 			if number != "" {
-				if _, _, err := confirm(t, s, number, number); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errOf(confirm(t, s, number, number)))
 			}
 			lines, err := s.ConfirmedLines(t.Context(), basket)
 			if err != nil || len(lines) != confirmed {
@@ -232,13 +224,8 @@ func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 		if n, err := s.Reservations(t.Context()); err != nil || n.Open != 4 || n.Overdue != 1 || n.Lag < time.Second || n.Lag > time.Minute {
 			t.Errorf("of four, one of them overdue by a second, there are %+v, %v", n, err)
 		}
-		_, _, unpaid := confirm(t, s, paid, "paid")
-		_, _, kept := s.Release(t.Context(), released)
-		_, _, failed := s.Expire(t.Context(), 10)
-		must.Do(t, errors.Join(unpaid, kept, failed))
-		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
-			t.Errorf("of four, of which three have ended, there are %+v, %v", n, err)
-		}
+		must.Do(t, errOf(confirm(t, s, paid, "paid")), errOf(s.Release(t.Context(), released)), errOf(s.Expire(t.Context(), 10)))
+		should.Be(t, must.Get(s.Reservations(t.Context()))(t), (repo.Reservations{Open: 1}), "of four, of which three have ended, there are")
 	})
 }
 
@@ -249,10 +236,7 @@ func TestABasketWaitsForALineThatIsLocked(t *testing.T) {
 		locked, free := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
 		step, released := releaseHeld(t, through, proxy, locked, "SET state = 'released'")
 		answered := make(chan error, 1)
-		go func() {
-			_, _, err := s.ConfirmAll(t.Context(), []string{locked, free})
-			answered <- err
-		}()
+		go func() { answered <- errOf(s.ConfirmAll(t.Context(), []string{locked, free})) }()
 		labtest.AwaitRowWait(t, d, "SELECT number%", answered)
 		step.Pass()
 		must.Do(t, <-released)

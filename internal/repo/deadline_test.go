@@ -44,7 +44,25 @@ func ends(t *testing.T, from, to time.Duration, do func() error) error {
 	}
 }
 
-func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
+// way is one to sell, and the statement that makes a sale definite.
+type way struct {
+	ends string
+	sell func(ctx context.Context, s *repo.Store, requestID string) error
+}
+
+// eachWay runs a test for a transaction and for the procedure, which commits by itself.
+func eachWay(t *testing.T, test func(t *testing.T, d *servers.Database, by way)) {
+	t.Helper()
+	for name, by := range map[string]way{
+		"Transaction": {"COMMIT", func(ctx context.Context, s *repo.Store, id string) error { return sell(ctx, s, 1, id) }},
+		"Procedure":   {"CALL stockd_sell", func(ctx context.Context, s *repo.Store, id string) error { return call(ctx, s, 1, one(id)) }},
+	} {
+		t.Run(name, func(t *testing.T) { lab.EachServer(t, func(t *testing.T, d *servers.Database) { test(t, d, by) }) })
+	}
+}
+
+// Without its answer a sale is unknown, and the same request id finds out.
+func TestAnUnansweredSaleIsUnknownInTime(t *testing.T) {
 	const deadline = 500 * time.Millisecond
 	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"AtTheDeadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -58,37 +76,37 @@ func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+			eachWay(t, func(t *testing.T, d *servers.Database, by way) {
 				s, proxy := bounded(t, d, time.Second)
-				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.HoldReply})
+				held := proxy.Arm(servers.Rule{Sent: by.ends, Do: servers.HoldReply})
 				defer held.Pass()
 				ctx, cancel := limit(t.Context())
 				defer cancel()
-				err := ends(t, 0, time.Second+soon, func() error { return sell(ctx, s, 1, "held") })
+				err := ends(t, 0, time.Second+soon, func() error { return by.sell(ctx, s, "held") })
 				if backend, ok := errors.AsType[*stock.BackendError](err); !errors.Is(err, stock.ErrUnknownOutcome) || !ok || backend.Backend != repo.MySQL {
-					t.Errorf("an unanswered commit is %v, want %v of the database", err, stock.ErrUnknownOutcome)
+					t.Errorf("an unanswered sale is %v, want %v of the database", err, stock.ErrUnknownOutcome)
 				}
-				if orders, err := s.Orders(t.Context(), "held"); err != nil || len(orders) != 1 {
-					t.Errorf("the ledger has %v, %v; want the sale, whose answer alone was held", orders, err)
-				}
+				should.Fail(t, by.sell(t.Context(), s, "held"), stock.ErrDuplicateRequest, "again")
+				wantOrders(t, s, 1)
 			})
 		})
 	}
 }
 
-// A client that hangs up while its commit is on the way does not make it unknown.
-func TestAHangUpDoesNotCutACommit(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+// A client that hangs up while its sale is being committed does not make it unknown.
+func TestAHangUpDoesNotCutASale(t *testing.T) {
+	eachWay(t, func(t *testing.T, d *servers.Database, by way) {
 		s, proxy := bounded(t, d, 5*time.Second)
-		held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.HoldReply})
+		held := proxy.Arm(servers.Rule{Sent: by.ends, Do: servers.HoldReply})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- sell(ctx, s, 1, "held") }()
+		go func() { done <- by.sell(ctx, s, "held") }()
 		labtest.AwaitReached(t, held)
 		cancel()
 		held.Pass()
 		should.Do(t, <-done)
+		wantOrders(t, s, 1)
 	})
 }
 
@@ -124,9 +142,7 @@ func TestNothingIsCommittedAfterTheDeadline(t *testing.T) {
 		if err == nil || errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Errorf("it ended with %v, want an error that is not %v", err, stock.ErrUnknownOutcome)
 		}
-		if orders, err := s.Orders(t.Context(), "late"); err != nil || len(orders) != 0 {
-			t.Errorf("the ledger has %v, %v; want nothing", orders, err)
-		}
+		should.Be(t, len(must.Get(s.Orders(t.Context(), "late"))(t)), 0, "the ledger has")
 	})
 }
 

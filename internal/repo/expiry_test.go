@@ -41,9 +41,7 @@ func TestAReservationIsOverByTheClockOfTheDatabase(t *testing.T) {
 		if ended, _, err := s.Expire(t.Context(), 10); err != nil || ended != 0 {
 			t.Errorf("a sweeper has ended %d (%v)", ended, err)
 		}
-		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
-			t.Errorf("what is held is %+v (%v)", n, err)
-		}
+		should.Be(t, must.Get(s.Reservations(t.Context()))(t), (repo.Reservations{Open: 1}), "what is held is")
 		if r, _, err := confirm(t, s, number, "paid"); err != nil || r.State != stock.Confirmed {
 			t.Errorf("confirmed it is %+v (%v)", r, err)
 		}
@@ -60,18 +58,11 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 			return number
 		}
 		over, inTime := ending(0), ending(time.Microsecond)
-		if r, err := s.Reservation(t.Context(), over); err != nil || r.State != stock.Expired {
-			t.Errorf("it is seen as %s (%v)", r.State, err)
-		}
-		_, _, confirmed := confirm(t, s, over, "paid")
-		_, _, released := s.Release(t.Context(), over)
-		_, extended := s.Extend(t.Context(), over, time.Hour, time.Hour)
-		for step, err := range map[string]error{"confirmed": confirmed, "released": released, "extended": extended} {
-			should.Fail(t, err, stock.ErrExpired, step)
-		}
-		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 2, Overdue: 1}) {
-			t.Errorf("what is held is %+v (%v)", n, err)
-		}
+		should.Be(t, must.Get(s.Reservation(t.Context(), over))(t).State, stock.Expired, "it is seen as")
+		should.Fail(t, errOf(confirm(t, s, over, "paid")), stock.ErrExpired, "confirmed")
+		should.Fail(t, errOf(s.Release(t.Context(), over)), stock.ErrExpired, "released")
+		should.Reject(s.Extend(t.Context(), over, time.Hour, time.Hour))(t, stock.ErrExpired, "extended")
+		should.Be(t, must.Get(s.Reservations(t.Context()))(t), (repo.Reservations{Open: 2, Overdue: 1}), "what is held is")
 		if ended, units, err := s.Expire(t.Context(), 10); err != nil || ended != 1 || units[1].Units != 1 {
 			t.Errorf("a sweeper has ended %d with %v (%v)", ended, units, err)
 		}
@@ -152,8 +143,7 @@ func TestASweeperThatIsKilledLosesAndDoublesNothing(t *testing.T) {
 					over(t, s, hold(t, s, 1, 1, ""))
 				}
 				labtest.Lose(proxy, sent, delivered)
-				_, _, err := killed.Expire(t.Context(), 10)
-				if err == nil {
+				if errOf(killed.Expire(t.Context(), 10)) == nil {
 					t.Errorf("%d: a sweeper whose %q was lost has no error", i, sent)
 				}
 				expireSoon(t, s)
@@ -303,10 +293,7 @@ func TestASweeperThatHasStoppedKeepsNoOthersFromExpiring(t *testing.T) {
 		s, through, proxy := besideAProxy(t, d, 10)
 		over(t, s, hold(t, s, 1, 1, ""))
 		stopped, first := proxy.Arm(servers.Rule{Sent: "UPDATE tb_reservation", Do: servers.Hold}), make(chan error, 1)
-		go func() {
-			_, _, err := through.Expire(t.Context(), 10)
-			first <- err
-		}()
+		go func() { first <- errOf(through.Expire(t.Context(), 10)) }()
 		labtest.AwaitReached(t, stopped)
 		over(t, s, hold(t, s, 1, 2, ""))
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

@@ -38,8 +38,7 @@ func newFull(t *testing.T, s *repo.Store, id int64) *full {
 	own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(7))}
 	must.Do(f.t, s.Create(t.Context(), stock.NewItem{GoodsID: id, Units: 100, PerUser: perUser, Choice: own}, fmt.Sprint("created-", id)))
 	f.order = f.sell("ann", 2, func(ctx context.Context, tx *repo.Tx, _ stock.Goods) error {
-		_, _, err := tx.SubtractIfEnough(ctx, id, 2)
-		return err
+		return errOf(tx.SubtractIfEnough(ctx, id, 2))
 	})
 	for _, number := range []*string{&f.held, &f.paid, &f.late, &f.later} {
 		*number = hold(t, s, id, 1, "ann")
@@ -169,9 +168,7 @@ func TestWhatIsDoneToOneItemLeavesTheOthersAlone(t *testing.T) {
 		}
 	}
 	for _, of := range []string{"elsewhere", inRedis} {
-		if has, err := s.HasAllocations(t.Context(), of); err != nil || has != (of == inRedis) {
-			t.Errorf("there are allocations %q: %v (%v)", of, has, err)
-		}
+		should.Be(t, must.Get(s.HasAllocations(t.Context(), of))(t), of == inRedis, "there are allocations …", of)
 	}
 }
 
@@ -214,8 +211,7 @@ func (f *full) sales() []step {
 			return err
 		})},
 		{"TakeUnitRows", from(func(ctx context.Context, tx *repo.Tx, _ stock.Goods) error {
-			_, _, err := tx.TakeUnitRows(ctx, f.id, 1, 0)
-			return err
+			return errOf(tx.TakeUnitRows(ctx, f.id, 1, 0))
 		})},
 		{"CountOut", func() {
 			f.under("", func(ctx context.Context, tx *repo.Tx) error {

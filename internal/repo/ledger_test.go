@@ -68,9 +68,7 @@ func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
 		if want := map[string]stock.Order{"a uann": written[0], "b": written[1], "c": written[2], "d": written[3]}; err != nil || !maps.Equal(found, want) {
 			t.Errorf("by their requests they are %+v (%v), want %+v", found, err, want)
 		}
-		if none, err := s.Orders(t.Context()); err != nil || len(none) != 0 {
-			t.Errorf("of no requests there are %v (%v)", none, err)
-		}
+		should.Be(t, len(must.Get(s.Orders(t.Context()))(t)), 0, "of no requests there are")
 		// 1 is a restock.
 		for _, none := range []string{"1", "404", "", "0x3", "+3", "03", strings.ToUpper(held), "naïve"} {
 			if got, ok, err := s.Order(t.Context(), none); err != nil || ok {
@@ -99,14 +97,10 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	createItems(t, s, 2)
 	paid, held := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
 	must.Do(t, sell(t.Context(), s, 2, "one"))
-	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errOf(confirm(t, s, paid, "paid")))
 	must.Get(s.GiveBack(t.Context(), paid, 0, stock.ReturnKey.Of("k"), false))(t)
 	released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
-	if _, _, err := s.Release(t.Context(), released); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errOf(s.Release(t.Context(), released)))
 	over(t, s, expired)
 	expireAll(t, s)
 	for _, c := range []struct {
@@ -129,9 +123,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 			should.Be(t, strings.Join(got, ", "), c.want, "in pages of …, of kinds …, the feed", limit, c.kinds, got)
 		}
 	}
-	if r, err := s.Reservation(t.Context(), held); err != nil || r.State != stock.Held {
-		t.Errorf("the other one is %+v (%v)", r, err)
-	}
+	should.Be(t, must.Get(s.Reservation(t.Context(), held))(t).State, stock.Held, "the other one is")
 	// Of an order that was written before its row, what is left is what is there now.
 	if found, err := s.Orders(t.Context(), "one"); err != nil || found["one"].Remaining != 10-2-1 {
 		t.Errorf("the order is %+v (%v), want 7 left", found["one"], err)
@@ -189,9 +181,7 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 	left, expired := hold(), hold()
 	over(t, s, expired)
 	must.Do(t, s.DeleteItem(t.Context(), 1))
-	if _, _, err := s.Release(t.Context(), left); err != nil {
-		t.Errorf("of an item that was deleted a reservation is released: %v", err)
-	}
+	should.Fail(t, errOf(s.Release(t.Context(), left)), nil, "of an item that was deleted a reservation is released")
 	if ended, _, err := s.Expire(t.Context(), 10); err != nil || ended != 1 {
 		t.Errorf("of an item that was deleted %d reservations expire (%v), want one", ended, err)
 	}
@@ -260,9 +250,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 			if err != nil || !ok || order.UserID != user || order.Strategy != s.Strategy() || order.Replica != s.Replica() {
 				t.Errorf("the order is %+v, %v (%v)", order, ok, err)
 			}
-			if found, err := s.Orders(t.Context(), key); err != nil || found[key].RequestID != key {
-				t.Errorf("by its request it is %+v (%v)", found, err)
-			}
+			should.Be(t, must.Get(s.Orders(t.Context(), key))(t)[key].RequestID, key, "by its request it is")
 		}
 		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2, Beside: 2}}) {
@@ -270,9 +258,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 		}
 		reason := longest(200, "小")
 		must.Do(t, s.SwitchOff(t.Context(), s.Strategy(), reason))
-		if off, err := s.SwitchedOff(t.Context()); err != nil || off[s.Strategy()] != reason {
-			t.Errorf("what is off is %q (%v)", off, err)
-		}
+		should.Be(t, must.Get(s.SwitchedOff(t.Context()))(t)[s.Strategy()], reason, "what is off is")
 		must.Get(s.Fill(t.Context(), 1, s.Strategy(), 0))(t)
 	})
 }

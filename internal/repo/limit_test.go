@@ -35,8 +35,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 				if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}}); err != nil {
 					return err
 				}
-				_, _, err := tx.SubtractIfEnough(t.Context(), 1, written)
-				return err
+				return errOf(tx.SubtractIfEnough(t.Context(), 1, written))
 			}))
 		}
 		audit := func(want stock.Buyers) {
@@ -79,8 +78,7 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 			})
 		}
 		err := buy(3, func(tx *repo.Tx) error {
-			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 3)
-			return err
+			return errOf(tx.SubtractIfEnough(t.Context(), 1, 3))
 		})
 		must.Do(t, err)
 		enough := errors.New("nothing is to be written")
@@ -94,16 +92,12 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 		if !errors.Is(err, enough) {
 			t.Fatal(err)
 		}
-		if goods, err := s.Goods(t.Context(), 1); err != nil || goods.PerUser != 2 {
-			t.Errorf("the item is %+v (%v), want a limit of 2", goods, err)
-		}
+		should.Be(t, must.Get(s.Goods(t.Context(), 1))(t).PerUser, 2, "the item is")
 		should.Do(t, hasty.SetLimit(t.Context(), 1, 2))
 		if limited, _, err := s.Unfinished(t.Context(), 1); err != nil || limited {
 			t.Errorf("set again it is unfinished: %t (%v)", limited, err)
 		}
-		if found, err := s.AuditUsers(t.Context(), 1); err != nil || found != (stock.Buyers{}) {
-			t.Errorf("after it was set again the buyers are %+v (%v), want none beyond the limit: it was lowered", found, err)
-		}
+		should.Be(t, must.Get(s.AuditUsers(t.Context(), 1))(t), (stock.Buyers{}), "after it was set again the buyers are")
 	})
 }
 
@@ -237,9 +231,7 @@ func TestBuyersAreCountedInAndOut(t *testing.T) {
 				}
 				return errors.Join(err, tx.CountOut(t.Context(), c.item, c.out))
 			}))
-			if users, err := s.UsersAfter(t.Context(), c.item, ""); err != nil || fmt.Sprint(users) != c.after {
-				t.Errorf("after %v in and %v out the buyers of item %d are %v (%v), want %s", c.in, c.out, c.item, users, err, c.after)
-			}
+			should.Be(t, fmt.Sprint(must.Get(s.UsersAfter(t.Context(), c.item, ""))(t)), c.after, "after … in and … out the buyers of item … are", c.in, c.out, c.item)
 		}
 		if has, err := s.Has(t.Context(), 1, 0, batch); err != nil || has.PerUser != 0 || has.Has != nil {
 			t.Errorf("without a limit the buyers have %+v (%v)", has, err)
@@ -296,20 +288,14 @@ func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
 			}))
 		}
 	}
-	if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
-		t.Errorf("without a limit the audit of buyers is %+v (%v)", found, err)
-	}
+	should.Be(t, must.Get(s.AuditUsers(t.Context(), 2))(t), (stock.Buyers{}), "without a limit the audit of buyers is")
 	for _, limit := range []int64{2, 0, 3} { // and again, when it was taken away
 		must.Do(t, s.SetLimit(t.Context(), 2, limit))
 		if limit == 0 {
 			continue
 		}
-		if users, err := s.UsersAfter(t.Context(), 2, ""); err != nil || fmt.Sprint(users) != "[{ann 5 5 0} {bob 2 2 0}]" {
-			t.Errorf("limited to %d, the buyers have %v (%v)", limit, users, err)
-		}
-		if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
-			t.Errorf("limited to %d, the audit of buyers is %+v (%v)", limit, found, err)
-		}
+		should.Be(t, fmt.Sprint(must.Get(s.UsersAfter(t.Context(), 2, ""))(t)), "[{ann 5 5 0} {bob 2 2 0}]", "limited to …, the buyers have", limit)
+		should.Be(t, must.Get(s.AuditUsers(t.Context(), 2))(t), (stock.Buyers{}), "limited to …, the audit of buyers is", limit)
 	}
 	should.Fail(t, s.SetLimit(t.Context(), 404, 1), stock.ErrUnknownGoods)
 }
@@ -325,9 +311,7 @@ func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
 		must.Do(t, s.SetLimit(t.Context(), 1, 5))
 		write.Pass()
 		must.Do(t, <-released)
-		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1 1 2}]" {
-			t.Errorf("the buyers have %v (%v), want one unit", users, err)
-		}
+		should.Be(t, fmt.Sprint(must.Get(s.UsersAfter(t.Context(), 1, ""))(t)), "[{ann 1 1 2}]", "the buyers have")
 		wantOrders(t, s, 0)
 	})
 }

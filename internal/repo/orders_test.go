@@ -119,8 +119,7 @@ func slowSale(ctx context.Context, s *repo.Store, requestID string) error {
 		if rand.N(20) == 0 {
 			return errUndone
 		}
-		_, _, err := tx.SubtractIfEnough(ctx, 1, 1)
-		return err
+		return errOf(tx.SubtractIfEnough(ctx, 1, 1))
 	})
 	if errors.Is(err, errUndone) {
 		return nil
@@ -230,9 +229,7 @@ func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 			for _, o := range orders {
 				found = append(found, o.RequestID)
 			}
-			if want := ids[:min(most, len(ids))]; !slices.Equal(found, want) {
-				t.Errorf("the first %d orders of the key are %q, want %q", most, found, want)
-			}
+			should.Equal(t, found, ids[:min(most, len(ids))], "the first … orders of the key are", most)
 		}
 	})
 }

@@ -86,51 +86,6 @@ func wantOrders(t *testing.T, s *repo.Store, sold int64) {
 	}
 }
 
-// The procedure commits by itself: without its answer the sale is unknown, and the same
-// request id finds out.
-func TestACallWhoseAnswerIsLostIsUnknown(t *testing.T) {
-	for name, canceled := range map[string]bool{"AtTheDeadline": false, "WhenCanceled": true} {
-		t.Run(name, func(t *testing.T) {
-			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-				s, proxy := bounded(t, d, time.Second)
-				held := proxy.Arm(servers.Rule{Sent: "CALL stockd_sell", Do: servers.HoldReply})
-				defer held.Pass()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if canceled {
-					go func() {
-						<-held.Reached()
-						cancel()
-					}()
-				}
-				err := ends(t, 0, time.Second+soon, func() error { return call(ctx, s, 1, one("lost")) })
-				if failed, ok := errors.AsType[*stock.BackendError](err); !errors.Is(err, stock.ErrUnknownOutcome) || !ok || failed.Backend != repo.MySQL {
-					t.Errorf("a call without an answer is %v, want %v of the database", err, stock.ErrUnknownOutcome)
-				}
-				should.Fail(t, call(t.Context(), s, 1, one("lost")), stock.ErrDuplicateRequest)
-				wantOrders(t, s, 1)
-			})
-		})
-	}
-}
-
-// A client that hangs up while the procedure runs does not make its sale unknown.
-func TestAHangUpDoesNotCutACall(t *testing.T) {
-	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s, proxy := bounded(t, d, 5*time.Second)
-		held := proxy.Arm(servers.Rule{Sent: "CALL stockd_sell", Do: servers.HoldReply})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		done := make(chan error, 1)
-		go func() { done <- call(ctx, s, 1, one("held")) }()
-		labtest.AwaitReached(t, held)
-		cancel()
-		held.Pass()
-		should.Do(t, <-done)
-		wantOrders(t, s, 1)
-	})
-}
-
 // A connection that the server has ended is found to be dead before anything is sent by it.
 func TestACallPassesOverDeadConnections(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {

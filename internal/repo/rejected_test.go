@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -85,9 +86,7 @@ func TestACommitThatIsRejectedIsDefinite(t *testing.T) {
 			return nil
 		})
 		wantsRejected(t, "the commit", err, stock.ReadOnly)
-		if goods, err := s.Goods(t.Context(), 1); err != nil || goods.Stock != 5 {
-			t.Errorf("%d units are left (%v), want 5", goods.Stock, err)
-		}
+		should.Be(t, must.Get(s.Goods(t.Context(), 1))(t).Stock, 5, "units are left")
 	})
 }
 
@@ -104,7 +103,7 @@ func TestAFullDiskIsRemembered(t *testing.T) {
 	wantsRejected(t, "a sale", err, stock.OutOfSpace)
 	wantsRejected(t, "readiness", s.Writable(t.Context()), stock.OutOfSpace)
 	must.Do(t, s.Exec(t.Context(), `PRAGMA max_page_count = 100000`))
-	must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error { _, _, err := tx.SubtractIfEnough(t.Context(), 1, 1); return err }))
+	must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error { return errOf(tx.SubtractIfEnough(t.Context(), 1, 1)) }))
 	must.Do(t, s.Writable(t.Context()))
 	must.Do(t, s.Exec(t.Context(), `PRAGMA query_only = ON`))
 	wantsRejected(t, "a sale", sell(t.Context(), s, 1, "more"), stock.ReadOnly)

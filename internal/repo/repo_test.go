@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,8 +29,7 @@ func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) e
 		if _, err := tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: batch}); err != nil {
 			return err
 		}
-		_, _, err := tx.SubtractIfEnough(ctx, goodsID, 1)
-		return err
+		return errOf(tx.SubtractIfEnough(ctx, goodsID, 1))
 	})
 }
 
@@ -57,6 +55,9 @@ func open(t *testing.T, d *servers.Database, o backend.SQLOptions, with repo.Opt
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
 	return s
 }
+
+// errOf is the error of a call with two values.
+func errOf[A, B any](_ A, _ B, err error) error { return err }
 
 // impatient waits for a row no longer than it must.
 func impatient(t *testing.T, d *servers.Database) *repo.Store {
@@ -113,8 +114,7 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 						return err
 					}
 					meet()
-					_, _, err := tx.SubtractIfEnough(t.Context(), goods[1], 1)
-					return err
+					return errOf(tx.SubtractIfEnough(t.Context(), goods[1], 1))
 				})
 				if err != nil {
 					t.Error(err)
@@ -122,13 +122,9 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 			})
 		}
 		sales.Wait()
-		if !slices.Equal(retried, []string{"sql-conditional"}) {
-			t.Errorf("retries were reported for %q, want one of sql-conditional", retried)
-		}
+		should.Equal(t, retried, []string{"sql-conditional"}, "retries were reported for")
 		for goods := range int64(2) {
-			if row, err := store.Goods(t.Context(), goods+1); err != nil || row.Stock != 8 {
-				t.Errorf("the item is %+v (%v), want 8 in stock", row, err)
-			}
+			should.Be(t, must.Get(store.Goods(t.Context(), goods+1))(t).Stock, 8, "the item is")
 		}
 	})
 }
@@ -207,9 +203,7 @@ func TestMigrations(t *testing.T) {
 					t.Fatalf("took back %v (%v), want one", undone, err)
 				}
 			}
-			if undone, err := s.MigrateDown(t.Context()); err != nil || len(undone) != 0 {
-				t.Errorf("took back %v (%v) of nothing", undone, err)
-			}
+			should.Be(t, len(must.Get(s.MigrateDown(t.Context()))(t)), 0, "taken back of nothing")
 			pending, err := s.Migrations(t.Context())
 			if err != nil || len(pending) != len(list) {
 				t.Fatalf("%d migrations (%v)", len(pending), err)
@@ -269,9 +263,7 @@ func TestAMigrationThatFailsAppliesNothing(t *testing.T) {
 		t.Errorf("applied %v (%v), want a failure", applied, err)
 	}
 	must.Do(t, s.Exec(t.Context(), `DROP TABLE tb_ledger_archive`))
-	if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != 1 {
-		t.Errorf("applied %v (%v), want one", applied, err)
-	}
+	should.Be(t, len(must.Get(s.MigrateUp(t.Context()))(t)), 1, "applied")
 	create(t, s, 1, 5)
 }
 

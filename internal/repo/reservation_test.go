@@ -26,10 +26,7 @@ import (
 func releaseHeld(t *testing.T, s *repo.Store, proxy *servers.Proxy, number, statement string) (step *servers.Trigger, released chan error) {
 	t.Helper()
 	step, released = proxy.Arm(servers.Rule{Sent: statement, Do: servers.Hold}), make(chan error, 1)
-	go func() {
-		_, _, err := s.Release(t.Context(), number)
-		released <- err
-	}()
+	go func() { released <- errOf(s.Release(t.Context(), number)) }()
 	labtest.AwaitReached(t, step)
 	return step, released
 }
@@ -136,13 +133,10 @@ func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
 		create(t, s, 1, 10)
 		held := hold(t, s, 1, 1, "")
 		for _, number := range []string{"404", uuid.NewString(), "小明", "\xff", held + " ", strings.ToUpper(held)} {
-			_, read := s.Reservation(t.Context(), number)
-			_, _, confirm := confirm(t, s, number, "paid")
-			_, _, release := s.Release(t.Context(), number)
-			_, extend := s.Extend(t.Context(), number, time.Hour, time.Hour)
-			for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
-				should.Fail(t, err, stock.ErrUnknownReservation, doing, number)
-			}
+			should.Reject(s.Reservation(t.Context(), number))(t, stock.ErrUnknownReservation, "read", number)
+			should.Fail(t, errOf(confirm(t, s, number, "paid")), stock.ErrUnknownReservation, "confirm", number)
+			should.Fail(t, errOf(s.Release(t.Context(), number)), stock.ErrUnknownReservation, "release", number)
+			should.Reject(s.Extend(t.Context(), number, time.Hour, time.Hour))(t, stock.ErrUnknownReservation, "extend", number)
 		}
 		wantSums(t, s, 9, 1, 0, 0)
 	})
@@ -178,10 +172,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		must.Do(t, s.ExpireIn(t.Context(), number, 500*time.Millisecond))
 		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		confirmed := make(chan error, 1)
-		go func() {
-			_, _, err := confirm(t, through, number, "paid")
-			confirmed <- err
-		}()
+		go func() { confirmed <- errOf(confirm(t, through, number, "paid")) }()
 		labtest.AwaitReached(t, commit)
 		time.Sleep(600 * time.Millisecond) // by the clock of the server it is over then
 		seen := make(chan stock.State, 1)
@@ -220,17 +211,13 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 		}
 		released, expired, confirmed := hold(t, s, 1, 1, "ann"), hold(t, s, 1, 1, "ann"), hold(t, s, 1, 1, "ann")
 		has(3)
-		if _, _, err := s.Release(t.Context(), released); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(s.Release(t.Context(), released)))
 		has(2)
 		over(t, s, expired)
 		has(2)
 		expireAll(t, s)
 		has(1)
-		if _, _, err := confirm(t, s, confirmed, "paid"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(confirm(t, s, confirmed, "paid")))
 		has(1)
 		must.Get(s.GiveBack(t.Context(), confirmed, 0, stock.ReturnKey.Of("k"), false))(t)
 		has(0)
@@ -252,12 +239,8 @@ func TestWhatABuyerHoldsIsOfAllItemsAndNotOver(t *testing.T) {
 		hold(t, s, 2, 3, "小明")
 		hold(t, s, 1, 4, "bob")
 		over(t, s, hold(t, s, 1, 5, "小明"))
-		if _, _, err := s.Release(t.Context(), hold(t, s, 1, 1, "bob")); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := confirm(t, s, hold(t, s, 2, 1, "bob"), "paid"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(s.Release(t.Context(), hold(t, s, 1, 1, "bob"))))
+		must.Do(t, errOf(confirm(t, s, hold(t, s, 2, 1, "bob"), "paid")))
 		held, err := s.HeldBy(t.Context(), "小明", "bob", "eve")
 		if want := map[string]int64{"小明": 5, "bob": 4}; err != nil || !maps.Equal(held, want) {
 			t.Errorf("they hold %v (%v), want %v", held, err, want)
@@ -276,8 +259,7 @@ func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 				return err
 			}
 			order = orders[0]
-			_, _, err = tx.SubtractIfEnough(t.Context(), 1, 5)
-			return err
+			return errOf(tx.SubtractIfEnough(t.Context(), 1, 5))
 		}))
 		for _, c := range []struct {
 			number, key string
@@ -317,12 +299,8 @@ func TestAReturnDoesNotLiftAnItemAboveItsLimit(t *testing.T) {
 		for _, units := range []int64{0, 3, 5} { // 0: all
 			should.Reject(s.GiveBack(t.Context(), number, units, stock.ReturnKey.Of(fmt.Sprint("above ", units)), false))(t, stock.ErrStockLimit, "a return of … beyond the limit", units)
 		}
-		if back, err := s.GiveBack(t.Context(), number, 2, stock.ReturnKey.Of("up to it"), false); err != nil || back.Quantity != 2 {
-			t.Errorf("a return up to the limit: %+v, %v", back, err)
-		}
-		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
-			t.Errorf("the item has %d units (%v), want %d", goods.Stock, err, int64(stock.MaxStock))
-		}
+		should.Be(t, must.Get(s.GiveBack(t.Context(), number, 2, stock.ReturnKey.Of("up to it"), false))(t).Quantity, 2, "a return up to the limit")
+		should.Be(t, must.Get(s.InStock(t.Context(), 1))(t).Stock, stock.MaxStock, "the item has units")
 	})
 }
 
@@ -339,12 +317,8 @@ func TestARestockLeavesRoomForWhatIsHeld(t *testing.T) {
 			}
 			should.Reject(s.Restock(t.Context(), 1, 1, fmt.Sprint("beyond ", settle)))(t, stock.ErrStockLimit)
 		}
-		if _, _, err := s.Release(t.Context(), number); err != nil {
-			t.Fatal(err)
-		}
-		if goods, err := s.InStock(t.Context(), 1); err != nil || goods.Stock != stock.MaxStock {
-			t.Errorf("the item has %d units (%v), want %d", goods.Stock, err, int64(stock.MaxStock))
-		}
+		must.Do(t, errOf(s.Release(t.Context(), number)))
+		should.Be(t, must.Get(s.InStock(t.Context(), 1))(t).Stock, stock.MaxStock, "the item has units")
 	})
 }
 
@@ -353,9 +327,7 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 3, "")
-		if _, _, err := confirm(t, s, number, "paid"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(confirm(t, s, number, "paid")))
 		var returning sync.WaitGroup
 		errs := make([]error, 6)
 		for i := range errs {
@@ -388,7 +360,7 @@ func TestWhatComesBackToALockedItemLeavesConnections(t *testing.T) {
 	back := make([]func() error, 0, 8)
 	for i := range cap(back) {
 		number := hold(t, s, 1, 1, "")
-		back = append(back, func() error { _, _, err := s.Release(t.Context(), number); return err })
+		back = append(back, func() error { return errOf(s.Release(t.Context(), number)) })
 		if i%2 == 0 {
 			must.Get(s.Confirm(t.Context(), &repo.Payment{Number: number, Reference: number}))(t)
 			back[i] = func() error { _, err := s.GiveBack(t.Context(), number, 1, "return "+number, false); return err }

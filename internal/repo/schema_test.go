@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/migrations"
 )
@@ -35,13 +36,9 @@ func TestAnEmptyTableOfVersionsIsNone(t *testing.T) {
 		must.Do(t, s.Exec(t.Context(), strings.ReplaceAll(tableOfVersions, "BIGINT PRIMARY KEY", map[string]string{
 			repo.MySQL: "BIGINT AUTO_INCREMENT PRIMARY KEY", repo.SQLite: "INTEGER PRIMARY KEY AUTOINCREMENT",
 		}[d.Driver])))
-		if list, err := s.MigrateDown(t.Context()); err != nil || len(list) != 0 {
-			t.Errorf("took back %v (%v) of nothing", list, err)
-		}
+		should.Be(t, len(must.Get(s.MigrateDown(t.Context()))(t)), 0, "taken back of nothing")
 		must.Do(t, s.Exec(t.Context(), `DELETE FROM goose_db_version`))
-		if list, err := s.MigrateUp(t.Context()); err != nil || len(list) != 1 {
-			t.Errorf("applied %v (%v), want one", list, err)
-		}
+		should.Be(t, len(must.Get(s.MigrateUp(t.Context()))(t)), 1, "applied")
 		if list, err := s.Migrations(t.Context()); err != nil || len(list) != 1 || list[0].AppliedAt.IsZero() {
 			t.Errorf("the migrations are %v (%v)", list, err)
 		}

@@ -220,9 +220,7 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 		`SELECT 'wsrep_on', 'ON' WHERE FALSE`:                   "",
 	} {
 		s.dialect.clusters = query
-		if kind, err := s.readCluster(t.Context()); err != nil || kind != want {
-			t.Errorf("one that answers %s is a node of %q (%v), want %q", query, kind, err, want)
-		}
+		should.Be(t, must.Get(s.readCluster(t.Context()))(t), want, "one that answers … is a node of", query)
 	}
 	s.dialect.clusters = "no statement"
 	if kind, err := s.readCluster(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
@@ -239,9 +237,7 @@ func TestAKeyspaceIsShardedByItsVSchema(t *testing.T) {
 		want              bool
 	}{{"MySQL 8.4.6-Vitess", "shop@primary", true}, {"MySQL 8.4.6-Vitess", "shop_global", false}, {"MySQL 8.4.6", "shop", false}} {
 		s.version, s.dialect.keyspace = of.version, "SELECT '"+of.keyspace+"'"
-		if sharded, err := s.readSharded(t.Context()); err != nil || sharded != of.want {
-			t.Errorf("%s of %s is sharded: %t (%v), want %t", of.keyspace, of.version, sharded, err, of.want)
-		}
+		should.Be(t, must.Get(s.readSharded(t.Context()))(t), of.want, "… of … is sharded", of.keyspace, of.version)
 	}
 	s.version, s.dialect.sharded = "MySQL 8.4.6-Vitess", "no statement"
 	should.Reject(s.readSharded(t.Context()))(t, stock.ErrBackendUnavailable, "one that does not answer is")
@@ -414,9 +410,7 @@ func TestAnExtendedReservationIsOverInTheMomentOfItsExpiry(t *testing.T) {
 	})
 	must.Do(t, errors.Join(err, extend(t.Context())))
 	clock("02.500")
-	if r, err := s.Reservation(t.Context(), number); err != nil || r.State != stock.Expired {
-		t.Errorf("it is seen as %s (%v)", r.State, err)
-	}
+	should.Be(t, must.Get(s.Reservation(t.Context(), number))(t).State, stock.Expired, "it is seen as")
 	_, _, released := s.Release(t.Context(), number)
 	for step, err := range map[string]error{"released": released, "extended": extend(t.Context())} {
 		should.Fail(t, err, stock.ErrExpired, step)

@@ -83,8 +83,7 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 		})},
 		"Subtract": {sold, none, in(func(tx *repo.Tx, _ int64, row stock.Goods) error { return tx.Subtract(ctx, row, 1) })},
 		"SubtractIfEnough": {sold, none, in(func(tx *repo.Tx, item int64, _ stock.Goods) error {
-			_, _, err := tx.SubtractIfEnough(ctx, item, 1)
-			return err
+			return errOf(tx.SubtractIfEnough(ctx, item, 1))
 		})},
 		"SubtractEach": {sold, none, in(func(tx *repo.Tx, item int64, _ stock.Goods) error {
 			return tx.SubtractEach(ctx, []repo.Units{{GoodsID: item, Units: 1}})
@@ -96,17 +95,16 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 		}},
 		"Spread":   {sold, none, in(spread)},
 		"Fill":     {sold, none, func(item int64, _ stock.Goods) error { _, err := mine.Fill(ctx, item, "place", 0); return err }},
-		"FillPool": {sold, none, func(item int64, _ stock.Goods) error { _, _, err := mine.FillPool(ctx, item, 2); return err }},
+		"FillPool": {sold, none, func(item int64, _ stock.Goods) error { return errOf(mine.FillPool(ctx, item, 2)) }},
 		"Restock": {beside, none, func(item int64, _ stock.Goods) error {
 			_, err := s.Restock(ctx, item, 1, fmt.Sprint("restock ", item))
 			return err
 		}},
 		"SetLimit": {beside, none, func(item int64, _ stock.Goods) error { return s.SetLimit(ctx, item, 3) }},
-		"Release":  {beside, reserve, func(int64, stock.Goods) error { _, _, err := s.Release(ctx, number); return err }},
-		"Expire":   {beside, func(item int64) { reserve(item); over(t, s, number) }, func(int64, stock.Goods) error { _, _, err := s.Expire(ctx, 1); return err }},
+		"Release":  {beside, reserve, func(int64, stock.Goods) error { return errOf(s.Release(ctx, number)) }},
+		"Expire":   {beside, func(item int64) { reserve(item); over(t, s, number) }, func(int64, stock.Goods) error { return errOf(s.Expire(ctx, 1)) }},
 		"ReturnUnits": {recalled, closed, func(item int64, _ stock.Goods) error {
-			_, _, err := s.ReturnUnits(ctx, item, "place", 2, 0)
-			return err
+			return errOf(s.ReturnUnits(ctx, item, "place", 2, 0))
 		}},
 		"RecallBuckets":          {recalled, buckets, func(item int64, _ stock.Goods) error { _, err := s.RecallBuckets(ctx, item); return err }},
 		"RecallUnitRows":         {recalled, pool, func(item int64, _ stock.Goods) error { _, err := s.RecallUnitRows(ctx, item); return err }},
@@ -116,10 +114,9 @@ func writes(t *testing.T, s *repo.Store) map[string]struct {
 		"RecallBuckets of none":  {nothing, none, func(item int64, _ stock.Goods) error { _, err := s.RecallBuckets(ctx, item); return err }},
 		"RecallUnitRows of none": {nothing, none, func(item int64, _ stock.Goods) error { _, err := s.RecallUnitRows(ctx, item); return err }},
 		"ReturnUnits of none": {nothing, closed, func(item int64, _ stock.Goods) error {
-			_, _, err := s.ReturnUnits(ctx, item, "place", 2, 100)
-			return err
+			return errOf(s.ReturnUnits(ctx, item, "place", 2, 100))
 		}},
-		"FillPool of one that is full": {nothing, pool, func(item int64, _ stock.Goods) error { _, _, err := mine.FillPool(ctx, item, 2); return err }},
+		"FillPool of one that is full": {nothing, pool, func(item int64, _ stock.Goods) error { return errOf(mine.FillPool(ctx, item, 2)) }},
 		"Extend":                       {nothing, reserve, func(int64, stock.Goods) error { _, err := s.Extend(ctx, number, time.Hour, 2*time.Hour); return err }},
 	}
 }
@@ -228,9 +225,7 @@ func TestAWriteComputedFromAReadNoticesWhatCameBetween(t *testing.T) {
 			if ok != want || !errors.Is(err, wantErr) || errors.Is(err, stock.ErrFenced) {
 				t.Errorf("%s after %s: written %v (%v), want %v (%v)", name, c.name, ok, err, want, wantErr)
 			}
-			if row, err := s.Goods(ctx, item); err != nil || row.Stock != left {
-				t.Errorf("%s after %s leaves %+v (%v), want %d", name, c.name, row, err, left)
-			}
+			should.Be(t, must.Get(s.Goods(ctx, item))(t).Stock, left, "… after … leaves", name, c.name)
 		}
 	}
 }
@@ -246,9 +241,7 @@ func TestATokenOfAnUnknownItemIsNotFenced(t *testing.T) {
 		t.Fatalf("the claim is %+v (%v)", claim, err)
 	}
 	for strategy, want := range map[string]uint64{me: 7, other: 0, "a": 0, "z": 0} {
-		if token, err := s.As(strategy).Fence(t.Context(), 1); err != nil || token != want {
-			t.Errorf("the token of %s is %d (%v), want %d", strategy, token, err, want)
-		}
+		should.Be(t, must.Get(s.As(strategy).Fence(t.Context(), 1))(t), want, "the token of … is", strategy)
 	}
 }
 
@@ -261,7 +254,7 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 		func(tx *repo.Tx, row stock.Goods) error { return tx.SetStock(ctx, row, 1) },
 		func(tx *repo.Tx, row stock.Goods) error { return tx.Subtract(ctx, row, 8) },
 		func(tx *repo.Tx, row stock.Goods) error { _, err := tx.SetStockIfVersion(ctx, row, 3); return err },
-		func(tx *repo.Tx, row stock.Goods) error { _, _, err := tx.SubtractIfEnough(ctx, row.ID, 6); return err },
+		func(tx *repo.Tx, row stock.Goods) error { return errOf(tx.SubtractIfEnough(ctx, row.ID, 6)) },
 		func(tx *repo.Tx, row stock.Goods) error {
 			return tx.SubtractEach(ctx, []repo.Units{{GoodsID: row.ID, Units: 5}})
 		},
@@ -270,9 +263,7 @@ func TestAWriteIsOfItsRowAlone(t *testing.T) {
 		row := must.Get(s.Goods(ctx, int64(i+2)))(t)
 		must.Do(t, s.InTx(ctx, func(tx *repo.Tx) error { return write(tx, row) }))
 		for item, left := range want {
-			if row, err := s.Goods(ctx, int64(item+1)); err != nil || row.Stock != left {
-				t.Errorf("after the write of item %d item %d is %+v (%v), want %d", i+2, item+1, row, err, left)
-			}
+			should.Be(t, must.Get(s.Goods(ctx, int64(item+1)))(t).Stock, left, "after the write of item … item … is", i+2, item+1)
 		}
 	}
 }

@@ -239,9 +239,7 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 		})
 		should.Fail(t, err, stock.ErrInsufficientStock, "answered")
 		comesBack(t, all[0], held[2])
-		if ended, err := all[0].Expire(t.Context()); err != nil || ended != 1 {
-			t.Errorf("%d lines expire (%v), want the first", ended, err)
-		}
+		should.Be(t, must.Get(all[0].Expire(t.Context()))(t), 1, "lines expire")
 		s.leaves(t, map[int64]int64{1: 1, 2: 1, 3: 1})
 	})
 }
@@ -331,9 +329,7 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 	// A line that was confirmed alone is of no basket, as long as it has the number of one.
 	alone := uuid.Must(uuid.NewV7()).String()
 	must.Get(hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}))(t)
-	if _, _, err := all[0].Confirm(t.Context(), alone+"-1-2", "paid"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errOf(all[0].Confirm(t.Context(), alone+"-1-2", "paid")))
 	for _, number := range []string{"", alone, sold.Number[:35], strings.ToUpper(sold.Number), sold.Lines[0].Number} {
 		if found, err := all[0].Basket(t.Context(), number); !errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("number %q is that of %+v, %v", number, found, err)
@@ -347,7 +343,7 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	s := open(t, d, 1)
 	all, _ := s.reservations(t, d)
-	release := func(ctx context.Context, number string) error { return third(all[0].Release(ctx, number)) }
+	release := func(ctx context.Context, number string) error { return errOf(all[0].Release(ctx, number)) }
 	for i, c := range []struct {
 		ends, tries int // so many first lines end before the basket is confirmed
 		want        error
@@ -364,13 +360,11 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 			if try >= c.ends {
 				want = stock.Confirmed
 			}
-			if r, err := all[0].Read(t.Context(), number); err != nil || r.State != want {
-				t.Errorf("the other line of try %d is %s (%v), want it %s", try, r.State, err, want)
-			}
+			should.Be(t, must.Get(all[0].Read(t.Context(), number))(t).State, want, "the other line of try … is", try)
 		}
 	}
 	confirm := func(ctx context.Context, number string) error {
-		return third(all[0].Confirm(ctx, number, "paid alone"))
+		return errOf(all[0].Confirm(ctx, number, "paid alone"))
 	}
 	s.create(t, 5, 10)
 	s.create(t, 6, 10)
@@ -378,9 +372,7 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 	if !errors.Is(err, stock.ErrKeyReused) || len(lines) != 1 {
 		t.Fatalf("with a line that was confirmed alone it is answered with %v after %d tries, want %v after one", err, len(lines), stock.ErrKeyReused)
 	}
-	if r, err := all[0].Read(t.Context(), lines[0]); err != nil || r.State != stock.Released {
-		t.Errorf("the line beside one that was confirmed alone is %s (%v), want it released", r.State, err)
-	}
+	should.Be(t, must.Get(all[0].Read(t.Context(), lines[0]))(t).State, stock.Released, "the line beside one that was confirmed alone is")
 }
 
 // The buyer leaves when all lines are held: they come back at once, and not when they expire.
@@ -428,11 +420,11 @@ func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
 		err  error
 	}{
 		"the last is released": {func(ctx context.Context, numbers []string) error {
-			return third(all[0].Release(ctx, numbers[2]))
+			return errOf(all[0].Release(ctx, numbers[2]))
 		}, []stock.State{stock.Released, stock.Released, stock.Released}, nil},
 		"the first is confirmed alone, and there is no third": {func(ctx context.Context, numbers []string) error {
 			_, released, err := all[0].Release(ctx, numbers[2])
-			return errors.Join(err, third(all[0].Confirm(ctx, numbers[0], "paid alone")), map[bool]error{false: stock.ErrInsufficientStock}[released])
+			return errors.Join(err, errOf(all[0].Confirm(ctx, numbers[0], "paid alone")), map[bool]error{false: stock.ErrInsufficientStock}[released])
 		}, []stock.State{stock.Confirmed, stock.Released, stock.Released}, stock.ErrInsufficientStock},
 	} {
 		var numbers []string
@@ -445,9 +437,7 @@ func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
 		})
 		should.Fail(t, err, c.err, "answered with", name)
 		for i, want := range c.want {
-			if r, err := all[0].Read(t.Context(), numbers[i]); err != nil || r.State != want {
-				t.Errorf("%s: line %d is %s (%v), want it %s", name, i+1, r.State, err, want)
-			}
+			should.Be(t, must.Get(all[0].Read(t.Context(), numbers[i]))(t).State, want, "line … is", name, i+1)
 		}
 	}
 }
@@ -471,7 +461,8 @@ func (s shop) sellEnding(t *testing.T, r *service.Reservations, first, second in
 	return lines, err
 }
 
-func third(_ stock.Reservation, _ bool, err error) error { return err }
+// errOf is the error of a call with two values.
+func errOf[A, B any](_ A, _ B, err error) error { return err }
 
 // A replica has died with all lines of a basket held, and one is over: the others are its retry's.
 func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
@@ -485,12 +476,8 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 		p := stock.Purchase{RequestID: key, Keyed: true, Number: fmt.Sprintf("%s-%d-2", number, id), Quantity: 1, TTL: time.Hour}
 		must.Get(hold(t.Context(), id, p))(t)
 	}
-	if _, _, err := all[0].Release(t.Context(), number+"-1-2"); err != nil {
-		t.Fatal(err)
-	}
-	if sold, err := all[0].Sell(t.Context(), b, hold); err != nil || sold.Number != service.BasketNumber(b.RequestID, 1) {
-		t.Errorf("sent again it is answered with %+v (%v)", sold, err)
-	}
+	must.Do(t, errOf(all[0].Release(t.Context(), number+"-1-2")))
+	should.Be(t, must.Get(all[0].Sell(t.Context(), b, hold))(t).Number, service.BasketNumber(b.RequestID, 1), "sent again it is answered with")
 	s.leaves(t, map[int64]int64{1: 0, 2: 0})
 }
 

@@ -1,10 +1,11 @@
 package service_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -33,20 +34,14 @@ func TestACorrectionReachesUnitsInEveryAllocation(t *testing.T) {
 						t.Fatalf("%+v: by %d to %d (%v), want by %d to %d", c.to, by, row.Stock, err, c.by, c.left)
 					}
 				}
-				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "other"}, name+c.to.Reason); !errors.Is(err, stock.ErrKeyReused) {
-					t.Errorf("the key with another correction: %v", err)
-				}
+				should.Fail(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "other"}, name+c.to.Reason)), stock.ErrKeyReused, "the key with another correction")
 				s.sells(t, name, goods, 1) // and the strategy allocates again
 				soon(t, "the orders in the ledger", func() bool {
 					audit, err := s.inventory.Audit(t.Context(), goods)
 					return err == nil && audit.Pending != nil && *audit.Pending == 0
 				})
-				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: -c.left, Reason: "too much"}, ""); !errors.Is(err, stock.ErrBelowZero) {
-					t.Errorf("one unit more than there are: %v", err)
-				}
-				if _, _, err := s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "back"}, ""); err != nil {
-					t.Fatal(err)
-				}
+				should.Fail(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: -c.left, Reason: "too much"}, "")), stock.ErrBelowZero, "one unit more than there are")
+				must.Do(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "back"}, "")))
 			}
 			s.settles(t, goods, 6)
 		})

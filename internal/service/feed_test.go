@@ -34,9 +34,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 	for reader, page := range map[string]service.Page{
 		"at the end": {After: next}, "of another item": {GoodsID: 2}, "at the beginning": {},
 	} {
-		if _, _, err := feed.List(t.Context(), reader, page, 10); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(feed.List(t.Context(), reader, page, 10)))
 	}
 	lags := func() map[string]time.Duration {
 		lags, err := feed.Lags(t.Context())
@@ -60,9 +58,7 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 		}
 	}
 	should.Be(t, lags()["at the end"], 0, "when one has dealt with it they lag by")
-	if _, _, err := feed.List(t.Context(), "at the end", service.Page{}, 10); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errOf(feed.List(t.Context(), "at the end", service.Page{}, 10)))
 	if l := lags(); l["at the end"] < time.Millisecond {
 		t.Errorf("when one begins anew they lag by %v", l)
 	}
@@ -91,18 +87,14 @@ func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
 		t.Errorf("they lag by %v, %v", lags, err)
 	}
 	must.Get(openPool(t, d).ExecContext(t.Context(), `UPDATE tb_stock_ledger SET created_at = '2999-01-01 00:00:00'`))(t)
-	if lags, err := feed.Lags(t.Context()); err != nil || lags["true"] != 0 {
-		t.Errorf("by an order of the future they lag by %v, %v", lags, err)
-	}
+	should.Be(t, must.Get(feed.Lags(t.Context()))(t)["true"], 0, "by an order of the future they lag by")
 }
 
 func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 	const maxReaders = 16 // as docs/feed.md has it
 	feed := service.NewFeed(labtest.Open(t, lab.Database(t, servers.SQLite), "r"))
 	ask := func(reader string) {
-		if _, _, err := feed.List(t.Context(), reader, service.Page{}, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errOf(feed.List(t.Context(), reader, service.Page{}, 1)))
 		time.Sleep(time.Microsecond)
 	}
 	for i := range maxReaders {

@@ -92,9 +92,7 @@ func TestWhatIsNotHeldAnyMoreDoesNotCount(t *testing.T) {
 	if _, err := held.Deduct(t.Context(), 1, stock.Purchase{Quantity: 5, UserID: "ann"}); err != nil {
 		t.Errorf("a sale at the limit is answered with %v", err)
 	}
-	if _, _, err := store.Release(t.Context(), released); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errOf(store.Release(t.Context(), released)))
 	number(heldBy("ann", 1))
 	full()
 	if o, err := held.Deduct(t.Context(), 1, heldBy("", 1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
@@ -144,7 +142,5 @@ func TestABasketHoldsNoMoreThanTheLimit(t *testing.T) {
 	if line, ok := errors.AsType[*stock.LineError](err); !ok || line.GoodsID != 2 || !errors.Is(err, stock.ErrHoldLimit) {
 		t.Errorf("a basket beyond the limit is answered with %v, want %v of item 2", err, stock.ErrHoldLimit)
 	}
-	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 96 {
-		t.Errorf("%d are in stock of item 1 (%v), want 96: the basket took nothing", goods.Stock, err)
-	}
+	should.Be(t, must.Get(s.inventory.Goods(t.Context(), 1))(t).Stock, 96, "are in stock of item 1")
 }

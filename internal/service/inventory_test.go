@@ -82,9 +82,7 @@ func TestARepeatedRestockNotifiesTheCopies(t *testing.T) {
 	if err != nil || goods.Stock != 8 {
 		t.Errorf("again it is answered with %d units, %v; want 8", goods.Stock, err)
 	}
-	if !slices.Equal(copied.notified, []int64{3, 3}) {
-		t.Errorf("the copy was notified of %v, want 3 units twice", copied.notified)
-	}
+	should.Equal(t, copied.notified, []int64{3, 3}, "the copy was notified of")
 }
 
 // Once nothing is pending, the audit has every order.
@@ -191,19 +189,13 @@ func assertKeysStandForOneWrite(t *testing.T, s shop) {
 		if !errors.Is(err, c.want) || err == nil && answer.ID == 1 && answer.Stock != c.left {
 			t.Errorf("%s: %+v, %v, want %d units, %v", c.name, answer, err, c.left, c.want)
 		}
-		if item, err := s.inventory.Goods(t.Context(), 1); err != nil || item.Stock != c.left {
-			t.Errorf("after %s there are %d (%v), want %d", c.name, item.Stock, err, c.left)
-		}
+		should.Be(t, must.Get(s.inventory.Goods(t.Context(), 1))(t).Stock, c.left, "after … there are", c.name)
 	}
-	if item, err := s.inventory.Goods(t.Context(), 4); err != nil || item.Stock != 3 {
-		t.Errorf("of item 4 there are %d (%v), want 3", item.Stock, err)
-	}
+	should.Be(t, must.Get(s.inventory.Goods(t.Context(), 4))(t).Stock, 3, "of item 4 there are")
 	if o, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("c", 10)); err != nil || o.Rejected != nil || o.Replayed {
 		t.Errorf("the key of the creation is answered to a buyer with %+v, %v; want a sale", o, err)
 	}
-	if drift, err := s.inventory.Drift(t.Context(), 1); err != nil || drift != (redisstock.Drift{GoodsID: 1}) {
-		t.Errorf("without units in Redis the drift is %+v, %v", drift, err)
-	}
+	should.Be(t, must.Get(s.inventory.Drift(t.Context(), 1))(t), (redisstock.Drift{GoodsID: 1}), "without units in Redis the drift is")
 	for _, unknown := range []int64{2, 3, 9} {
 		should.Reject(s.inventory.Goods(t.Context(), unknown))(t, stock.ErrUnknownGoods, "item …", unknown)
 		should.Reject(s.inventory.Audit(t.Context(), unknown))(t, stock.ErrUnknownGoods, "the audit of item …", unknown)
@@ -324,9 +316,7 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %v; it is sold by %s", name, err, c.want, own())
 		}
 	}
-	if item, err := s.inventory.Goods(t.Context(), 1); err != nil || item.PerUser != 0 {
-		t.Errorf("a change that was rejected set the limit: %+v, %v", item, err)
-	}
+	should.Be(t, must.Get(s.inventory.Goods(t.Context(), 1))(t).PerUser, 0, "the limit after a change that was rejected")
 	if err := change(service.Change{PerUser: new(int64(2)), Choice: func(before stock.Choice) stock.Choice { before.Strategy = "sql-bucket"; return before }}); err != nil {
 		t.Fatal(err)
 	}

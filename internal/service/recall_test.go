@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -43,9 +44,7 @@ func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 		t.Errorf("answered with %v, want one that names redis", err)
 	}
 	should.Reject(without.inventory.Recall(t.Context(), 1))(t, stock.ErrBackendUnavailable)
-	if audit, err := without.inventory.Audit(t.Context(), 1); err != nil || audit.Pending != nil {
-		t.Errorf("without Redis the audit is %+v (%v), want it unknown what is pending", audit, err)
-	}
+	should.Be(t, must.Get(without.inventory.Audit(t.Context(), 1))(t).Pending, nil, "without Redis the audit is")
 	recalled, err := with.inventory.Recall(t.Context(), 1)
 	if err != nil || recalled.Returned+recalled.Pending < 4 || len(recalled.Allocations) != 1 || recalled.Allocations[0].Strategy != "redis-stock" {
 		t.Errorf("recalled %+v, %v", recalled, err)
@@ -98,7 +97,5 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	}
 	close(allocator.let)
 	should.Do(t, <-allocator.ended) // the recall
-	if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 9 {
-		t.Errorf("the row has %d units (%v), want 9", row.Stock, err)
-	}
+	should.Be(t, must.Get(store.Goods(t.Context(), 1))(t).Stock, 9, "the row has units")
 }

@@ -191,9 +191,7 @@ func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 			t.Fatalf("the basket is answered with %v", err)
 		}
 		for _, number := range held {
-			if line, err := r.Read(t.Context(), number); err != nil || line.State != stock.Released {
-				t.Errorf("line %s is %s (%v)", number, line.State, err)
-			}
+			should.Be(t, must.Get(r.Read(t.Context(), number))(t).State, stock.Released, "line …", number)
 		}
 		for range held {
 			<-copied.notified

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,9 +143,7 @@ func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
 			t.Errorf("%s: %+v, again %v, %v; want %d units, again %v, %v", c.name, back, again, err, c.back, c.again, c.want)
 		}
 	}
-	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 15 {
-		t.Errorf("%d are in stock (%v), want 15", goods.Stock, err)
-	}
+	should.Be(t, must.Get(s.inventory.Goods(t.Context(), 1))(t).Stock, 15, "are in stock")
 }
 
 // promised is an outbox that has an order pending, and cannot be asked for another.
@@ -170,9 +167,7 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	const number, hidden = "0190c7a0-0000-7000-8000-000000000000", "0190c7a0-0000-7000-8000-000000000002"
 	store, catalogue := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
 	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
-	if _, _, err := r.GiveBack(t.Context(), number, 1, "", false); !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
-	}
+	should.Fail(t, errOf(r.GiveBack(t.Context(), number, 1, "", false)), stock.ErrBusy)
 	if _, _, err := r.GiveBack(t.Context(), number[:35]+"1", 1, "", false); !errors.Is(err, stock.ErrUnknownOrder) || errors.Is(err, stock.ErrBusy) {
 		t.Errorf("an unknown one is answered with %v, want %v", err, stock.ErrUnknownOrder)
 	}
@@ -195,9 +190,7 @@ func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 		t.Errorf("%d were ended and %d counted (%v), want %d", ended, counted.expired.Load(), err, over)
 	}
 	should.Do(t, r.Close())
-	if !slices.Equal(copied.units, []int64{2 * over}) {
-		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*over)
-	}
+	should.Equal(t, copied.units, []int64{2 * over}, "the copy was notified of units")
 }
 
 // failingLater closes its store when the first reservations have ended.
@@ -224,9 +217,7 @@ func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
 		t.Errorf("%d were ended (%v, %v), want %d and a failure", ended, err, counted.err, atOnce)
 	}
 	should.Do(t, r.Close())
-	if !slices.Equal(copied.units, []int64{2 * atOnce}) {
-		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*atOnce)
-	}
+	should.Equal(t, copied.units, []int64{2 * atOnce}, "the copy was notified of units")
 }
 
 // expired makes item 1, and so many reservations of two units of it that are over.
@@ -247,8 +238,8 @@ func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
 	all, _ := s.reservations(t, d)
 	s.create(t, 1, 10)
 	for key, end := range map[string]func(number string) error{
-		"paid":     func(number string) error { _, _, err := all[0].Confirm(t.Context(), number, "p"); return err },
-		"released": func(number string) error { _, _, err := all[0].Release(t.Context(), number); return err },
+		"paid":     func(number string) error { return errOf(all[0].Confirm(t.Context(), number, "p")) },
+		"released": func(number string) error { return errOf(all[0].Release(t.Context(), number)) },
 	} {
 		p := keyed(stock.BuyerKey(key, "ann"), 2)
 		p.UserID, p.TTL = "ann", time.Hour

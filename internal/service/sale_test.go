@@ -74,13 +74,10 @@ func TestACloseIsTheEndAtEveryReplica(t *testing.T) {
 		if a := again.Audit; *a.Pending != 0 || a.Audit != closed.Audit.Audit || !again.EndsAt.Equal(closed.EndsAt) {
 			t.Errorf("closed: %+v, again: %+v", closed, again)
 		}
-		_, _, err := all[0].Confirm(t.Context(), held[0], "payment of "+held[0])
-		_, _, failed := all[1].Release(t.Context(), held[1])
-		_, _, back := all[1].GiveBack(t.Context(), sold.Order.ID, 1, "", false)
-		must.Do(t, err, failed, back)
+		must.Do(t, errOf(all[0].Confirm(t.Context(), held[0], "payment of "+held[0])), errOf(all[1].Release(t.Context(), held[1])),
+			errOf(all[1].GiveBack(t.Context(), sold.Order.ID, 1, "", false)))
 		must.Get(s.inventory.Restock(t.Context(), goods, 5, ""))(t)
-		_, _, err = s.inventory.Correct(t.Context(), goods, stock.Correction{By: -2, Reason: "damage"}, "")
-		must.Do(t, err)
+		must.Do(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: -2, Reason: "damage"}, "")))
 		s.tries(t, name, goods, stock.ErrSaleClosed)
 		if o, err := s.strategy(t, 1, name).Deduct(t.Context(), goods, first); err != nil || !o.Replayed || o.Order.ID != sold.Order.ID {
 			t.Errorf("the key of the first purchase: %+v, %v", o, err)
@@ -115,9 +112,7 @@ func TestADamagedReturnIsNotSoldAgain(t *testing.T) {
 					t.Errorf("%s: %+v, %t, %v", name, back, again, err)
 				}
 			}
-			if _, _, err := all[0].GiveBack(t.Context(), sold.Order.ID, 2, sold.Order.ID, false); !errors.Is(err, stock.ErrKeyReused) {
-				t.Errorf("%s: with restock under the same key: %v", name, err)
-			}
+			should.Fail(t, errOf(all[0].GiveBack(t.Context(), sold.Order.ID, 2, sold.Order.ID, false)), stock.ErrKeyReused, "…: with restock under the same key", name)
 			full := must.Get(s.inventory.AuditInFull(t.Context(), goods))(t).Audit
 			full.Buyers = nil // it is not clean where they are miscounted
 			should.Be(t, full, stock.AuditOf(goods, 47, stock.Sums{Restocked: 50, Corrected: -2, Sold: 3, Orders: 1, Returned: 2}), "the audit of "+name)
@@ -158,9 +153,7 @@ func TestAnItemIsSoldWithinItsTimes(t *testing.T) {
 				continue
 			}
 			for replica := range s.replicas {
-				if o, err := s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil || o.Rejected != nil {
-					t.Errorf("step %d on replica %d: %v, %v", i, replica+1, err, o.Rejected)
-				}
+				should.Be(t, must.Get(s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}))(t).Rejected, nil, "step … on replica …", i, replica+1)
 				sold++
 			}
 		}

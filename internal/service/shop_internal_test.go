@@ -647,9 +647,7 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 // The lag is the outbox's to say, and without one there is none.
 func TestTheLagIsThatOfTheOutbox(t *testing.T) {
 	should.Reject(new(Catalogue).Lag(t.Context()))(t, ErrNoOutbox)
-	if lag, err := (&Catalogue{redis: &box{}}).Lag(t.Context()); err != nil || lag.Orders != 3 {
-		t.Errorf("%+v, %v; want that of the outbox", lag, err)
-	}
+	should.Be(t, must.Get((&Catalogue{redis: &box{}}).Lag(t.Context()))(t).Orders, 3)
 }
 
 // meeting closes when all have begun to close.

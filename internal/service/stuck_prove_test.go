@@ -56,7 +56,7 @@ func TestProveTheTailOfAnItemBesideOneThatIsStuck(t *testing.T) {
 	})
 	measure("its feed is read", func() func() {
 		page := service.Page{GoodsID: 1}
-		return during(t, 4, func(ctx context.Context) error { _, _, err := s.feed.List(ctx, "", page, 1000); return err })
+		return during(t, 4, func(ctx context.Context) error { return errOf(s.feed.List(ctx, "", page, 1000)) })
 	})
 	measure("its Redis is frozen", func() func() {
 		server := must.Get(servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local))(t)

@@ -50,12 +50,11 @@ func (s stuckShop) operations(t *testing.T, item int64, times int) map[string][]
 			"sale":         func(ctx context.Context) error { _, err := buy(ctx, stock.Purchase{}, nil); return err },
 			"grouped sale": func(ctx context.Context) error { _, err := buy(ctx, stock.Purchase{Keyed: true}, &yes); return err },
 			"hold":         func(ctx context.Context) error { _, err := buy(ctx, stock.Purchase{TTL: time.Hour}, nil); return err },
-			"confirm":      func(ctx context.Context) error { _, _, err := s.reservations.Confirm(ctx, paid, paid); return err },
-			"release":      func(ctx context.Context) error { _, _, err := s.reservations.Release(ctx, let); return err },
+			"confirm":      func(ctx context.Context) error { return errOf(s.reservations.Confirm(ctx, paid, paid)) },
+			"release":      func(ctx context.Context) error { return errOf(s.reservations.Release(ctx, let)) },
 			"extend":       func(ctx context.Context) error { _, err := s.reservations.Extend(ctx, longer, time.Hour); return err },
 			"return": func(ctx context.Context) error {
-				_, _, err := s.reservations.GiveBack(ctx, order, 1, "", false)
-				return err
+				return errOf(s.reservations.GiveBack(ctx, order, 1, "", false))
 			},
 			"basket": func(ctx context.Context) error {
 				_, err := s.BuyBasket(ctx, &service.Basket{RequestID: rand.Text(), UserID: "ann", Asked: s.asked, Lines: []stock.Line{{GoodsID: item, Quantity: 1}, {GoodsID: item + 1, Quantity: 1}}})
@@ -67,8 +66,7 @@ func (s stuckShop) operations(t *testing.T, item int64, times int) map[string][]
 			"audit":   func(ctx context.Context) error { _, err := s.inventory.Audit(ctx, item); return err },
 			"order":   func(ctx context.Context) error { _, err := s.Order(ctx, order); return err },
 			"feed": func(ctx context.Context) error {
-				_, _, err := s.feed.List(ctx, "", service.Page{GoodsID: item}, 10)
-				return err
+				return errOf(s.feed.List(ctx, "", service.Page{GoodsID: item}, 10))
 			},
 		} {
 			all[name] = append(all[name], do)

@@ -94,7 +94,7 @@ func TestVitessRejectsABasketOverShards(t *testing.T) {
 	s.leaves(t, map[int64]int64{2: 5, 9: 5, 10: 5, 16: 5})
 	numbers := s.holds(t, "sql-conditional", 2, 2, time.Minute)
 	other := s.holds(t, "sql-conditional", 9, 1, time.Minute)
-	confirm := func(number string) error { _, _, err := all[0].Confirm(t.Context(), number, "paid"); return err }
+	confirm := func(number string) error { return errOf(all[0].Confirm(t.Context(), number, "paid")) }
 	must.Do(t, confirm(numbers[0]))
 	should.Fail(t, confirm(other[0]), stock.ErrReferenceUsed, "a reference of another shard is answered with")
 	for _, number := range []string{numbers[1], other[0]} {

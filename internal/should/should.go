@@ -4,6 +4,7 @@ package should
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 )
 
@@ -39,6 +40,14 @@ func Close(t testing.TB, c io.Closer) {
 func Be[T comparable](t testing.TB, got, want T, about ...any) {
 	t.Helper()
 	if got != want {
+		t.Errorf("%v: it is %v, want %v", about, got, want)
+	}
+}
+
+// Equal is Be of lists.
+func Equal[E comparable](t testing.TB, got, want []E, about ...any) {
+	t.Helper()
+	if !slices.Equal(got, want) {
 		t.Errorf("%v: it is %v, want %v", about, got, want)
 	}
 }

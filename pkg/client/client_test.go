@@ -381,9 +381,7 @@ func TestEveryPageIsOfTheSameOrders(t *testing.T) {
 		}
 	}
 	const same = "goods_id=7&limit=2&reader=bi&steps=true Bearer t"
-	if want := []string{same, "after=1&" + same, "after=2&" + same}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
+	should.Equal(t, asked, []string{same, "after=1&" + same, "after=2&" + same}, "asked for")
 }
 
 // A listing that follows asks at once for what is there already, and after its pause for what is new.

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,9 +58,7 @@ func TestEveryCallOfTheAdminAPIHasTheToken(t *testing.T) {
 		asked = nil
 		must.Get(c.Goods(t.Context(), 7))(t)
 		must.Get(c.Restock(t.Context(), 7, 1, ""))(t)
-		if want := []string{"GET /goods/7 Bearer secret", "POST /goods/7/restock Bearer secret"}; !slices.Equal(asked, want) {
-			t.Errorf("%v: it is asked for %q, want %q", flags, asked, want)
-		}
+		should.Equal(t, asked, []string{"GET /goods/7 Bearer secret", "POST /goods/7/restock Bearer secret"}, "it is asked for", flags)
 	}
 	c := must.Get(admin(t, "--admin-url="+encrypted.URL, "--token-file="+token))(t)
 	asked, c.Tries = nil, 1

@@ -298,9 +298,7 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 		now, err := r.Goods(t.Context(), 1)
 		return err == nil && now.Stock == 5
 	})
-	if now, err := r.Reservation(t.Context(), held.ReservationID); err != nil || now.State != client.Expired {
-		t.Errorf("the reservation is %+v (%v)", now, err)
-	}
+	should.Be(t, must.Get(r.Reservation(t.Context(), held.ReservationID))(t).State, client.Expired, "the reservation is")
 	labtest.Await(t, "the switch", 20*time.Second, func() bool {
 		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
 		return errors.Is(err, client.ErrRefused)

@@ -243,9 +243,7 @@ func TestALeaseHasItsRenewalsVotesWakeUpsAndSteps(t *testing.T) {
 			{At: after(110), Left: 195, What: history.Renewed},
 			{At: after(210), Left: 200, Error: "no answer", What: history.NotRenewed},
 		}
-		if !slices.Equal(l.Notes, want) {
-			t.Errorf("%s: notes are %+v, want %+v", name, l.Notes, want)
-		}
+		should.Equal(t, l.Notes, want, "notes are", name)
 		if len(l.Steps) != 1 || l.Steps[0] != (Step{At: after(20), Took: 2.5, What: history.StepRead, Of: "SELECT tb_goods_stock"}) {
 			t.Errorf("%s: steps are %+v", name, l.Steps)
 		}

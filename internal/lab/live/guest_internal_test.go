@@ -94,9 +94,7 @@ func TestReplicasOfOthersComeAndGo(t *testing.T) {
 		for i, m := range list {
 			names[i] = m.Name
 		}
-		if !slices.Equal(names, c.want) {
-			t.Errorf("%s: the replicas are %v, want %v", c.what, names, c.want)
-		}
+		should.Equal(t, names, c.want, "the replicas are", c.what)
 	}
 }
 

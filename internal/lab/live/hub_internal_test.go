@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,13 +59,9 @@ func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 	}
 	sell(h, 1, 3)
 	list := next(t, h, first[0].ID)
-	if got := soldOf(t, list); !slices.Equal(got, []int64{1, 2, 3}) {
-		t.Errorf("it gets %v, want 1 to 3", got)
-	}
+	should.Equal(t, soldOf(t, list), []int64{1, 2, 3}, "it gets")
 	sell(h, 4, 2)
-	if got := soldOf(t, next(t, h, list[1].ID)); !slices.Equal(got, []int64{3, 4, 5}) {
-		t.Errorf("after the second it gets %v, want 3 to 5", got)
-	}
+	should.Equal(t, soldOf(t, next(t, h, list[1].ID)), []int64{3, 4, 5}, "after the second it gets")
 }
 
 func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
@@ -82,9 +77,7 @@ func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
 		t.Errorf("the snapshot has %d points, want all %d: %v", len(s.Points), maxMessages+1, err)
 	}
 	sell(h, 1000, 1)
-	if got := soldOf(t, next(t, h, list[0].ID)); !slices.Equal(got, []int64{1000}) {
-		t.Errorf("after the snapshot it gets %v, want 1000", got)
-	}
+	should.Equal(t, soldOf(t, next(t, h, list[0].ID)), []int64{1000}, "after the snapshot it gets")
 }
 
 // The one that is just not too late still finds its place.
@@ -147,9 +140,7 @@ func TestAClientWaitsForWhatComes(t *testing.T) {
 		}
 		sell(h, 7, 1)
 		for range 3 {
-			if sold := soldOf(t, <-got); !slices.Equal(sold, []int64{7}) {
-				t.Errorf("it gets %v, want 7", sold)
-			}
+			should.Equal(t, soldOf(t, <-got), []int64{7}, "it gets")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,15 +273,11 @@ func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	b.Until(t, pairWithin, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A unfenced | B fenced' && document.querySelectorAll('#lanes .hold').length > 0")
 	const lanes = "[...document.querySelectorAll('#lanes .lane')].map((e) => e.textContent)"
-	if got := browser.Evaluate[[]string](t, b, lanes); !slices.Equal(got, []string{"A replica-1", "A replica-2", "B replica-1", "B replica-2"}) {
-		t.Errorf("the lanes are %q", got)
-	}
+	should.Equal(t, browser.Evaluate[[]string](t, b, lanes), []string{"A replica-1", "A replica-2", "B replica-1", "B replica-2"}, "the lanes are")
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold').length"), 4, "leases, two of each")
 	// Its rectangle reaches from the first lane to the second.
 	const two = "[...document.querySelectorAll('#lanes rect.two')].map((e) => `from ${e.getAttribute('y')}, ${e.getAttribute('height')} high`)"
-	if got := browser.Evaluate[[]string](t, b, two); !slices.Equal(got, []string{"from 4, 82 high"}) {
-		t.Errorf("two holders are drawn %q, want those of A once", got)
-	}
+	should.Equal(t, browser.Evaluate[[]string](t, b, two), []string{"from 4, 82 high"}, "two holders are drawn")
 	if errors := b.Errors(); len(errors) > 0 {
 		t.Errorf("the browser complains: %q", errors)
 	}
@@ -309,12 +304,8 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 		"A sold: 0 s 3, 1 s 5", "A left: 0 s 7, 1 s 5", "B sold: 0 s 7, 2 s 9", "B left: 0 s 3, 2 s 1",
 		"A sold: 0 s 3, 1 s 5", "A out of stock: 0 s 0, 1 s 0", "A failed: 0 s 0, 1 s 0", "B sold: 0 s 7, 2 s 9", "B out of stock: 0 s 0, 2 s 0", "B failed: 0 s 0, 2 s 0",
 	}
-	if got := browser.Evaluate[[]string](t, b, "window.drawn"); !slices.Equal(got, want) {
-		t.Errorf("the lines are %q, want %q", got, want)
-	}
-	if got := browser.Evaluate[[]string](t, b, "window.heads"); !slices.Equal(got, []string{"A: first, 3 replicas", "B: second, 3 replicas"}) {
-		t.Errorf("the columns are %q", got)
-	}
+	should.Equal(t, browser.Evaluate[[]string](t, b, "window.drawn"), want, "the lines are")
+	should.Equal(t, browser.Evaluate[[]string](t, b, "window.heads"), []string{"A: first, 3 replicas", "B: second, 3 replicas"}, "the columns are")
 }
 
 // Each moment of the narration is one that the page looks for, by the same name.
