@@ -26,18 +26,13 @@ func (r process) bench(t *testing.T, args ...string) (run verdict.Run, out strin
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bench.json")
 	args = append([]string{"bench", "--url", r.URL, "--clients", "8", "--json", file}, args...)
-	status, out, errOut := stockd(args...)
-	if status != cli.OK {
-		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
-	}
+	out = succeeds(t, args...)
 	return cmdtest.ReadReport(t, file).Runs[0], out
 }
 
 func TestABenchRestocks(t *testing.T) {
 	r := startReplica(t)
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
-	run, out := r.bench(t, "--requests", "1500", "--restock", "--admin-url", r.AdminURL, "--token-file", token)
+	run, out := r.bench(t, append(r.owner(t), "--requests", "1500", "--restock")...)
 	if run.Restocked != unitsPerRestock || run.Answered+run.Rejected != 1500 || run.Rejected == 0 || run.Rejected > run.Clients || !run.Clean {
 		t.Errorf("%+v, want one restock, and a sale for each request but those that noticed the need", run)
 	}
@@ -50,12 +45,7 @@ func TestABenchRestocks(t *testing.T) {
 // choose, and reports what sold.
 func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 	r := startReplica(t, "--deduct-choose=false")
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
-	args := []string{"stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence", "--admin-url", r.AdminURL, "--token-file", token}
-	if status, _, errOut := stockd(args...); status != cli.OK {
-		t.Fatalf("%v: exit status %d\n%s", args, status, errOut)
-	}
+	succeeds(t, append(r.owner(t), "stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence")...)
 	for goods, want := range map[string]string{"1": "sql-conditional", "2": "sql-insert-lock, grouped, fenced"} {
 		if run, _ := r.bench(t, "--goods", goods, "--requests", "40"); run.Name() != want || run.Answered != 40 || run.Errors != 0 {
 			t.Errorf("item %s: %s sold %d of 40, errors %v; want %s", goods, run.Name(), run.Answered, run.ErrorTypes, want)
@@ -66,9 +56,7 @@ func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 // Replicas that do not name themselves in answers are not counted as one.
 func TestABenchDoesNotCountConcealedReplicas(t *testing.T) {
 	r := startReplica(t, "--http-reveal=false")
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte(r.Token), 0o600))
-	run, out := r.bench(t, "--requests", "100", "--admin-url", r.AdminURL, "--token-file", token)
+	run, out := r.bench(t, append(r.owner(t), "--requests", "100")...)
 	if run.Replicas != 0 || !strings.Contains(out, "  ? ") {
 		t.Errorf("%d replicas are known:\n%s", run.Replicas, out)
 	}

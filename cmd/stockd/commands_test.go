@@ -30,23 +30,17 @@ import (
 // Commands for servers that run already: what a container without a shell is
 // started, checked and stocked by.
 func TestCommandsForARunningReplica(t *testing.T) {
-	r := startReplicaWith(t, nil)
+	r := startReplicaWith(t, nil, "--deduct-per-user=4")
 	owner := r.owner(t)
 
 	t.Run("a ready replica is healthy, and one that is not there is not", func(t *testing.T) {
 		_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
-		if status, _, errOut := stockd("healthcheck", "--http-listen", "0.0.0.0:"+port); status != cli.OK {
-			t.Errorf("exit status %d, want 0: %s", status, errOut)
-		}
+		succeeds(t, "healthcheck", "--http-listen", "0.0.0.0:"+port)
 		admin := strings.TrimPrefix(r.AdminURL, "http://") // a crowd may have all of the public API
-		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1", "--admin-listen", admin, "--admin-token-file", owner[3]); status != cli.OK {
-			t.Errorf("by the admin API the exit status is %d, want 0: %s", status, errOut)
-		}
+		succeeds(t, "healthcheck", "--http-listen", "127.0.0.1:1", "--admin-listen", admin, "--admin-token-file", owner[3])
 		// What it started with may have broken since, and is not for this command.
 		for _, broken := range [][]string{{"--admin-tokens-file", "gone"}, {"--buyer-jwks-file", "gone"}, {"--redis-password-file", "gone"}} {
-			if status, _, errOut := stockd(append([]string{"healthcheck", "--http-listen", "0.0.0.0:" + port}, broken...)...); status != cli.OK {
-				t.Errorf("with %v the exit status is %d, want 0: %s", broken, status, errOut)
-			}
+			succeeds(t, append([]string{"healthcheck", "--http-listen", "0.0.0.0:" + port}, broken...)...)
 		}
 		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1"); status != cli.Failure || !strings.Contains(errOut, "/readyz") {
 			t.Errorf("exit status %d, %q; want %d with what was asked", status, errOut, cli.Failure)
@@ -77,10 +71,13 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Failure, want)
 		}
 	})
-	t.Run("an item is put on sale with a limit per buyer", func(t *testing.T) {
-		status, _, errOut := stockd(append(owner, "stock", "--goods", "2", "--per-user", "3")...)
-		if found, err := r.Goods(t.Context(), 2); status != cli.OK || err != nil || found.PerUser != 3 {
-			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
+	t.Run("an item has its own limit per buyer, or that of the configuration", func(t *testing.T) {
+		for goods, c := range map[int64]struct {
+			flags []string
+			want  int64
+		}{2: {[]string{"--per-user", "3"}, 3}, 5: {nil, 4}, 6: {[]string{"--per-user", "0"}, 0}} {
+			succeeds(t, slices.Concat(owner, []string{"stock", "--goods", fmt.Sprint(goods)}, c.flags)...)
+			should.Be(t, must.Get(r.Goods(t.Context(), goods))(t).PerUser, c.want, "the limit of item", goods)
 		}
 	})
 	t.Run("what is not said of an item is as by default, and no is said", func(t *testing.T) {
@@ -107,9 +104,7 @@ func TestTheStockOfAnItemIsCorrectedOnceUnderAKey(t *testing.T) {
 	correct := func(args ...string) (status int, out, errOut string) {
 		return stockd(append(append(r.owner(t), "stock", "correct"), args...)...)
 	}
-	if status, _, errOut := stockd(append(r.owner(t), "stock", "--units=7")...); status != cli.OK {
-		t.Fatal(errOut)
-	}
+	succeeds(t, append(r.owner(t), "stock", "--units=7")...)
 	for range 2 {
 		status, out, errOut := correct("--counted=5", "--reason=inventory", "--key=november")
 		if want := "item 1 was corrected by -2, and has 5 units to sell\n"; status != cli.OK || out != want {
@@ -167,27 +162,12 @@ func TestItemsAreImportedAndExported(t *testing.T) {
 
 func TestTheSaleOfAnItemIsClosedWithItsAudit(t *testing.T) {
 	r := startReplicaWith(t, nil)
-	if status, _, errOut := stockd(append(r.owner(t), "stock", "--units=7")...); status != cli.OK {
-		t.Fatal(errOut)
-	}
+	succeeds(t, append(r.owner(t), "stock", "--units=7")...)
 	r.Buy(t, "goods_id=1")
 	for range 2 {
 		status, out, errOut := stockd(append(r.owner(t), "stock", "close")...)
 		if want := "1 units sold in 1 orders, 0 held, 6 left, consistent: true\n"; status != cli.OK || !strings.HasSuffix(out, want) {
 			t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, want)
-		}
-	}
-}
-
-// An item has the limit of the configuration where none is given, and none where 0 is.
-func TestStockTakesTheLimitOfTheConfiguration(t *testing.T) {
-	r := startReplicaWith(t, nil, "--deduct-per-user=4")
-	owner := r.owner(t)
-	for want, args := range map[int64][]string{4: {"--goods", "5"}, 0: {"--goods", "6", "--per-user", "0"}} {
-		status, _, errOut := stockd(append(append(owner, "stock"), args...)...)
-		goods := must.Get(strconv.ParseInt(args[1], 10, 64))(t)
-		if found, err := r.Goods(t.Context(), goods); status != cli.OK || err != nil || found.PerUser != want {
-			t.Errorf("exit status %d (%s), and goods %d are %+v (%v), want a limit of %d", status, errOut, goods, found, err, want)
 		}
 	}
 }
@@ -352,9 +332,7 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 
 func TestSecretsOfContainersAreReadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	if status, _, errOut := stockd("secrets", "--world-readable", path); status != cli.OK {
-		t.Fatalf("exit status %d, %q", status, errOut)
-	}
+	succeeds(t, "secrets", "--world-readable", path)
 	if _, mode := readSecret(t, path); mode != everyoneReads {
 		t.Errorf("the mode is %v, want %v", mode, everyoneReads)
 	}
@@ -421,9 +399,7 @@ func TestCheckPrintsWhatToDo(t *testing.T) {
 	if status, out, errOut := stockd("check", dsn); status != cli.Failure || !strings.Contains(out, "stockd migrate up") || !strings.Contains(errOut, "1 of ") {
 		t.Errorf("of a database without tables it says %d, %s%s", status, out, errOut)
 	}
-	if status, _, errOut := stockd("migrate", "up", dsn); status != cli.OK {
-		t.Fatal(errOut)
-	}
+	succeeds(t, "migrate", "up", dsn)
 	status, out, errOut := stockd("check", dsn, "--json")
 	var found []check.Finding
 	if err := json.Unmarshal([]byte(out), &found); status != cli.OK || err != nil || len(found) < 4 || found[0].What == "" || found[0].State == "" {

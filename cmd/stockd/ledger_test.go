@@ -29,15 +29,8 @@ func archivedBy(t *testing.T, d *servers.Database, args ...string) (a archived, 
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "archive.json")
 	args = append([]string{"ledger", "archive", "--json", file, "--database-driver", d.Driver, "--database-dsn", d.DSN}, args...)
-	status, out, errOut := stockd(args...)
-	if status != cli.OK {
-		t.Fatalf("%v: exit status %d: %s", args, status, errOut)
-	}
-	content, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(content, &a)
-	}
-	must.Do(t, err)
+	out = succeeds(t, args...)
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(file))(t), &a))
 	return a, out
 }
 

@@ -23,6 +23,16 @@ func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 // stockd runs a command to its end.
 func stockd(args ...string) (status int, out, errOut string) { return cmdtest.Run(run, args...) }
 
+// succeeds runs a command that must succeed, and returns what it prints.
+func succeeds(t *testing.T, args ...string) (out string) {
+	t.Helper()
+	status, out, errOut := stockd(args...)
+	if status != cli.OK {
+		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
+	}
+	return out
+}
+
 func TestHelpShowsWhatACommandDoes(t *testing.T) {
 	cmdtest.Helps(t, root(), func(args ...string) string {
 		_, out, _ := stockd(args...)

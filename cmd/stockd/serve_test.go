@@ -34,10 +34,7 @@ func TestABenchOfAReplica(t *testing.T) {
 		{"--requests", "200", "--clients", "8"},
 		{"--duration", "500ms", "--rate", "200", "--clients", "8"},
 	} {
-		status, out, errOut := stockd(append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
-		if status != cli.OK {
-			t.Fatalf("bench %v: exit status %d\n%s%s", args, status, out, errOut)
-		}
+		succeeds(t, append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
 		run := cmdtest.ReadReport(t, path).Runs[0]
 		if !run.Clean || run.Requests < 90 || run.Answered == 0 || run.P99 <= 0 || run.Replicas != 1 {
 			t.Errorf("bench %v: %+v", args, run)

@@ -45,6 +45,25 @@ func basketOf(items ...int64) service.Basket {
 	return b
 }
 
+// till is a replica that sells baskets of items 1, 2 and so on, each line through sql-conditional.
+type till struct {
+	shop
+	*service.Reservations
+	counted *ends
+	hold    service.Hold
+}
+
+// openTill has so many units of each item.
+func openTill(t *testing.T, d *servers.Database, units ...int64) till {
+	t.Helper()
+	s := open(t, d, 1)
+	all, counted := s.reservations(t, d)
+	for i, n := range units {
+		s.create(t, int64(i+1), n)
+	}
+	return till{s, all[0], counted, s.holdBy(t, 0, "sql-conditional")}
+}
+
 // leaves compares what is left of items when nothing is held any more.
 func (s shop) leaves(t *testing.T, want map[int64]int64) {
 	t.Helper()
@@ -150,26 +169,21 @@ func TestACopyOfABasketThatFailsLeavesTheFirstItsLines(t *testing.T) {
 		"at a line":           {stock.ErrBusy, stock.ErrBusy},
 		"at the confirmation": {nil, stock.ErrUnknownReservation}, // of a line that is not there
 	} {
-		d := lab.Database(t, servers.SQLite)
-		s := open(t, d, 1)
-		all, _ := s.reservations(t, d)
-		s.create(t, 1, 1)
-		s.create(t, 2, 1)
-		hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
-		sold, err := all[0].Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		s, b := openTill(t, lab.Database(t, servers.SQLite), 1, 1), basketOf(1, 2)
+		sold, err := s.Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 			if goodsID == 1 {
-				return hold(ctx, goodsID, p)
+				return s.hold(ctx, goodsID, p)
 			}
-			if _, err := all[0].Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			if _, err := s.Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 				if goodsID == 1 {
-					return hold(ctx, goodsID, p)
+					return s.hold(ctx, goodsID, p)
 				}
 				return stock.Outcome{Order: stock.Order{ID: p.Number}}, c.second
 			}); !errors.Is(err, c.want) {
 				t.Errorf("%s: the copy is answered with %v, want %v", name, err, c.want)
 			}
-			should.Reject(all[0].Sell(ctx, basketOf(1), hold))(t, stock.ErrInsufficientStock, "another basket is answered with", name)
-			return hold(ctx, goodsID, p)
+			should.Reject(s.Sell(ctx, basketOf(1), s.hold))(t, stock.ErrInsufficientStock, "another basket is answered with", name)
+			return s.hold(ctx, goodsID, p)
 		})
 		if err != nil || sold.Replayed || sold.Number != service.BasketNumber(b.RequestID, 0) {
 			t.Errorf("%s: the first copy is answered with %+v (%v)", name, sold, err)
@@ -180,32 +194,26 @@ func TestACopyOfABasketThatFailsLeavesTheFirstItsLines(t *testing.T) {
 // A replica that dies between two lines leaves what it held to the sweepers, and the basket can be
 // sold under the same key.
 func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
-	d := lab.Database(t, servers.MariaDB)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	s.create(t, 1, 1)
-	s.create(t, 2, 1)
-	hold, died := s.holdBy(t, 0, "sql-conditional"), errors.New("died")
-	b := basketOf(1, 2)
+	s, b, died := openTill(t, lab.Database(t, servers.MariaDB), 1, 1), basketOf(1, 2), errors.New("died")
 	var first string
 	ctx, die := context.WithCancel(t.Context())
-	_, err := all[0].Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	_, err := s.Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		if goodsID == 2 {
 			die()
 			return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, died)
 		}
 		p.TTL, first = time.Second, p.Number
-		return hold(ctx, goodsID, p)
+		return s.hold(ctx, goodsID, p)
 	})
 	should.Fail(t, err, stock.ErrUnknownOutcome, "answered")
 	if !labtest.Eventually(30*time.Second, func() bool {
-		_, err := all[0].Expire(t.Context())
-		r, look := all[0].Read(t.Context(), first)
+		_, err := s.Expire(t.Context())
+		r, look := s.Read(t.Context(), first)
 		return err == nil && look == nil && stock.IsOver(r.NotHeld()) && r.State != stock.Held
 	}) {
 		t.Error("the line that was held stays held")
 	}
-	if sold, err := all[0].Sell(t.Context(), b, hold); err != nil || sold.Replayed || len(sold.Lines) != 2 {
+	if sold, err := s.Sell(t.Context(), b, s.hold); err != nil || sold.Replayed || len(sold.Lines) != 2 {
 		t.Errorf("sent again it is answered with %+v (%v)", sold, err)
 	}
 	s.leaves(t, map[int64]int64{1: 0, 2: 0})
@@ -214,23 +222,18 @@ func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
 // Of a basket that is rejected all lines come back at once, also where one of them is over already.
 func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := open(t, d, 1)
-		all, _ := s.reservations(t, d)
-		for id := range int64(3) {
-			s.create(t, id+1, 1)
-		}
-		hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
-		_, err := all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		s, held := openTill(t, d, 1, 1, 1), make([]string, 4)
+		_, err := s.Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 			held[goodsID] = p.Number
 			switch goodsID {
 			case 1:
 				p.TTL = time.Millisecond
-				return hold(ctx, goodsID, p)
+				return s.hold(ctx, goodsID, p)
 			case 2:
-				return hold(ctx, goodsID, p)
+				return s.hold(ctx, goodsID, p)
 			}
 			if !labtest.Eventually(30*time.Second, func() bool {
-				first, err := all[0].Read(ctx, held[1])
+				first, err := s.Read(ctx, held[1])
 				return err == nil && first.NotHeld() != nil
 			}) {
 				t.Error("the first line does not expire")
@@ -238,8 +241,8 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 			return stock.Outcome{}, stock.ErrInsufficientStock
 		})
 		should.Fail(t, err, stock.ErrInsufficientStock, "answered")
-		comesBack(t, all[0], held[2])
-		should.Be(t, must.Get(all[0].Expire(t.Context()))(t), 1, "lines expire")
+		comesBack(t, s.Reservations, held[2])
+		should.Be(t, must.Get(s.Expire(t.Context()))(t), 1, "lines expire")
 		s.leaves(t, map[int64]int64{1: 1, 2: 1, 3: 1})
 	})
 }
@@ -247,18 +250,13 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 // The row of a line is locked while its basket is rejected: the other lines are given back meanwhile.
 func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	for id := range int64(3) {
-		s.create(t, id+1, 1)
-	}
-	hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
+	s, held := openTill(t, d, 1, 1, 1), make([]string, 4)
 	lock, err := openPool(t, d).BeginTx(t.Context(), nil)
 	must.Do(t, err)
 	defer lock.Rollback()
-	_, err = all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	_, err = s.Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 		if held[goodsID] = p.Number; goodsID < 3 {
-			return hold(ctx, goodsID, p)
+			return s.hold(ctx, goodsID, p)
 		}
 		if _, err := lock.ExecContext(ctx, `SELECT goods_id FROM tb_goods_stock WHERE goods_id = 1 FOR UPDATE`); err != nil {
 			t.Error(err)
@@ -266,7 +264,7 @@ func TestALineThatIsLockedDoesNotKeepTheOthersHeld(t *testing.T) {
 		return stock.Outcome{}, stock.ErrInsufficientStock
 	})
 	should.Fail(t, err, stock.ErrInsufficientStock, "answered")
-	comesBack(t, all[0], held[2])
+	comesBack(t, s.Reservations, held[2])
 }
 
 // comesBack waits until a line is released.
@@ -285,19 +283,13 @@ func comesBack(t *testing.T, r *service.Reservations, number string) {
 // A basket is one order of its buyer, in the order of the items, and is found by its number. Its key
 // gets it again, and sells nothing else.
 func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, counted := s.reservations(t, d)
-	for id := range int64(3) {
-		s.create(t, id+1, 10)
-	}
-	hold, b := s.holdBy(t, 0, "sql-conditional"), service.Basket{RequestID: rand.Text(), UserID: "ann"}
+	s, b := openTill(t, lab.Database(t, servers.SQLite), 10, 10, 10), service.Basket{RequestID: rand.Text(), UserID: "ann"}
 	for id := range int64(3) {
 		b.Lines = append(b.Lines, stock.Line{GoodsID: 3 - id, Quantity: 4 - id})
 	}
-	sold, err := all[0].Sell(t.Context(), b, hold)
-	if err != nil || sold.Replayed || len(sold.Lines) != 3 || counted.confirmed.Load() != 3 {
-		t.Fatalf("it is answered with %+v, %v, and %d reservations are counted as confirmed", sold, err, counted.confirmed.Load())
+	sold, err := s.Sell(t.Context(), b, s.hold)
+	if err != nil || sold.Replayed || len(sold.Lines) != 3 || s.counted.confirmed.Load() != 3 {
+		t.Fatalf("it is answered with %+v, %v, and %d reservations are counted as confirmed", sold, err, s.counted.confirmed.Load())
 	}
 	for i, line := range sold.Lines {
 		id := int64(i + 1)
@@ -308,30 +300,30 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 			t.Errorf("line %d is held for %s, want whole seconds, and longer than a basket may take", id, line.TTL)
 		}
 	}
-	if found, err := all[0].Basket(t.Context(), sold.Number); err != nil || found.Number != sold.Number || !slices.Equal(found.Lines, sold.Lines) {
+	if found, err := s.Basket(t.Context(), sold.Number); err != nil || found.Number != sold.Number || !slices.Equal(found.Lines, sold.Lines) {
 		t.Errorf("by its number it is %+v, %v", found, err)
 	}
 	slices.Reverse(b.Lines)
-	if again, err := all[0].Sell(t.Context(), b, hold); err != nil || !again.Replayed || again.Number != sold.Number || !slices.Equal(again.Lines, sold.Lines) {
+	if again, err := s.Sell(t.Context(), b, s.hold); err != nil || !again.Replayed || again.Number != sold.Number || !slices.Equal(again.Lines, sold.Lines) {
 		t.Errorf("again it is answered with %+v, %v", again, err)
 	}
 	for name, lines := range map[string][]stock.Line{
 		"a line fewer": b.Lines[:2], "a line more": append(slices.Clone(b.Lines), stock.Line{GoodsID: 4, Quantity: 1}),
 		"another quantity": {b.Lines[0], b.Lines[1], {GoodsID: 3, Quantity: 1}}, "other items": {b.Lines[1], b.Lines[2]},
 	} {
-		_, err := all[0].Sell(t.Context(), service.Basket{RequestID: b.RequestID, UserID: "ann", Lines: lines}, hold)
+		_, err := s.Sell(t.Context(), service.Basket{RequestID: b.RequestID, UserID: "ann", Lines: lines}, s.hold)
 		if _, ok := errors.AsType[*stock.LineError](err); !errors.Is(err, stock.ErrKeyReused) || ok {
 			t.Errorf("%s under its key: %v, want %v of no line", name, err, stock.ErrKeyReused)
 		}
 	}
-	should.Be(t, counted.confirmed.Load(), 3, "reservations are counted as confirmed")
+	should.Be(t, s.counted.confirmed.Load(), 3, "reservations are counted as confirmed")
 	s.leaves(t, map[int64]int64{1: 8, 2: 7, 3: 6})
 	// A line that was confirmed alone is of no basket, as long as it has the number of one.
 	alone := uuid.Must(uuid.NewV7()).String()
-	must.Get(hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}))(t)
-	must.Do(t, errOf(all[0].Confirm(t.Context(), alone+"-1-2", "paid")))
+	must.Get(s.hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}))(t)
+	must.Do(t, errOf(s.Confirm(t.Context(), alone+"-1-2", "paid")))
 	for _, number := range []string{"", alone, sold.Number[:35], strings.ToUpper(sold.Number), sold.Lines[0].Number} {
-		if found, err := all[0].Basket(t.Context(), number); !errors.Is(err, stock.ErrUnknownOrder) {
+		if found, err := s.Basket(t.Context(), number); !errors.Is(err, stock.ErrUnknownOrder) {
 			t.Errorf("number %q is that of %+v, %v", number, found, err)
 		}
 	}
@@ -340,18 +332,14 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 // A line may end before its basket is confirmed: then the others come back at once, and the basket is
 // tried anew, but not for ever.
 func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	release := func(ctx context.Context, number string) error { return errOf(all[0].Release(ctx, number)) }
+	s := openTill(t, lab.Database(t, servers.SQLite), 10, 10, 10, 10, 10, 10)
+	release := func(ctx context.Context, number string) error { return errOf(s.Release(ctx, number)) }
 	for i, c := range []struct {
 		ends, tries int // so many first lines end before the basket is confirmed
 		want        error
 	}{{1, 2, nil}, {service.BasketTries, service.BasketTries, stock.ErrKeyReused}} {
 		first, second := int64(2*i+1), int64(2*i+2)
-		s.create(t, first, 10)
-		s.create(t, second, 10)
-		lines, err := s.sellEnding(t, all[0], first, second, c.ends, release)
+		lines, err := s.sellEnding(t, first, second, c.ends, release)
 		if !errors.Is(err, c.want) || len(lines) != c.tries {
 			t.Errorf("after %d lines that were released it is answered with %v after %d tries, want %v after %d", c.ends, err, len(lines), c.want, c.tries)
 		}
@@ -360,33 +348,26 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 			if try >= c.ends {
 				want = stock.Confirmed
 			}
-			should.Be(t, must.Get(all[0].Read(t.Context(), number))(t).State, want, "the other line of try … is", try)
+			should.Be(t, must.Get(s.Read(t.Context(), number))(t).State, want, "the other line of try … is", try)
 		}
 	}
 	confirm := func(ctx context.Context, number string) error {
-		return errOf(all[0].Confirm(ctx, number, "paid alone"))
+		return errOf(s.Confirm(ctx, number, "paid alone"))
 	}
-	s.create(t, 5, 10)
-	s.create(t, 6, 10)
-	lines, err := s.sellEnding(t, all[0], 5, 6, 1, confirm)
+	lines, err := s.sellEnding(t, 5, 6, 1, confirm)
 	if !errors.Is(err, stock.ErrKeyReused) || len(lines) != 1 {
 		t.Fatalf("with a line that was confirmed alone it is answered with %v after %d tries, want %v after one", err, len(lines), stock.ErrKeyReused)
 	}
-	should.Be(t, must.Get(all[0].Read(t.Context(), lines[0]))(t).State, stock.Released, "the line beside one that was confirmed alone is")
+	should.Be(t, must.Get(s.Read(t.Context(), lines[0]))(t).State, stock.Released, "the line beside one that was confirmed alone is")
 }
 
 // The buyer leaves when all lines are held: they come back at once, and not when they expire.
 func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	s.create(t, 1, 10)
-	s.create(t, 2, 10)
-	hold, gone := s.holdBy(t, 0, "sql-conditional"), errors.New("the buyer hung up")
+	s, gone := openTill(t, lab.Database(t, servers.SQLite), 10, 10), errors.New("the buyer hung up")
 	ctx, leave := context.WithCancelCause(t.Context())
 	var held []string
-	_, err := all[0].Sell(ctx, basketOf(1, 2), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		outcome, err := hold(ctx, goodsID, p)
+	_, err := s.Sell(ctx, basketOf(1, 2), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.hold(ctx, goodsID, p)
 		if held = append(held, outcome.Order.ID); len(held) == 2 {
 			leave(gone)
 		}
@@ -397,7 +378,7 @@ func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
 	}
 	for _, number := range held {
 		back := func() bool {
-			r, err := all[0].Read(t.Context(), number)
+			r, err := s.Read(t.Context(), number)
 			return err == nil && r.State == stock.Released
 		}
 		should.Be(t, labtest.Eventually(5*time.Second, back), true, "the line … stays held", number)
@@ -407,29 +388,23 @@ func TestTheLinesOfABasketComeBackWhoseBuyerLeaves(t *testing.T) {
 // Whichever line ends before its basket is confirmed, those that are held come back at once, also where
 // one of them was confirmed alone.
 func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	for id := range int64(3) {
-		s.create(t, id+1, 10)
-	}
-	hold := s.holdBy(t, 0, "sql-conditional")
+	s := openTill(t, lab.Database(t, servers.SQLite), 10, 10, 10)
 	for name, c := range map[string]struct {
 		end  func(ctx context.Context, numbers []string) error // when all three are held
 		want []stock.State
 		err  error
 	}{
 		"the last is released": {func(ctx context.Context, numbers []string) error {
-			return errOf(all[0].Release(ctx, numbers[2]))
+			return errOf(s.Release(ctx, numbers[2]))
 		}, []stock.State{stock.Released, stock.Released, stock.Released}, nil},
 		"the first is confirmed alone, and there is no third": {func(ctx context.Context, numbers []string) error {
-			_, released, err := all[0].Release(ctx, numbers[2])
-			return errors.Join(err, errOf(all[0].Confirm(ctx, numbers[0], "paid alone")), map[bool]error{false: stock.ErrInsufficientStock}[released])
+			_, released, err := s.Release(ctx, numbers[2])
+			return errors.Join(err, errOf(s.Confirm(ctx, numbers[0], "paid alone")), map[bool]error{false: stock.ErrInsufficientStock}[released])
 		}, []stock.State{stock.Confirmed, stock.Released, stock.Released}, stock.ErrInsufficientStock},
 	} {
 		var numbers []string
-		_, err := all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-			outcome, err := hold(ctx, goodsID, p)
+		_, err := s.Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			outcome, err := s.hold(ctx, goodsID, p)
 			if numbers = append(numbers, p.Number); err == nil && len(numbers) == 3 {
 				err = c.end(ctx, numbers)
 			}
@@ -437,18 +412,18 @@ func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
 		})
 		should.Fail(t, err, c.err, "answered with", name)
 		for i, want := range c.want {
-			should.Be(t, must.Get(all[0].Read(t.Context(), numbers[i]))(t).State, want, "line … is", name, i+1)
+			should.Be(t, must.Get(s.Read(t.Context(), numbers[i]))(t).State, want, "line … is", name, i+1)
 		}
 	}
 }
 
 // sellEnding sells a unit of two items, and ends so many of the first lines before the basket is
 // confirmed. lines are the numbers of the second ones.
-func (s shop) sellEnding(t *testing.T, r *service.Reservations, first, second int64, ends int, end func(ctx context.Context, number string) error) (lines []string, err error) {
+func (s till) sellEnding(t *testing.T, first, second int64, ends int, end func(ctx context.Context, number string) error) (lines []string, err error) {
 	t.Helper()
-	hold, number := s.holdBy(t, 0, "sql-conditional"), ""
-	_, err = r.Sell(t.Context(), basketOf(first, second), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		outcome, err := hold(ctx, goodsID, p)
+	number := ""
+	_, err = s.Sell(t.Context(), basketOf(first, second), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.hold(ctx, goodsID, p)
 		if goodsID == first {
 			number = p.Number
 			return outcome, err
@@ -466,39 +441,30 @@ func errOf[A, B any](_ A, _ B, err error) error { return err }
 
 // A replica has died with all lines of a basket held, and one is over: the others are its retry's.
 func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
+	s, b := openTill(t, lab.Database(t, servers.SQLite), 1, 1), basketOf(1, 2)
 	number := service.BasketNumber(b.RequestID, 0)
 	for id, key := range map[int64]string{1: b.RequestID, 2: stock.LineKey.Of(number + "-2")} {
-		s.create(t, id, 1)
 		p := stock.Purchase{RequestID: key, Keyed: true, Number: fmt.Sprintf("%s-%d-2", number, id), Quantity: 1, TTL: time.Hour}
-		must.Get(hold(t.Context(), id, p))(t)
+		must.Get(s.hold(t.Context(), id, p))(t)
 	}
-	must.Do(t, errOf(all[0].Release(t.Context(), number+"-1-2")))
-	should.Be(t, must.Get(all[0].Sell(t.Context(), b, hold))(t).Number, service.BasketNumber(b.RequestID, 1), "sent again it is answered with")
+	must.Do(t, errOf(s.Release(t.Context(), number+"-1-2")))
+	should.Be(t, must.Get(s.Sell(t.Context(), b, s.hold))(t).Number, service.BasketNumber(b.RequestID, 1), "sent again it is answered with")
 	s.leaves(t, map[int64]int64{1: 0, 2: 0})
 }
 
 // Sent again under its key, a basket that was rejected holds each unit under the number alone that it can be sold
 // under: what is given back first, another buyer may take meanwhile. It may be sent so twenty times.
 func TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	s := open(t, d, 1)
-	all, _ := s.reservations(t, d)
-	s.create(t, 1, 1)
-	s.create(t, 2, 0)
-	hold, b := s.holdBy(t, 0, "sql-conditional"), basketOf(1, 2)
+	s, b := openTill(t, lab.Database(t, servers.SQLite), 1, 0), basketOf(1, 2)
 	for range 1 + 19 {
-		if _, err := all[0].Sell(t.Context(), b, hold); !errors.Is(err, stock.ErrInsufficientStock) {
+		if _, err := s.Sell(t.Context(), b, s.hold); !errors.Is(err, stock.ErrInsufficientStock) {
 			t.Fatalf("without a unit of item 2 it is answered with %v, want %v", err, stock.ErrInsufficientStock)
 		}
 	}
 	must.Get(s.inventory.Restock(t.Context(), 2, 1, "more"))(t)
 	var held []string
-	sold, err := all[0].Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-		outcome, err := hold(ctx, goodsID, p)
+	sold, err := s.Sell(t.Context(), b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.hold(ctx, goodsID, p)
 		if err == nil && !outcome.Replayed {
 			held = append(held, p.Number)
 		}

@@ -94,9 +94,27 @@ type fault func(t *testing.T, nodes []*servers.Database, number int)
 
 func surviveNodes(t *testing.T, nodes []*servers.Database, size string, faults ...fault) {
 	t.Helper()
-	s := openOn(t, 0, nodes...)
-	names := []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"}
-	for i, name := range names {
+	survival{
+		openOn(t, 0, nodes...), nodes, size,
+		[]string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"},
+		len(faults) * faultsEach / 4, func() int { return mathrand.IntN(len(nodes)) }, time.Second,
+	}.of(t, faults...)
+}
+
+// survival is a sale of each strategy, in the middle of which nodes have so many faults.
+type survival struct {
+	shop
+	nodes  []*servers.Database
+	size   string // the query of how many nodes one sees
+	names  []string
+	rounds int
+	which  func() int    // node is the next
+	heals  time.Duration // after a fault
+}
+
+func (s survival) of(t *testing.T, faults ...fault) {
+	t.Helper()
+	for i, name := range s.names {
 		t.Run(name, func(t *testing.T) {
 			const units = 1_000_000
 			goods, told := int64(i+1), &answers{sold: make(map[string]int64)}
@@ -107,13 +125,13 @@ func surviveNodes(t *testing.T, nodes []*servers.Database, size string, faults .
 			for range 12 {
 				buyers.Go(func() { s.buyUntil(ctx, t, name, goods, told) })
 			}
-			for round := range len(faults) * faultsEach / len(names) {
-				number := mathrand.IntN(len(nodes))
+			for round := range s.rounds {
 				time.Sleep(time.Second)
 				told.begin()
-				faults[round%len(faults)](t, nodes, number)
-				awaitWhole(t, nodes, nodes[number], size)
-				time.Sleep(time.Second)
+				number := s.which()
+				faults[round%len(faults)](t, s.nodes, number)
+				awaitWhole(t, s.nodes, s.nodes[number], s.size)
+				time.Sleep(s.heals)
 				t.Logf("round %d: %s without a sale", round+1, told.begin().Round(time.Millisecond))
 			}
 			stop()
@@ -238,33 +256,8 @@ func TestProveASaleSurvivesAFailoverOfThePrimary(t *testing.T) {
 // surviveFailovers has a fault befall the node that is written to, six times for each strategy.
 func surviveFailovers(t *testing.T, before *servers.Database, nodes []*servers.Database, size string, writing func() int) {
 	t.Helper()
-	faults := []fault{killNode, pauseNode}
-	s := openOn(t, 0, before, before, before)
-	for i, name := range []string{"sql-conditional", "sql-conditional grouped"} {
-		t.Run(name, func(t *testing.T) {
-			const units = 1_000_000
-			goods, told := int64(i+1), &answers{sold: make(map[string]int64)}
-			s.create(t, goods, units)
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			var buyers sync.WaitGroup
-			for range 12 {
-				buyers.Go(func() { s.buyUntil(ctx, t, name, goods, told) })
-			}
-			for round := range 6 {
-				time.Sleep(time.Second)
-				told.begin()
-				number := writing()
-				faults[round%len(faults)](t, nodes, number)
-				awaitWhole(t, nodes, nodes[number], size)
-				time.Sleep(4 * time.Second) // until it is written to again
-				t.Logf("round %d: %s without a sale", round+1, told.begin().Round(time.Millisecond))
-			}
-			stop()
-			buyers.Wait()
-			s.wantTold(t, goods, units, told)
-		})
-	}
+	const heals = 4 * time.Second // until it is written to again
+	survival{openOn(t, 0, before, before, before), nodes, size, []string{"sql-conditional", "sql-conditional grouped"}, 6, writing, heals}.of(t, killNode, pauseNode)
 }
 
 // primary is the number of the member that takes writes.

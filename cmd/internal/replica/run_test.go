@@ -222,8 +222,6 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 	}{
 		"an unknown lock":            {[]string{"STOCKD_REDIS_GET_SET_LOCK=none"}, "redis_get_set.lock: ", true},
 		"a lock that is not safe":    {[]string{"STOCKD_REDIS_GET_SET_LOCK=redis-getset", "STOCKD_STRATEGIES_ONLY_SAFE=true"}, "strategies.only_safe is set", true},
-		"an unknown strategy denied": {[]string{"STOCKD_STRATEGIES_DENY=none"}, "none", true},
-		"an unknown default":         {[]string{"STOCKD_DEDUCT_STRATEGY=none"}, "deduct.strategy: ", true},
 		"a default that is unsafe":   {[]string{"STOCKD_STRATEGIES_ONLY_SAFE=true", "STOCKD_DEDUCT_STRATEGY=naive"}, "deduct.strategy: ", true},
 		"a default that is denied":   {[]string{"STOCKD_STRATEGIES_DENY=sql-conditional"}, "deduct.strategy: ", true},
 		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
