@@ -164,6 +164,7 @@ func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 		t.Errorf("mutex is described as %v", s)
 	}
 	a.buy(t, "goods_id=1").is(t, "strategy-refused") // no other strategy takes the place of an item's own
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "naive"}`, http.StatusForbidden).is(t, "strategy-refused")
 	a.asAdmin(t, http.MethodPut, "/strategies/naive?enabled=true", "", http.StatusOK)
 	a.buy(t, "goods_id=1").is(t, "")
 }
