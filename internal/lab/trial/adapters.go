@@ -155,12 +155,15 @@ func takeElection(ctx context.Context, s *concurrency.Session, name string) (*he
 	return &held{token: e.Rev(), release: e.Resign}, err
 }
 
+// maxSessions has room for those of a client that wait at once.
+const maxSessions = 128
+
 // openEtcd gives each hold a session of its own, as two mutexes of one session do not exclude each other. A session stays
 // for the next hold, as in a program that makes it once.
 func openEtcd(take func(ctx context.Context, s *concurrency.Session, name string) (*held, error)) opener {
 	return func(c Conn) (lock.Locker, func() error, error) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password, DialTimeout: c.Lease, Logger: zap.NewNop()})
-		free := make(chan *concurrency.Session, poolSize)
+		free := make(chan *concurrency.Session, maxSessions)
 		return locker{c.Lease, func(ctx context.Context, name string) (h *held, err error) {
 			var s *concurrency.Session
 			select {
@@ -228,19 +231,15 @@ func forUpdate(ctx context.Context, conn *sql.Conn, name string) (func(context.C
 	return func(context.Context) error { return tx.Commit() }, nil
 }
 
-const (
-	// poolSize has room for a crowd: a tenth of those that wait.
-	poolSize = 128
-	// replicaPool is how many connections the locks in SQL of a replica have, where its owner says nothing: what they
-	// have no place for waits in the replica.
-	replicaPool = 8
-)
+// What a replica has, where its owner says nothing: of connections to a Redis, and of those of the locks in SQL. What they
+// have no place for waits in the replica.
+const redisConnections, sqlConnections = 32, 8
 
 // own is a lock of stockd's, on the connections of a replica.
 func (c Conn) own(entry lock.Entry) (_ lock.Locker, closeAll func() error, err error) {
-	limits := servers.Limits{Session: c.Lease, Timeout: time.Second, Pool: poolSize}
+	limits := servers.Limits{Session: c.Lease, Timeout: time.Second, Pool: redisConnections}
 	if c.Database.Driver != "" {
-		limits.Pool = replicaPool
+		limits.Pool = sqlConnections
 	}
 	if len(c.Redlock.Addresses) > 0 {
 		c.Database = c.Numbers
