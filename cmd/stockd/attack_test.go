@@ -54,6 +54,10 @@ func (r process) idle(t *testing.T, connections int) []net.Conn {
 		}
 		list[i] = r.Send(t, hello)
 	}
+	for i := 1; i < connections; i += 2 { // it is idle when it is answered
+		response := must.Get(http.ReadResponse(bufio.NewReader(list[i]), nil))(t)
+		must.Do(t, response.Body.Close())
+	}
 	return list
 }
 
