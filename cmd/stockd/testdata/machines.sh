@@ -57,7 +57,7 @@ stockd)
   env -i PATH="$PATH" $environment sh -c "$(of ExecStartPost)" ;;
 mariadb) run mysql mariadbd; until mariadb-admin ping >/dev/null 2>&1; do sleep 0.1; done ;;
 redis-server) run redis redis-server /etc/redis/redis.conf --daemonize no; until redis-cli -h 10.0.0.11 ping >/dev/null 2>&1; do sleep 0.1; done ;;
-nginx) nginx; cp /run/nginx.pid /run/unit.nginx ;;
+nginx) rm -f /run/nginx.pid; run root nginx -g 'daemon off;'; until [ -s /run/nginx.pid ]; do kill -0 "$(cat /run/unit.nginx)"; sleep 0.1; done ;;
 prometheus) run prometheus prometheus --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/var/lib/prometheus ;;
 *) exit 5 ;;
 esac
