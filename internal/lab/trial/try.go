@@ -44,7 +44,7 @@ func (t *try) run(ctx context.Context, to *history.Writer, steps func(*try)) err
 	})
 }
 
-// newName is a name to lock that nobody has.
+// newName is a name to lock that has no holder.
 func (t *try) newName() string {
 	name := "trial" + rand.Text()[:12]
 	_, err := t.admin.ExecContext(t, "INSERT INTO trial_lock VALUES (?)", name)

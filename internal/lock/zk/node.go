@@ -54,8 +54,8 @@ func makeFolder(conn *zk.Conn, folder string, acl []zk.ACL) error {
 }
 
 // create makes a node in a folder, and the folder where there is none. It writes to the folder at the same time, both or
-// neither, which answers with the state of the folder: that was changed by what created the node, so nobody need ask for
-// the token.
+// neither, which answers with the state of the folder: its last change is the one that created the node, and the
+// token need not be asked for.
 func create(conn *zk.Conn, s *backend.ZKSession, folder string, node zk.CreateRequest) (path string, of *zk.Stat, err error) {
 	node.Acl = s.ACL()
 	ops := []any{&zk.SetDataRequest{Path: folder, Version: -1}, &node}

@@ -17,9 +17,10 @@ import { Report, unpacked } from './report.js';
 import { Tour } from './tour.js';
 
 const $ = (id) => document.getElementById(id);
-const token = new URLSearchParams(location.hash.slice(1)).get('token');
+const tokenOf = () => new URLSearchParams(location.hash.slice(1)).get('token');
+const token = tokenOf();
 const recorded = $('recordings') ?? $('run'); // in a saved file
-if (!recorded) addEventListener('hashchange', () => location.reload()); // a reader got the token
+if (!token) addEventListener('hashchange', () => { if (tokenOf()) location.reload(); }); // a reader got the token
 const steers = Boolean(token) && !recorded;
 const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {} };
 const maxPoints = 1400, maxLeases = 600;

@@ -35,20 +35,20 @@ export class Report {
 
   draw() {
     const { t, run: { experiments, facts: made, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
-    const trial = experiments.every((e) => !e.verdict);
+    const trial = experiments.some((e) => e.parts?.some((p) => p.mark));
     $('report-title').textContent = trial ? t('trial') : t('came', came, experiments.length);
     $('interrupted').hidden = !interrupted;
     facts($('facts'), made.map((f) => [named(f), f.value]));
-    $('made').replaceChildren(lineOf(...(trial ? ['no', 'trial', 'marks'] : ['no', 'lab', 'verdictWord', 'took', 'tries']).map((key) => heading(t(key)))), ...experiments.map((e) => this.row(e)));
+    $('made').replaceChildren(lineOf(...(trial ? ['no', 'trial', 'marks'] : ['no', 'lab', 'verdictWord', 'took', 'tries']).map((key) => heading(t(key)))), ...experiments.map((e) => this.row(e, trial)));
     const at = experiments.indexOf(this.chosen), beside = [['report.before', experiments[at - 1]], ['report.after', experiments[at + 1]]];
     $('chapters').replaceChildren(...beside.filter(([, e]) => e).map(([key, e]) => link(t(key), `#${e.name}`)));
   }
 
-  row(e) {
+  row(e, trial) {
     const to = link(titled(e).title, `#${e.name}`), th = heading('', 'row'), kind = { reproduced: 'good', 'not reproduced': 'bad' }[e.verdict];
     if (e === this.chosen) to.setAttribute('aria-current', 'true');
     th.append(to);
-    if (!e.verdict) return lineOf(element('td', String(e.number)), th, element('td', e.reason));
+    if (trial) return lineOf(element('td', String(e.number)), th, element('td', e.reason));
     const sign = { good: '✓', bad: '✗' }[kind] ?? '–';
     return lineOf(element('td', String(e.number)), th, element('td', `${sign} ${this.t(`verdict.${e.verdict}`)}`, kind), element('td', `${(e.seconds || 0).toFixed(1)} s`), element('td', String(e.tries || 0)));
   }
