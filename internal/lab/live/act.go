@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -245,4 +246,127 @@ func about(server string, item int64) string {
 	default:
 		return url.PathEscape(lockName(item))
 	}
+}
+
+// maxReplicas is how many there are at a time.
+const maxReplicas = 5
+
+// resize adds a replica, or removes one; one at a time.
+func (s *stage) resize(ctx context.Context, name, what string) error {
+	if !s.changing.TryLock() {
+		return fmt.Errorf("%w: another replica is being added or removed", errConflict)
+	}
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	c, n := s.cluster, len(s.replicas())
+	s.mu.Unlock()
+	if c == nil || what == Add && n >= maxReplicas || what == Remove && n <= 1 {
+		return fmt.Errorf("%w: %s %s, of %d replicas", errConflict, what, name, n)
+	}
+	ctx, cancel := context.WithTimeout(ctx, actWithin)
+	defer cancel()
+	if what == Add {
+		return s.add(ctx, c)
+	}
+	return s.remove(ctx, c, name)
+}
+
+// add starts a replica, and has the balancer send requests to it.
+func (s *stage) add(ctx context.Context, c *shop.Cluster) error {
+	r := c.Another()
+	if err := r.Start(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.enter(r)
+	s.mu.Unlock()
+	s.follow.add(r.History())
+	err := errors.Join(s.arm(ctx, c, r), c.Join(ctx, r))
+	s.publish()
+	s.hub.publish(Mark{At: millis(time.Now()), Who: r.Name, What: Add})
+	return err
+}
+
+// remove has the balancer leave a replica out, and stops it when it has answered what it had.
+func (s *stage) remove(ctx context.Context, c *shop.Cluster, name string) error {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.replicas(), func(r *shop.Replica) bool { return r.Name == name })
+	if i < 0 || !s.set(name, working, running, paused, down) {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %s %s", errConflict, Remove, name)
+	}
+	run := s.replicas()[i]
+	s.machine(name).run = nil
+	s.layout.replicas = len(s.replicas())
+	s.publishLocked()
+	s.mu.Unlock()
+	at := time.Now()
+	err := c.Leave(ctx, run)
+	_ = run.Resume(ctx) // a paused one would not end; it may have ended
+	err = errors.Join(err, run.Stop(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.machines = slices.DeleteFunc(s.machines, func(m Machine) bool { return m.Name == name })
+	s.publishLocked()
+	s.hub.publish(Mark{At: millis(at), Who: name, What: Remove})
+	return err
+}
+
+// enter lists a replica that runs; the caller holds mu.
+func (s *stage) enter(r *shop.Replica) {
+	s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running, run: r})
+	s.layout.replicas = len(s.replicas())
+	s.watch(r)
+}
+
+// startSpare starts a Redis with a replica, and five masters with clocks of their own, beside the other servers, whose
+// Redis they are.
+func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
+	o.Progress("starting a Redis with a replica, and masters of redlock with clocks of their own")
+	if s.pair, err = servers.StartRedisPair(ctx, s.shop.Supervisor); err != nil {
+		return err
+	}
+	if s.shop.Servers.Redlock, err = servers.StartRedlockWith(ctx, s.shop.Supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
+		return err
+	}
+	front := *s.pair.Primary // reached through the pair's front, as its replica will be
+	front.Address, front.Info = s.pair.Front.Address, s.pair.Info
+	s.shop.Servers.Redis = &front
+	delete(s.shop.Servers.Missing, "redis")
+	delete(s.shop.Servers.Missing, "redlock")
+	return nil
+}
+
+// offerSpare lists what can be done; the servers are listed already.
+func (s *stage) offerSpare() {
+	if s.pair == nil {
+		return
+	}
+	s.machines = append(s.machines, Machine{Name: "redis-replica", Kind: "server", Title: s.pair.Replica.String(), Status: running, run: s.pair.Replica})
+	for i := range s.machines {
+		switch m := &s.machines[i]; {
+		case m.Name == "redis-replica":
+			m.Can = []string{Lag, Promote}
+		case s.clock(m.Name) != nil:
+			m.Can = []string{Ahead}
+		}
+	}
+}
+
+// clock is that of a master; nil where there is none.
+func (s *stage) clock(name string) *servers.Clock {
+	for i, node := range s.shop.Servers.Redlock.Nodes {
+		if name == fmt.Sprintf("redlock-%d", i+1) {
+			return node.Clock
+		}
+	}
+	return nil
+}
+
+// replace has a server stand where Redis did: the way of the replicas leads to it, and nothing can be done any more to
+// Redis, which no request reaches. The caller holds mu.
+func (s *stage) replace(by *Machine) {
+	old := s.machine("redis")
+	by.Link, by.proxy = old.Link, old.proxy
+	old.Why, old.Link, old.proxy, old.run = "replaced", "", nil, nil
 }
