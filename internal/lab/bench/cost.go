@@ -148,15 +148,13 @@ func (s *stage) hour(name string, stockUp func(context.Context) (load.Plan, erro
 			return Sample{}, err
 		}
 		plan.Clients, plan.Requests = usual, hourBuyers
-		before := s.used()
-		result, err := load.Run(ctx, plan)
-		switch {
-		case err != nil:
-			return Sample{}, err
-		case result.Sold != hourUnits || result.Failed() > 0:
-			return Sample{}, fmt.Errorf("%d of %d units were sold to %d buyers: %v", result.Sold, hourUnits, result.Sent, result.Errors)
-		}
-		return Sample{Value: costs(before, s.used(), result.Sent).sum()}, nil
+		sample, err := s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+			if result.Sold != hourUnits || result.Failed() > 0 {
+				err = fmt.Errorf("%d of %d units were sold to %d buyers: %v", result.Sold, hourUnits, result.Sent, result.Errors)
+			}
+			return result.Sent, err
+		})
+		return Sample{Value: sample.Costs.sum()}, err
 	}}
 }
 

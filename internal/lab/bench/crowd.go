@@ -96,21 +96,16 @@ func (s *stage) crowd(how Setting) Subject {
 			return Sample{}, err
 		}
 		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
-		before := s.used()
-		result, err := load.Run(ctx, plan)
-		if err != nil {
-			return Sample{}, err
-		}
-		answered := result.Rejected
-		if how.Kind == looked {
-			answered = result.Sold
-		}
-		if answered != result.Sent {
-			return Sample{}, fmt.Errorf("%d of %d requests were not answered as they should be: %d were sold, %v", result.Sent-answered, result.Sent, result.Sold, result.Errors)
-		}
-		sample := sampleOf(result)
-		sample.Value, sample.Costs = float64(answered)/result.Elapsed.Seconds(), costs(before, s.used(), answered)
-		return sample, nil
+		return s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+			answered = result.Rejected
+			if how.Kind == looked {
+				answered = result.Sold
+			}
+			if answered != result.Sent {
+				err = fmt.Errorf("%d of %d requests were not answered as they should be: %d were sold, %v", result.Sent-answered, result.Sent, result.Sold, result.Errors)
+			}
+			return answered, err
+		})
 	}}
 }
 

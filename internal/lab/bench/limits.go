@@ -87,20 +87,13 @@ func (s *stage) costed() []int {
 // program measures a program that is no stockd, until it has written what it sold.
 func (s *stage) program(name string, clients int) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
-		before := s.used()
-		result, err := load.Run(ctx, load.Plan{
-			URL: s.url(s.programs[name]), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
+		plan := load.Plan{URL: s.url(s.programs[name]), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit}
+		return s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+			if result.Sold != result.Sent {
+				return 0, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
+			}
+			return result.Sold, s.written(ctx, name, result.Sold)
 		})
-		if err != nil {
-			return Sample{}, err
-		}
-		if result.Sold != result.Sent {
-			return Sample{}, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
-		}
-		sample := sampleOf(result)
-		err = s.written(ctx, name, result.Sold)
-		sample.Costs = costs(before, s.used(), result.Sold)
-		return sample, err
 	}
 }
 

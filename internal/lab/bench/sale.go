@@ -167,6 +167,22 @@ func (s *stage) sellFrom(ctx context.Context, each time.Duration, how Setting, o
 	return sample, err
 }
 
+// run has a load answered, and then checked by a function that counts what it is the rate and the cost of.
+func (s *stage) run(ctx context.Context, plan load.Plan, check func(*load.Result) (answered int, err error)) (Sample, error) {
+	before := s.used()
+	result, err := load.Run(ctx, plan)
+	if err != nil {
+		return Sample{}, err
+	}
+	answered, err := check(result)
+	if err != nil {
+		return Sample{}, err
+	}
+	sample := sampleOf(result)
+	sample.Value, sample.Costs = float64(answered)/result.Elapsed.Seconds(), costs(before, s.used(), answered)
+	return sample, nil
+}
+
 // auditAfter audits a sale, and returns the processor time of all that was written for it, also after the answers.
 // The audits of many items take as much as their sale and are left out, where that of one cannot be seen.
 func (s *stage) auditAfter(ctx context.Context, how Setting, used func() map[string]servers.Processor, audit func() error) (after map[string]servers.Processor, err error) {

@@ -61,14 +61,10 @@ func (c *contender) connect(to servers.Conn, session time.Duration) {
 
 // connectByProxies is connect through proxies that hold up or lose what the contender sends. There are none to a database.
 func (c *contender) connectByProxies(need Need) (links []*servers.Proxy) {
-	to, err := c.Backends.Conn(string(need)), error(nil)
+	to := c.Backends.Conn(string(need))
 	if need != MySQL {
-		to, err = to.Through(func(address string) string {
-			links = append(links, c.proxied(address))
-			return links[len(links)-1].Address
-		})
+		to, links = c.Through(to)
 	}
-	c.Must(err)
 	c.connect(to, c.ttl)
 	return links
 }

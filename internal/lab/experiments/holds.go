@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -105,15 +107,13 @@ func (n naiveHolds) set(id int64, state string) {
 
 // over are the holds whose time is over, as a sweeper reads them.
 func (n naiveHolds) over() (ids []int64) {
-	rows, err := n.db.QueryContext(n, `SELECT id FROM lab_hold WHERE item = ? AND state = 'held' AND expires_at <= NOW(6)`, n.Item)
+	_, rows, err := servers.Rows(n, n.db, `SELECT id FROM lab_hold WHERE item = ? AND state = 'held' AND expires_at <= NOW(6)`, n.Item)
 	n.Must(err)
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	for rows.Next() {
-		var id int64
-		n.Must(rows.Scan(&id))
+	for _, row := range rows {
+		id, err := strconv.ParseInt(row[0], 10, 64)
+		n.Must(err)
 		ids = append(ids, id)
 	}
-	n.Must(rows.Err())
 	return ids
 }
 

@@ -25,6 +25,16 @@ func (x *Try) proxied(target string) *servers.Proxy {
 	return p
 }
 
+// Through leads to servers by proxies, which end with the try.
+func (x *Try) Through(to servers.Conn) (_ servers.Conn, links []*servers.Proxy) {
+	to, err := to.Through(func(address string) string {
+		links = append(links, x.proxied(address))
+		return links[len(links)-1].Address
+	})
+	x.Must(err)
+	return to, links
+}
+
 // throughRedis puts a proxy between the replicas of a stage and their Redis.
 func throughRedis(x *Try) (env []string) {
 	x.Proxy = x.proxied(x.Backends.Redis.Address)

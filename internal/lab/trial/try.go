@@ -70,17 +70,8 @@ type client struct {
 }
 
 func (t *try) client(name string) *client {
-	c := &client{try: t, name: t.name}
-	to := t.conn
-	var err error
-	to.Conn, err = to.Through(func(address string) string {
-		link, err := servers.NewProxy(address)
-		t.Must(err)
-		t.Later(func() error { link.Thaw(); link.Close(); return nil })
-		c.links = append(c.links, link)
-		return link.Address
-	})
-	t.Must(err)
+	c, to := &client{try: t, name: t.name}, t.conn
+	to.Conn, c.links = t.Through(to.Conn)
 	return c.connect(name, to)
 }
 
