@@ -316,7 +316,7 @@ func joined(files ...string) (all string) {
 // bundled is all modules in one: each is a function of its own, which returns what it exports.
 func bundled() string {
 	imported := regexp.MustCompile(`(?m)^import (\{[^}]*\}) from '\./([a-z]+)\.js';$`)
-	exported := regexp.MustCompile(`(?m)^export (const|function|class) (\w+)`)
+	exported := regexp.MustCompile(`(?m)^export (const|function|class) ([\w$]+)`)
 	var all strings.Builder
 	for _, file := range modules() {
 		text := joined(file)

@@ -1,6 +1,6 @@
 // The page of stocklab live: it keeps the state that the events tell, and draws it.
 
-import { change, language, number, seconds, t, words } from './words.js';
+import { $, change, language, number, seconds, t, words } from './words.js';
 import { summary } from './summaries.js';
 import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
@@ -16,7 +16,6 @@ import { greyOut } from './guest.js';
 import { Report, unpacked } from './report.js';
 import { Tour } from './tour.js';
 
-const $ = (id) => document.getElementById(id);
 const tokenOf = () => new URLSearchParams(location.hash.slice(1)).get('token');
 const token = tokenOf();
 const recorded = $('recordings') ?? $('run'); // in a saved file

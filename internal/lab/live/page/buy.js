@@ -1,8 +1,7 @@
 // The page of a phone in a class: one button, which makes a real purchase.
 
-import { change, language, number, t, words } from './words.js';
+import { $, change, language, number, t, words } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 const kept = 'stocklab-buyer'; // of this tab: after a reload it is the same buyer
 const pause = 200; // between two purchases, in ms; the server wants 150
 let me = JSON.parse(sessionStorage.getItem(kept) || 'null');

@@ -1,12 +1,10 @@
 // Two sales on the same axes, with their verdicts beside each other.
 
-import { number } from './words.js';
+import { $, number } from './words.js';
 import { sides } from './beside.js';
 import { Charts } from './charts.js';
 import { element, heading, lineOf } from './panels.js';
 import { verdictWords } from './verdict.js';
-
-const $ = (id) => document.getElementById(id);
 
 // otherwise are the settings of the second sale: those of the first but for one thing.
 export function otherwise(settings, what) {

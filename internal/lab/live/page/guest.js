@@ -1,6 +1,6 @@
 // What replicas of others cannot do is greyed out, and says why.
 
-const $ = (id) => document.getElementById(id);
+import { $ } from './words.js';
 
 // The groups of controls, each with the paragraph that has its reason.
 const groups = {

@@ -1,6 +1,6 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
-import { language, named, valued } from './words.js';
+import { $, language, named, valued } from './words.js';
 import { element, heading, lineOf, tableOf } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
@@ -35,8 +35,6 @@ export function partWords(part, t) {
 
 // remark says which role a part has, or the mark of a library on trial.
 export const remark = (part, t) => element('span', t(part.mark ?? (part.remedy ? 'remedy' : 'failure')), 'tag');
-
-const $ = (id) => document.getElementById(id);
 
 export function link(text, to) {
   const a = element('a', text);

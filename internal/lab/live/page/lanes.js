@@ -7,7 +7,7 @@ const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
 const wanted = 24; // leases that an automatic window has room for
 const left = 118, high = 46, foot = 22;
 const lateLeases = 1000; // milliseconds after an answer in which its lease is seen, also on a machine that is busy
-const calm = matchMedia('(prefers-reduced-motion: reduce)');
+export const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 export function svg(name, attributes, text) {
   const e = document.createElementNS(space, name);

@@ -2,7 +2,9 @@
 
 import { paired, sides } from './beside.js';
 import { partWords, remark } from './lab.js';
+import { calm } from './lanes.js';
 import { leaseAt } from './notes.js';
+import { $ } from './words.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
 
@@ -39,8 +41,6 @@ function titled(name, part, t) {
   return box;
 }
 
-const calm = matchMedia('(prefers-reduced-motion: reduce)');
-const $ = (id) => document.getElementById(id);
 
 // Player plays recordings. show is called with a recording and the state of a moment.
 export class Player {

@@ -2,9 +2,7 @@
 
 import { element, facts, heading, lineOf } from './panels.js';
 import { link, titled } from './lab.js';
-import { named } from './words.js';
-
-const $ = (id) => document.getElementById(id);
+import { $, named } from './words.js';
 
 // unpacked is data of a saved file: JSON, compressed, in base64.
 export function unpacked(id) {

@@ -1,6 +1,6 @@
 // The story of the page: ten sales, each with a sentence on what happens and one on what to look at. Next is all that it needs.
 
-import { language, t } from './words.js';
+import { $, language, t } from './words.js';
 import { verdictWords } from './verdict.js';
 
 // Where a step does not say otherwise, it sells like this.
@@ -38,8 +38,6 @@ const steps = [
     en: ['Each lease has a greater number than the one before, its fencing token. The row accepts the newest alone, and rejects the late write.', 'Watch the same pause of replica-1: nothing is oversold.'],
     zh: ['每次持锁的围栏令牌都比前一次大。库存行只接受最新的令牌，迟到的写入被拒绝。', '看 replica-1 同样的停顿：没有超卖。'] },
 ];
-
-const $ = (id) => document.getElementById(id);
 
 export class Tour {
   // start begins a sale with these settings, or returns false where none can begin yet.

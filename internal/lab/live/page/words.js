@@ -185,6 +185,8 @@ function remembered(language) {
 
 export const change = (to) => { current = remembered(to); };
 
+export const $ = (id) => document.getElementById(id);
+
 export function t(key, ...args) {
   const word = languages[current][key] ?? en[key] ?? key;
   return typeof word === 'function' ? word(...args) : word;
