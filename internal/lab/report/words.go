@@ -87,28 +87,17 @@ func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.
 // Figure is a number of a finding as its name and its value with the unit that
 // the name ends in: oversold_units of 412 are "oversold" and "412 units".
 func Figure(name string, v float64) (label, value string) {
-	for _, unit := range []struct {
-		suffix string
-		value  func(float64) string
-	}{
-		{"_ns", func(v float64) string { return Duration(time.Duration(v)) }},
-		{"_us", func(v float64) string { return Seconds(v / 1e6) }},
-		{"_ms", func(v float64) string { return Seconds(v / 1e3) }},
-		{"_per_s", aSecond},
-		{"_per_second", aSecond},
-		{"_s", Seconds},
-		{"_seconds", Seconds},
-		{"_percent", func(v float64) string { return Value(v) + " %" }},
-		{"_units", counted("unit", "units")},
+	for unit, words := range map[string]func(float64) string{
+		"_ms":    func(v float64) string { return Seconds(v / 1e3) },
+		"_per_s": func(v float64) string { return Value(v) + "/s" },
+		"_units": counted("unit", "units"),
 	} {
-		if rest, ok := strings.CutSuffix(name, unit.suffix); ok {
-			return strings.ReplaceAll(rest, "_", " "), unit.value(v)
+		if rest, ok := strings.CutSuffix(name, unit); ok {
+			return strings.ReplaceAll(rest, "_", " "), words(v)
 		}
 	}
 	return strings.ReplaceAll(name, "_", " "), Value(v)
 }
-
-func aSecond(v float64) string { return Value(v) + "/s" }
 
 func counted(one, many string) func(float64) string {
 	return func(v float64) string {

@@ -217,27 +217,58 @@ const miniredisModule = "github.com/alicebob/miniredis/v2"
 
 func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
 	r := &Redis{Info: Info{Name: "miniredis", Version: Linked(miniredisModule), Started: Embedded}, Password: password}
-	r.runner = &embedded{name: "miniredis", start: r.startInside}
-	err := onFreePort(func(port int) error {
+	r.runner = &embedded{Redis: r}
+	return r, onFreePort(func(port int) error {
 		r.Address = Loopback(port)
 		return r.Restart(ctx)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
-func (r *Redis) startInside(context.Context) (stop func(), err error) {
+// embedded is a Redis that is a part of this process.
+type embedded struct {
+	*Redis
+
+	mini *miniredis.Miniredis // nil where it does not run
+}
+
+// Restart starts it without data.
+func (e *embedded) Restart(ctx context.Context) error {
+	if err := e.Kill(ctx); err != nil {
+		return err
+	}
 	m := miniredis.NewMiniRedis()
-	m.RequireAuth(r.Password)
-	m.RequireUserAuth(RedisUser, r.Password)
+	m.RequireAuth(e.Password)
+	m.RequireUserAuth(RedisUser, e.Password)
 	m.ClockTTL(true) // or its keys would outlive any lease
-	if err := m.StartAddr(r.Address); err != nil {
-		return nil, fmt.Errorf("start miniredis: %w", err)
+	if err := m.StartAddr(e.Address); err != nil {
+		return fmt.Errorf("start miniredis: %w", err)
 	}
 	m.Server().SetPreHook(identity())
-	return m.Close, nil
+	e.mini = m
+	return nil
+}
+
+// Kill closes the connections, which is as near to a kill as a part of a process
+// can come.
+func (e *embedded) Kill(context.Context) error {
+	if e.mini != nil {
+		e.mini.Close()
+		e.mini = nil
+	}
+	return nil
+}
+
+// Close ends it.
+func (e *embedded) Close(ctx context.Context) error { return e.Kill(ctx) }
+
+// Pause fails: a part of a process cannot be paused.
+func (e *embedded) Pause(context.Context) error {
+	return fmt.Errorf("pause %s: it runs in this process", e.Name)
+}
+
+// Resume fails as Pause does.
+func (e *embedded) Resume(context.Context) error {
+	return fmt.Errorf("resume %s: it runs in this process", e.Name)
 }
 
 // identity answers for miniredis what redis-stock asks of a Redis: its version, and the

@@ -177,44 +177,6 @@ func (s *Server) Close(ctx context.Context) error {
 	return s.Stop(ctx)
 }
 
-type embedded struct {
-	name  string
-	start func(context.Context) (stop func(), err error)
-	stop  func() // nil where it does not run
-}
-
-// Restart starts the server.
-func (e *embedded) Restart(ctx context.Context) (err error) {
-	if err := e.Kill(ctx); err != nil {
-		return err
-	}
-	e.stop, err = e.start(ctx)
-	return err
-}
-
-// Kill closes the connections, which is as near to a kill as a part of a process
-// can come.
-func (e *embedded) Kill(context.Context) error {
-	if e.stop != nil {
-		e.stop()
-		e.stop = nil
-	}
-	return nil
-}
-
-// Close ends the server.
-func (e *embedded) Close(ctx context.Context) error { return e.Kill(ctx) }
-
-// Pause fails: a part of a process cannot be paused.
-func (e *embedded) Pause(context.Context) error {
-	return fmt.Errorf("pause %s: it runs in this process", e.name)
-}
-
-// Resume fails as Pause does.
-func (e *embedded) Resume(context.Context) error {
-	return fmt.Errorf("resume %s: it runs in this process", e.name)
-}
-
 // Ports are below the range from which systems take the near ends of outgoing
 // connections: a client cannot take one between its choice and its server's bind.
 const (
