@@ -24,16 +24,14 @@ import (
 type Vitess struct {
 	*Database // what the gate is
 
-	// Tablets are those of the shards, by their names such as "shop/-80". Their databases are on one server.
-	Tablets map[string]*Server
-	// Below has the databases of the shards.
+	// Below has the databases of all shards: MySQL where there is one, or MariaDB.
 	Below *Database
+	// All are its servers, the gate last.
+	All []runner
 
 	programs string
 	account  *user.User // whom its programs run as; nil: as this process
 	etcd     *Etcd
-	control  *Server
-	all      []runner
 	dir      string
 	admin    string // the address of its control
 }
@@ -52,8 +50,8 @@ func findVitess() (folder string, err error) {
 const globalShard = "shop_global/0"
 
 // StartVitess starts a shop on shards with these names, such as "-80" and "80-".
-func StartVitess(ctx context.Context, k *Supervisor, shards ...string) (_ *Vitess, err error) {
-	v := &Vitess{Tablets: make(map[string]*Server)}
+func StartVitess(ctx context.Context, k *Supervisor, shards []string) (_ *Vitess, err error) {
+	v := new(Vitess)
 	if v.programs, err = findVitess(); err != nil {
 		return nil, err
 	}
@@ -65,11 +63,15 @@ func StartVitess(ctx context.Context, k *Supervisor, shards ...string) (_ *Vites
 	if err := v.prepare(k); err != nil {
 		return nil, err
 	}
-	v.Below, err = StartDatabase(ctx, k, Choice{Mode: Local, Database: MariaDB, Volatile: true, Options: "--log-bin=binlog --server-id=1 --binlog-format=ROW"})
+	below := Choice{Mode: Local, Database: MariaDB, Volatile: true, Options: "--log-bin=binlog --server-id=1 --binlog-format=ROW"}
+	if _, ok := localDatabase(MySQL); ok {
+		below.Database, below.Options = MySQL, "--server-id=1 --gtid-mode=ON --enforce-gtid-consistency=ON"
+	}
+	v.Below, err = StartDatabase(ctx, k, below)
 	if err != nil {
 		return nil, err
 	}
-	v.all = append(v.all, v.Below)
+	v.All = append(v.All, v.Below)
 	if err := v.startControl(ctx, k); err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (v *Vitess) launch(ctx context.Context, k *Supervisor, name string, ports [
 	if err != nil {
 		return nil, err
 	}
-	v.all = append(v.all, server)
+	v.All = append(v.All, server)
 	if err := server.configure(0); err != nil {
 		return nil, err
 	}
@@ -136,7 +138,7 @@ func (v *Vitess) startControl(ctx context.Context, k *Supervisor) (err error) {
 	if v.etcd, err = newEtcd(k, nil); err != nil {
 		return err
 	}
-	v.all = append(v.all, v.etcd)
+	v.All = append(v.All, v.etcd)
 	if err := v.etcd.server.start(ctx); err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (v *Vitess) startControl(ctx context.Context, k *Supervisor) (err error) {
 		return err
 	}
 	v.admin = Loopback(ports[1])
-	v.control, err = v.launch(ctx, k, "vtctld", ports, func(ctx context.Context) error { return v.Control(ctx, "GetKeyspaces") },
+	_, err = v.launch(ctx, k, "vtctld", ports, func(ctx context.Context) error { return v.Control(ctx, "GetKeyspaces") },
 		"--cell=test", "--service-map=grpc-vtctl,grpc-vtctld")
 	if err != nil {
 		return err
@@ -188,7 +190,7 @@ func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, nam
 	for _, who := range []string{"app", "allprivs", "appdebug", "dba", "repl", "filtered"} {
 		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+v.Below.Password)
 	}
-	v.Tablets[name], err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return v.Control(ctx, "PingTablet", alias) }, args...)
+	_, err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return v.Control(ctx, "PingTablet", alias) }, args...)
 	if err != nil {
 		return err
 	}
@@ -271,7 +273,7 @@ func (v *Vitess) startGate(ctx context.Context, k *Supervisor) error {
 
 // Close ends all of it, the gate first.
 func (v *Vitess) Close(ctx context.Context) error {
-	all := slices.Clone(v.all)
+	all := slices.Clone(v.All)
 	slices.Reverse(all)
 	return closeAll(ctx, all)
 }

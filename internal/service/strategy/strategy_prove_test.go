@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/strategytest"
 )
 
@@ -76,6 +77,17 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 // TestConformance has a part of them on SQLite, and of most locks what is their own.
 func TestProveEveryStrategyInFull(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) { strategytest.Run(t, benchOn(d)) })
+}
+
+// All that are available on the shards of Vitess.
+func TestProveEveryStrategyOnVitess(t *testing.T) {
+	bench := benchOn(lab.Vitess(t).Database)
+	for _, e := range strategy.Registry() {
+		if e.NotOnShards == "" {
+			bench.Only = append(bench.Only, e.Name)
+		}
+	}
+	strategytest.Run(t, bench)
 }
 
 // redisOf connects to the nodes, as one replica does.
