@@ -46,7 +46,6 @@ func benchCommand() *cobra.Command {
 			"(http.reveal), --token-file reads them from the admin API.",
 		Example: "  stockd bench --strategy sql-conditional --group --clients 64 --duration 30s\n" +
 			"  stockd bench --url http://127.0.0.1:8080 --rate 2000 --restock --token-file admin.token --json run.json",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&plan.URL, "url", configured("STOCKD_HTTP_LISTEN", "127.0.0.1:8080"), "stockd, or a balancer before several")

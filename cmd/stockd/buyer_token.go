@@ -30,7 +30,6 @@ func buyerTokenCommand() *cobra.Command {
 			"has the token buys as this buyer until it expires: no replica can take it back.",
 		Example: "  stockd buyer-token --buyer 7 --ttl 1h --config configs/production.yaml\n" +
 			"  stockd buyer-token --buyer 7 --buyer-from token --buyer-jwks-file keys.json > buyer.jwt",
-		Args: cli.NoArgs,
 	}
 	cmd = cli.Located(cmd, func(_ context.Context, c *config.Loaded) error {
 		id, err := buyer.Canonical(b.ID)

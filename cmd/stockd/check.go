@@ -32,7 +32,6 @@ func checkCommand() *cobra.Command {
 			"The exit status is 1 where a problem was found, and 0 where there is none, or warnings alone.",
 		Example: "  stockd check --config configs/production.yaml --replicas 3\n" +
 			"  stockd check --config configs/production.yaml --json",
-		Args: cli.NoArgs,
 	}
 	cmd = cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		if replicas < 1 || timeout <= 0 {

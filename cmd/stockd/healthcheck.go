@@ -24,7 +24,6 @@ func healthcheckCommand() *cobra.Command {
 			"is ready: an image without a shell checks itself so.",
 		Example: "  stockd healthcheck\n" +
 			"  stockd healthcheck --http-listen :9090",
-		Args: cli.NoArgs,
 	}
 	return cli.Located(cmd, func(ctx context.Context, c *config.Loaded) error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)

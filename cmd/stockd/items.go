@@ -170,7 +170,6 @@ func exportCommand(admin *cli.Admin) *cobra.Command {
 			"interruption, --after goes on behind the last goods_id.",
 		Example: "  stockd stock export --token-file admin.token > items.jsonl\n" +
 			"  stockd stock export --after 4711 --token-file admin.token >> items.jsonl",
-		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "goods_id to go on after")
 	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {

@@ -24,7 +24,6 @@ func ledgerCommand() *cobra.Command {
 		Short: "Move old rows of the ledger, and of reservations, into archives",
 		Example: "  stockd ledger archive --older-than 2160h\n" +
 			"  stockd ledger archive --older-than 2160h --config configs/production.yaml",
-		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.UsageError{Err: errors.New("say what: stockd ledger archive")}
 		},
@@ -46,7 +45,6 @@ func archiveCommand() *cobra.Command {
 			"newest row stays. An interrupt ends it between two batches; running it again goes on.",
 		Example: "  stockd ledger archive --older-than 2160h --config configs/production.yaml\n" +
 			"  stockd ledger archive --older-than 720h --batch 2000 --pause 100ms --json archive.json",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&plan.olderThan, "older-than", 0, "move what was accepted, or expired, longer ago, at least 1h")

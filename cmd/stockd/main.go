@@ -44,7 +44,6 @@ func serveCommand() *cobra.Command {
 			"a flag wins over a variable, a variable over the file. stockd config shows what is in force.",
 		Example: "  stockd serve                                     # SQLite in the working directory, for the first minute\n" +
 			"  stockd serve --config configs/production.yaml",
-		Args: cli.NoArgs,
 	}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		if c.Lab.Enabled {
@@ -61,7 +60,6 @@ func configCommand() *cobra.Command {
 		Short: "Print the configuration that is in force, and where each value is from",
 		Example: "  stockd config --config configs/production.yaml\n" +
 			"  stockd config --example > stockd.yaml            # every key with its default and what it does",
-		Args: cli.NoArgs,
 	}
 	cmd = cli.Configured(cmd, func(_ context.Context, c *config.Loaded) error {
 		if example {
@@ -110,7 +108,6 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version and the commit that this program was built from",
 		Example: "  stockd version\n" +
 			"  stockd version | cut -d, -f1",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, known := debug.ReadBuildInfo()
 			if !known {

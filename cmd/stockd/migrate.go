@@ -21,7 +21,6 @@ func migrateCommand() *cobra.Command {
 		Short: "Change the schema of the database, or show its state",
 		Example: "  stockd migrate status --config configs/production.yaml\n" +
 			"  stockd migrate up --config configs/production.yaml",
-		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.UsageError{Err: errors.New("say what: stockd migrate up, down or status")}
 		},
@@ -45,7 +44,7 @@ type say func(format string, args ...any)
 
 func migration(use, short string, do func(context.Context, *repo.Store, say) error) *cobra.Command {
 	line := "  stockd migrate " + use
-	cmd := &cobra.Command{Use: use, Short: short, Example: line + "\n" + line + " --config configs/production.yaml", Args: cli.NoArgs}
+	cmd := &cobra.Command{Use: use, Short: short, Example: line + "\n" + line + " --config configs/production.yaml"}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
 		store, err := replica.OpenStore(ctx, c.Config)
 		if err != nil {

@@ -32,7 +32,6 @@ func ordersCommand() *cobra.Command {
 			"--after goes on after the last one that has been dealt with, and misses none.",
 		Example: "  stockd orders --token-file admin.token --goods 1\n" +
 			"  stockd orders --token-file admin.token --steps --json --follow",
-		Args: cli.NoArgs,
 	}
 	admin.AddFlags(cmd.PersistentFlags(), configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
 	flags := cmd.Flags()

@@ -20,7 +20,6 @@ func reservationsCommand() *cobra.Command {
 		Short: "Show, confirm, release or extend a reservation",
 		Example: "  stockd reservations show 0198f0c2-… --token-file admin.token\n" +
 			"  stockd reservations confirm 0198f0c2-… --payment-reference pay-17 --token-file admin.token",
-		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.UsageError{Err: errors.New("say what: stockd reservations show, confirm, release or extend")}
 		},

@@ -28,7 +28,6 @@ func stockCommand() *cobra.Command {
 			"stock, the limit and the strategy that it has, so that this may be run at every start.",
 		Example: "  stockd stock --goods 1 --units 5000 --token-file admin.token\n" +
 			"  stockd stock --goods 1 --units 5000 --per-user 2 --strategy redis-stock --token-file admin.token",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	admin.AddFlags(cmd.PersistentFlags(), configured("STOCKD_ADMIN_LISTEN", "127.0.0.1:8081"))
@@ -86,7 +85,6 @@ func closeCommand(admin *cli.Admin) *cobra.Command {
 			"and what is held can still be paid. It prints the audit, and may be run again.",
 		Example: "  stockd stock close --goods 1 --token-file admin.token\n" +
 			"  stockd stock close --goods 1 --admin-url http://10.0.0.5:8081 --token-file admin.token",
-		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&goods, "goods", 1, "item to close")
 	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
@@ -107,7 +105,6 @@ func lineCommand(admin *cli.Admin) *cobra.Command {
 		Short: "Count the line of an item that has a waiting room",
 		Example: "  stockd stock line --goods 1 --token-file admin.token\n" +
 			"  stockd stock line --goods 1 --admin-url http://10.0.0.5:8081 --token-file admin.token",
-		Args: cli.NoArgs,
 	}
 	cmd.Flags().Int64Var(&goods, "goods", 1, "item that buyers wait for")
 	return admin.Command(cmd, func(cmd *cobra.Command, c client.Client, _ []string) error {
@@ -136,7 +133,6 @@ func correctCommand(admin *cli.Admin) *cobra.Command {
 			"for sale and what reservations hold, and leave out what is sold, also where it is not shipped yet.",
 		Example: "  stockd stock correct --goods 1 --counted 4812 --reason inventory --token-file admin.token\n" +
 			"  stockd stock correct --goods 1 --by=-5 --reason damage --key damage-17 --token-file admin.token",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.Int64Var(&goods, "goods", 1, "item to correct")

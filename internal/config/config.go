@@ -270,9 +270,8 @@ type Lab struct {
 
 // The sources of buyer.from.
 const (
-	BuyerFromRequest = "request"
-	BuyerFromHeader  = "header"
-	BuyerFromToken   = "token"
+	BuyerFromHeader = "header"
+	BuyerFromToken  = "token"
 )
 
 // The values of deduct.choose.

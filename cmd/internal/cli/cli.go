@@ -43,7 +43,8 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
-	root.SilenceUsage, root.SilenceErrors, root.Args = true, true, NoArgs
+	root.SilenceUsage, root.SilenceErrors = true, true
+	rejectArgs(root)
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.PersistentPreRunE = checkFlags
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return UsageError{Err: respelt(cmd, err)} })
@@ -61,6 +62,16 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 		return Usage
 	}
 	return Failure
+}
+
+// rejectArgs has those commands reject arguments that do not say otherwise.
+func rejectArgs(cmd *cobra.Command) {
+	if cmd.Args == nil {
+		cmd.Args = NoArgs
+	}
+	for _, c := range cmd.Commands() {
+		rejectArgs(c)
+	}
 }
 
 // NoArgs rejects arguments.
