@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
@@ -27,7 +29,7 @@ import (
 // openLive runs stocklab live, and shows its page.
 func openLive(t *testing.T, theme string, flags ...string) (url string, b *browser.Browser) {
 	t.Helper()
-	url, b = startLive(t, flags...), browser.Open(t, shown)
+	url, b = startLive(t, flags...), browser.Open(t)
 	b.Show(t, url, 1300, 2400, theme)
 	b.Until(t, within, isLive)
 	return url, b
@@ -65,12 +67,8 @@ func startLive(t *testing.T, flags ...string) string {
 	return url
 }
 
-const (
-	// within is how long a condition of the page may take on a machine that is busy.
-	within = 90 * time.Second
-	// shown is how long a test may use its browser.
-	shown = 8 * time.Minute
-)
+// within is how long a condition of the page may take on a machine that is busy.
+const within = 90 * time.Second
 
 // set chooses in the form of the page.
 func set(t *testing.T, b *browser.Browser, field string, value any) {
@@ -97,18 +95,6 @@ const (
 	overlaps = `Number(/ (\d+) of them/.exec(document.getElementById('lanes-says').textContent)?.[1] ?? 0)`
 	judged   = "document.getElementById('verdict-words').textContent"
 )
-
-// assertQuiet fails where the browser has complained, or asked for anything but the page.
-func assertQuiet(t *testing.T, b *browser.Browser, url string) {
-	t.Helper()
-	if errors := b.Errors(); len(errors) > 0 {
-		t.Errorf("the browser complains: %q", errors)
-	}
-	page, _, _ := strings.Cut(url, "#")
-	if asked := b.Asked(page, "data:"); len(asked) > 0 {
-		t.Errorf("the page asks for %q", asked)
-	}
-}
 
 // machine is the button of a replica or a server.
 func machine(name, action string) string {
@@ -148,7 +134,7 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 200 || over != 0 {
 		t.Errorf("sql-conditional sold %d of 200, and oversold %d", sold, over)
 	}
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // The row shows what lost updates left there until it is corrected; then the rest is sold exactly, to those who are admitted.
@@ -168,7 +154,7 @@ func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
 	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 300 || over != 0 {
 		t.Errorf("sold %d of 300, and oversold %d", sold, over)
 	}
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // A holder that is paused beyond its TTL writes late. Without a fence its write is done;
@@ -211,7 +197,7 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 			}
 		})
 	}
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // scrub shows the moment after a part of a recording.
@@ -257,10 +243,8 @@ func assertReplays(t *testing.T, b *browser.Browser, want string) {
 func assertSaved(t *testing.T, url, want string) {
 	t.Helper()
 	page, _, _ := strings.Cut(url, "#")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody)
-	must.Do(t, err)
-	answer, err := http.DefaultClient.Do(r)
-	must.Do(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody))(t)
+	answer := must.Get(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close() //nolint:errcheck // it was read
 	content, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -268,16 +252,11 @@ func assertSaved(t *testing.T, url, want string) {
 	}
 	file := filepath.Join(t.TempDir(), "saved.html")
 	must.Do(t, os.WriteFile(file, content, 0o600))
-	b := browser.Open(t, shown)
+	b := browser.Open(t)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	assertReplays(t, b, want)
 	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && !e.disabled && !e.closest('#player, #lanes-panel, .top')).length"), 0, "controls of a server that can be used in the saved file")
-	if errors := b.Errors(); len(errors) > 0 {
-		t.Errorf("the browser complains: %q", errors)
-	}
-	if asked := b.Asked("file://", "data:"); len(asked) > 0 {
-		t.Errorf("the saved file asks for %q", asked)
-	}
+	b.AssertQuiet(t, "file://")
 }
 
 // assertKeysChoose goes to the last lease and back by keys.
@@ -295,25 +274,17 @@ func assertKeysChoose(t *testing.T, b *browser.Browser) {
 	}
 }
 
-// tooWide are the elements that reach beyond the right edge, but for those in a box that
-// scrolls.
-const tooWide = `[...document.querySelectorAll('body *')]
-	.filter(e => !e.closest('.scroll, pre, svg, .skip, .unseen, .chart') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
-	.map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60))`
-
 func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	t.Parallel()
 	url := startLive(t, "--servers=embedded")
 	page, _, _ := strings.Cut(url, "#")
-	b := browser.Open(t, shown)
+	b := browser.Open(t)
 	b.Show(t, page, 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden && "+there("#machines button"))
 	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('#form button, #form input, #form select, #machines button')].filter(e => !e.disabled).length"), 0, "controls that can be used")
 	browser.Evaluate[bool](t, b, "(fetch('sale/start', {method: 'POST', body: '{}'}).then(r => { window.name = String(r.status); }), true)")
 	b.Until(t, within, "window.name === '403'")
-	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
-		t.Errorf("on a phone these are wider than the page: %q", wide)
-	}
+	b.AssertFits(t)
 	click(t, b, "#language")
 	b.Until(t, within, "document.documentElement.lang === 'zh-CN' && document.getElementById('sale-title').textContent === '售卖'")
 	b.Keep(t, "body", "live-phone")
@@ -347,7 +318,7 @@ func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 	b.Until(t, within, "Number(document.getElementById('chart-answers-says').textContent.match(/sold ([0-9.]+)/)?.[1]) > 0")
 	click(t, b, "#stop")
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // A Redis that fails over before replication forgets who holds the lock, and so do masters whose
@@ -391,7 +362,7 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	click(t, b, machine("redis-replica", "promote"))
 	ends()
 	assertReplaced(t, b, url)
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // assertReplaced looks at a primary after its replica took over: it says so and can be given nothing to do,
@@ -434,7 +405,7 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 		t.Errorf("the verdict has %q, want the 3 replicas that there were at most", got)
 	}
 	b.Keep(t, "#faults", "live-resized")
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // With one click an item is sold twice, and both sales are shown on the same axes.
@@ -452,7 +423,7 @@ func TestTwoSalesAreCompared(t *testing.T) {
 	}
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#compare-stock .u-legend .u-series').length"), 4, "series of the chart, two of each sale")
 	b.Keep(t, "#compare", "live-compare")
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // One steers, and the phones of a class buy: each in its own name, for real, and without
@@ -473,7 +444,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		answer.Body.Close() //nolint:errcheck // it was not read
 		should.Be(t, answer.StatusCode, want, "a phone that asks … is answered with", host)
 	}
-	desk, phone := browser.Open(t, shown), browser.Open(t, shown)
+	desk, phone := browser.Open(t), browser.Open(t)
 	desk.Show(t, url, 1300, 2400, "light")
 	desk.Until(t, within, isLive)
 	phone.Show(t, page+"buy", 390, 800, "light")
@@ -504,8 +475,8 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	click(t, desk, "#class-start") // it is Stop now
 	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 	should.Be(t, browser.Evaluate[int](t, desk, figure("n-sold")), 5, "sold by the ledger")
-	assertQuiet(t, desk, url)
-	assertQuiet(t, phone, url)
+	desk.AssertQuiet(t, url)
+	phone.AssertQuiet(t, url)
 	// Another phone cannot have the same name, and says so in its language.
 	browser.Evaluate[bool](t, phone, "(sessionStorage.clear(), true)")
 	phone.Show(t, page+"buy", 390, 800, "light")
@@ -565,11 +536,9 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	b.Until(t, within, "document.getElementById('why-faults').textContent.includes('别人的进程')")
 	assertGreyedOut(t, b)
 	b.Resize(t, 390, 2400, "dark")
-	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
-		t.Errorf("on a phone these are wider than the page: %q", wide)
-	}
+	b.AssertFits(t)
 	b.Keep(t, "#lanes-panel", "live-guest-phone")
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // assertGreyedOut looks for what replicas of others cannot do: it is there, cannot be used, and its
@@ -603,7 +572,7 @@ const (
 func TestAPagePlaysAnExperiment(t *testing.T) {
 	t.Parallel()
 	url := startLive(t, "--servers=embedded")
-	b := browser.Open(t, shown)
+	b := browser.Open(t)
 	b.Show(t, url, 1300, 2400, "light")
 	b.Until(t, within, isLive+" && document.getElementById('experiment').options.length > 30")
 	browser.Evaluate[bool](t, b, "(e => { e.value = 'watchdog'; e.dispatchEvent(new Event('change')); return true; })(document.getElementById('experiment'))")
@@ -647,7 +616,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	click(t, b, "#back")
 	b.Until(t, within, "[...document.querySelectorAll('#form input[type=number]')].every((i) => i.checkValidity()) && document.getElementById('form').elements.namedItem('clients').value > 0")
 	assertSellsAfterAnExperiment(t, b)
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // assertSellsAfterAnExperiment stops an experiment before its end, and sells on replicas that are
@@ -706,9 +675,7 @@ func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	b.Keep(t, "#lanes-title", "live-trace")
 	b.Resize(t, 390, 2400, "dark")
 	b.Keep(t, "#lanes-title", "live-trace-phone")
-	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
-		t.Errorf("on a phone these are too wide: %q", wide)
-	}
+	b.AssertFits(t)
 	assertTraceByKeys(t, b)
 	click(t, b, "#replay")
 	b.Until(t, within, "!document.getElementById('player').hidden")
@@ -716,7 +683,7 @@ func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	if said := openTrace(t, b, renewedAndTraced); !cmdtest.ContainsAll(said, "renewed", "commit") {
 		t.Errorf("replayed, the trace says %q", said)
 	}
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // assertTraceByKeys closes the trace and opens that of another lease.
@@ -739,7 +706,7 @@ func TestTheStoryNeedsNothingButNext(t *testing.T) {
 	click(t, b, "#tour-next") // in mid-sale
 	b.Until(t, within, "document.getElementById('tour-title').textContent.includes('4 of 10') && "+figure("n-over")+" > 0")
 	click(t, b, "#tour-skip")
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }
 
 // followStory follows the story by Next alone. Where a sale is to fail it is not consistent, and elsewhere it is.
@@ -752,4 +719,86 @@ func followStory(t *testing.T, b *browser.Browser, sales ...bool) {
 			t.Errorf("sale %d is %s", i+1, browser.Evaluate[string](t, b, "document.getElementById('verdict').innerText"))
 		}
 	}
+}
+
+// axe is the script of axe-core, which npm fetches. The test is skipped where npm cannot.
+func axe(t *testing.T) string {
+	t.Helper()
+	const version, sum = "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	pack := exec.CommandContext(ctx, "npm", "pack", "--silent", "axe-core@"+version)
+	pack.Dir = t.TempDir()
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Skipf("npm cannot fetch axe-core %s: %v\n%s", version, err, out)
+	}
+	script := must.Get(exec.CommandContext(ctx, "tar", "-xzOf", filepath.Join(pack.Dir, "axe-core-"+version+".tgz"), "package/axe.min.js").Output())(t)
+	if got := fmt.Sprintf("%x", sha256.Sum256(script)); got != sum {
+		t.Fatalf("the script has the checksum %s", got)
+	}
+	return string(script)
+}
+
+// assertAccessible has axe look at the page as it is.
+func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
+	t.Helper()
+	browser.Evaluate[bool](t, b, script+"; true")
+	browser.Evaluate[bool](t, b, `(window.found = null, axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r; }), true)`)
+	b.Until(t, within, "window.found !== null")
+	// What a page without violations passes tells that axe has looked at it.
+	if n := browser.Evaluate[int](t, b, "window.found.passes.length"); n < 10 {
+		t.Errorf("%s: axe passes %d rules only", state, n)
+	}
+	const serious = `window.found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
+		.map(v => v.id + ': ' + v.help + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', '))`
+	for _, violation := range browser.Evaluate[[]string](t, b, serious) {
+		t.Errorf("%s: %s", state, violation)
+	}
+}
+
+func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
+	t.Parallel()
+	script := axe(t)
+	url, b := openLive(t, "light", "--servers=embedded")
+	assertAccessible(t, b, script, "before a sale")
+	set(t, b, "strategy", "mutex")
+	set(t, b, "stock", 100)
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && !document.getElementById('verdict').hidden")
+	b.Resize(t, 1300, 2400, "dark")
+	assertAccessible(t, b, script, "after it, in the dark")
+	openTrace(t, b, "document.querySelector('#trace .step.read') !== null")
+	assertAccessible(t, b, script, "the trace of a lease")
+	click(t, b, "#trace-close")
+	click(t, b, "#replay")
+	b.Until(t, within, "!document.getElementById('player').hidden")
+	assertAccessible(t, b, script, "in a replay")
+	b.Resize(t, 390, 2400, "light")
+	click(t, b, "#language")
+	b.Until(t, within, "document.documentElement.lang === 'zh-CN'")
+	assertAccessible(t, b, script, "on a phone, in Chinese")
+	click(t, b, "#back")
+	browser.Evaluate[bool](t, b, "(document.getElementById('experiment').value = 'reentrancy', true)")
+	click(t, b, "#make")
+	b.Until(t, within, madeVerdict+" === '已复现'")
+	assertAccessible(t, b, script, "after an experiment")
+	click(t, b, "#pair")
+	b.Until(t, within, "document.getElementById('player-words').classList.contains('pair')")
+	assertAccessible(t, b, script, "a failure beside its remedy")
+	page, _, _ := strings.Cut(url, "#")
+	b.Show(t, page+"buy", 390, 800, "dark")
+	b.Until(t, within, "!document.getElementById('join').hidden")
+	assertAccessible(t, b, script, "the phone of a buyer")
+	browser.Evaluate[bool](t, b, "(document.getElementById('name').value = 'Ann', document.querySelector('#join button').click(), true)")
+	b.Until(t, within, "!document.getElementById('shop').hidden")
+	click(t, b, "#buy")
+	b.Until(t, within, "document.getElementById('got').textContent !== '' && !document.getElementById('buy').disabled")
+	assertAccessible(t, b, script, "the phone of a buyer that was answered")
+	b.Show(t, page+"?lang=en", 390, 2400, "light")
+	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
+	assertAccessible(t, b, script, "a reader without the token")
+	_, flags := startOthers(t)
+	b.Show(t, startLive(t, flags...), 390, 2400, "dark")
+	b.Until(t, within, isLive+" && !document.getElementById('guest').hidden")
+	assertAccessible(t, b, script, "replicas of others")
 }

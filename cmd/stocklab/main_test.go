@@ -7,15 +7,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 )
 
@@ -157,4 +163,91 @@ func processesIn(t *testing.T, tmp string) (pids []string) {
 		}
 	}
 	return pids
+}
+
+// testLab is a cluster and what is under it.
+type testLab struct {
+	cluster  *shop.Cluster
+	database *servers.Database
+	missing  map[string]string // why a backend is not there, by its name
+	local    bool              // everything is there that this machine has
+	goods    *atomic.Int64     // the last that was created
+}
+
+// create makes an item for one test.
+func (l testLab) create(t testing.TB, units int64) (goods int64) {
+	t.Helper()
+	goods = l.goods.Add(1)
+	must.Do(t, l.cluster.Client().CreateGoods(t.Context(), goods, units))
+	return goods
+}
+
+// startLabOf starts every backend of the choice that this machine has, and
+// replicas on them.
+func startLabOf(t testing.TB, choice servers.Choice, r shop.Replicas) testLab {
+	t.Helper()
+	return startReplicas(t, openShop(t, choice), r)
+}
+
+// openShop starts every backend of the choice that this machine has. They end with the test.
+func openShop(t testing.TB, choice servers.Choice) *shop.Shop {
+	t.Helper()
+	choice.Volatile = true
+	s := must.Get(shop.Open(t.Context(), shop.Options{Servers: choice}))(t)
+	t.Cleanup(func() { must.Do(t, s.Close(t.Context())) })
+	return s
+}
+
+func startReplicas(t testing.TB, s *shop.Shop, r shop.Replicas) testLab {
+	t.Helper()
+	c := must.Get(s.Start(t.Context(), r))(t)
+	return testLab{c, s.Servers.Database, s.Servers.Missing, !s.Embedded(), new(atomic.Int64)}
+}
+
+// needBackend skips a test whose backend is not on this machine, or fails it where the
+// backend is required.
+func (l testLab) needBackend(t *testing.T, backend string) {
+	t.Helper()
+	reason, missing := l.missing[backend]
+	if missing && l.local {
+		labtest.Need(t, strings.Replace(backend, "redlock", "redis", 1), false, reason)
+	}
+	if missing {
+		t.Skip(reason)
+	}
+}
+
+// killOnce kills a replica when so many requests have been answered.
+func killOnce(t *testing.T, victim *shop.Replica, after int) func(answered int) {
+	t.Helper()
+	var once sync.Once
+	return func(answered int) {
+		if answered < after {
+			return
+		}
+		once.Do(func() {
+			should.Do(t, victim.Kill(t.Context()))
+		})
+	}
+}
+
+func TestAnExperimentMayDoWithoutASafeguard(t *testing.T) {
+	usual := strategy.Deps{UnitRows: 500, Retry: strategy.Retry{Tries: 50, Step: time.Millisecond, Max: time.Second}}
+	for name, gone := range map[string]func(strategy.Deps) bool{
+		"reaper":     func(d strategy.Deps) bool { return d.Lock.Unreaped },
+		"one-server": func(d strategy.Deps) bool { return d.Lock.NodeLocks },
+		"pause":      func(d strategy.Deps) bool { return d.Retry == strategy.Retry{Tries: 10_000, Max: time.Second} },
+		"pool":       func(d strategy.Deps) bool { return d.UnitRows == 8 },
+	} {
+		if deps := without(config.Config{}, usual); gone(deps) || deps.Lock.Now != nil {
+			t.Errorf("where nothing is changed, %s is gone: %+v", name, deps)
+		}
+		if deps := without(config.Config{Lab: config.Lab{Without: []string{name}}}, usual); !gone(deps) {
+			t.Errorf("without %s: %+v", name, deps)
+		}
+	}
+	deps := without(config.Config{Lab: config.Lab{ClockOffset: time.Hour}}, usual)
+	if ahead := time.Until(deps.Lock.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("the clock is ahead by %s, want an hour", ahead)
+	}
 }

@@ -493,5 +493,5 @@ func TestProveTheWholeStoryNeedsNothingButNext(t *testing.T) {
 	if got := browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"); !cmdtest.ContainsAll(got, "replica-1 stopped between read and write", "replica-1 resumed") {
 		t.Errorf("the marks of the sales with a pause are %q", got)
 	}
-	assertQuiet(t, b, url)
+	b.AssertQuiet(t, url)
 }

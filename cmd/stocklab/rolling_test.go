@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // crowd is how many buy while the replicas are restarted.
@@ -101,9 +102,7 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 	for _, sale := range sales {
 		sale.reported = make(map[string]string)
 		sellers.Go(func() {
-			if err := sale.sell(ctx, l.cluster.URL); err != nil {
-				t.Error(err)
-			}
+			should.Do(t, sale.sell(ctx, l.cluster.URL))
 		})
 	}
 	deed()

@@ -129,9 +129,7 @@ func ownDatabase(lab *labtest.Lab, kind string) func(*testing.T) *servers.Databa
 	return func(t *testing.T) *servers.Database {
 		t.Helper()
 		d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return d
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // counting measures 1, 2, 3, … times a factor.
@@ -54,9 +54,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	if f := r.Subjects[1]; f.Max != 8 || f.Aim != "at most 8" || !f.Reached {
 		t.Errorf("the subject is %+v, want it at its limit", f)
 	}
-	if f := r.Subjects[2]; f.Aim != "" {
-		t.Errorf("a subject without a limit has %+v", f)
-	}
+	should.Be(t, r.Subjects[2].Aim, "", "the limit of a subject without one")
 	want := []struct {
 		name    string
 		median  float64
@@ -152,9 +150,8 @@ func TestASuiteUsesItsTime(t *testing.T) {
 		if took := time.Since(began); err != nil || took < within-time.Second || took > within || len(r.Subjects[0].Samples) != 4 {
 			t.Errorf("of %s it took %s (%v) for %+v", within, took, err, r.Subjects)
 		}
-		if want := (steps{"elsewhere: not measured", "each: 1/s", "once: 1", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s"}); !slices.Equal(*said, want) {
-			t.Errorf("it said %q, want %q", *said, want)
-		}
+		want := steps{"elsewhere: not measured", "each: 1/s", "once: 1", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s"}
+		should.Equal(t, *said, want, "what is said")
 	})
 }
 
@@ -209,12 +206,8 @@ func TestTheCostsOfASale(t *testing.T) {
 	if got := costs(before, after, 10_000); !reflect.DeepEqual(got, want) {
 		t.Errorf("the costs are %v, want %v", got, want)
 	}
-	if got := want.sum(); got != 350 {
-		t.Errorf("they are %v in all, want 350", got)
-	}
-	if got := costs(after, after, 10_000); len(got) != 0 {
-		t.Errorf("where nothing was used the costs are %v", got)
-	}
+	should.Be(t, want.sum(), 350, "all costs")
+	should.Be(t, len(costs(after, after, 10_000)), 0, "costs where nothing was used")
 	if got := costs(before, after, 0); got != nil {
 		t.Errorf("without a sale the costs are %v", got)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -95,14 +95,10 @@ func TestTheSubjectsOfAStage(t *testing.T) {
 		}
 	}
 	for quick, want := range map[bool]string{true: "[64]", false: "[1 8 64 512]"} {
-		if got := fmt.Sprint(Options{Quick: quick}.crowds()); got != want {
-			t.Errorf("quick: %v; the crowds are %s, want %s", quick, got, want)
-		}
+		should.Be(t, fmt.Sprint(Options{Quick: quick}.crowds()), want, "the crowds, quick", quick)
 	}
 	for want, o := range map[string]Options{"3 rounds of 2s": {Rounds: 3, Each: 2 * time.Second, Within: time.Hour}, "1 round within 1h0m0s": {Rounds: 1, Within: time.Hour}} {
-		if got := o.plan(); got != want {
-			t.Errorf("the plan is %s, want %s", got, want)
-		}
+		should.Be(t, o.plan(), want, "the plan")
 	}
 	if lasting(usual, time.Second) != time.Second || lasting(crowd, time.Second) != 2*time.Second {
 		t.Error("the time of a measurement does not fit its crowd")
@@ -112,9 +108,7 @@ func TestTheSubjectsOfAStage(t *testing.T) {
 	}
 	only := staged(1, Options{Only: regexp.MustCompile("^redis"), Items: 10})
 	for _, subject := range only.ofItems().Subjects {
-		if subject.Strategy != inRedis {
-			t.Errorf("with --only %s is measured", subject.Name)
-		}
+		should.Be(t, subject.Strategy, inRedis, "with --only … is measured", subject.Name)
 	}
 }
 
@@ -123,9 +117,7 @@ func TestTheProgramsOfASaleAreNamedByTheirPart(t *testing.T) {
 	for program, want := range map[string]string{
 		"stocklab": "stockd", "java": "zookeeper", "redis-server": "redis", "mysqld": "database", "mariadbd": "database", "etcd": "etcd", "nginx": "nginx",
 	} {
-		if got := b.role(program); got != want {
-			t.Errorf("%s is %s, want %s", program, got, want)
-		}
+		should.Be(t, b.role(program), want, program)
 	}
 }
 
@@ -179,9 +171,7 @@ func TestSafeStrategiesAreMeasured(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Name != "b-plain" || list[1].Name != "a-lock" {
 		t.Errorf("measured are %+v (%v)", list, err)
 	}
-	if want := []string{"away: not measured: no Redis"}; !slices.Equal(s.result.Notes, want) {
-		t.Errorf("the notes are %q, want %q", s.result.Notes, want)
-	}
+	should.Equal(t, s.result.Notes, []string{"away: not measured: no Redis"}, "the notes")
 }
 
 // The ledger has what buyers received, or will have within seconds; the figures of a sale that it contradicts
@@ -326,9 +316,7 @@ func TestTheAuditsOfManyItemsAreNoDelayOfTheirLedger(t *testing.T) {
 			time.Sleep(MaxItems * 2 * time.Millisecond)
 			return nil, nil
 		}
-		if err := settled(t.Context(), settlesWithin(MaxItems), audits); err != nil {
-			t.Errorf("the audits of %d items end with %v", MaxItems, err)
-		}
+		should.Fail(t, settled(t.Context(), settlesWithin(MaxItems), audits), nil, "the audits of … items", MaxItems)
 	})
 }
 
@@ -352,9 +340,7 @@ func TestALargeLedgerIsComparedWithAnEmptyOne(t *testing.T) {
 			}
 		}
 	}
-	if compared != 6 {
-		t.Errorf("%d are compared, want three with each ledger", compared)
-	}
+	should.Be(t, compared, 6, "comparisons, three with each ledger")
 }
 
 // A rate is that of the time after the warm-up, in which what is held is not counted.

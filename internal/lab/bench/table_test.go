@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // measured is a result of two strategies by one and two replicas, and of what is no strategy.
@@ -126,9 +127,7 @@ func TestTheTablesOfABenchmark(t *testing.T) {
 	if !strings.Contains(page.String(), "\n# `stocklab bench --each 2s`\n") {
 		t.Error("the page does not name its command")
 	}
-	if err := r.Table(fullDisk{}); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("a table that cannot be written: %v", err)
-	}
+	should.Fail(t, r.Table(fullDisk{}), io.ErrShortWrite, "a table that cannot be written")
 }
 
 // What was not measured has no table.
@@ -139,9 +138,7 @@ func TestAnEmptyTableIsLeftOut(t *testing.T) {
 		result Result
 		tables int
 	}{"nothing": {Result{}, 0}, "a ledger": {Result{Subjects: []Figure{{Name: "audit"}}, Ratios: []Figure{alone}}, 2}, "items": {Result{Subjects: []Figure{many}}, 1}} {
-		if got := len(c.result.tables()); got != c.tables {
-			t.Errorf("%s: %d tables, want %d", name, got, c.tables)
-		}
+		should.Be(t, len(c.result.tables()), c.tables, "tables", name)
 	}
 }
 
@@ -281,9 +278,7 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
 	}
-	if circles != 7 {
-		t.Errorf("it has %d dots, want six of sales and one of processor time", circles)
-	}
+	should.Be(t, circles, 7, "dots, six of sales and one of processor time")
 	if !strings.Contains(chart.String(), "prefers-color-scheme: dark") {
 		t.Error("it has no colours for the dark")
 	}
@@ -301,21 +296,15 @@ func TestTheLimitsOfAChart(t *testing.T) {
 		for i, l := range limits {
 			got[i] = l.Name
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("with %d replicas they are %q, want %q", replicas, got, want)
-		}
+		should.Equal(t, got, want, "with … replicas they are", replicas)
 	}
 	r.Subjects = []Figure{figure(script, "/s", []float64{0})}
-	if got := r.chartLimits(1); len(got) != 0 {
-		t.Errorf("a limit of nothing is drawn: %v", got)
-	}
+	should.Be(t, len(r.chartLimits(1)), 0, "limits of nothing that are drawn")
 }
 
 func TestThereIsNoChartOfNothing(t *testing.T) {
 	alone := Figure{Name: "sql-conditional, 8 clients", Setting: Setting{Strategy: "sql-conditional", Clients: 8, Replicas: 1}, Median: 1}
 	for _, r := range []*Result{{}, {Subjects: []Figure{alone}}} { // the picture is of another number of clients
-		if err := r.Chart(io.Discard); !errors.Is(err, errNotMeasured) {
-			t.Errorf("%v, want %v", err, errNotMeasured)
-		}
+		should.Fail(t, r.Chart(io.Discard), errNotMeasured, "a chart")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -126,9 +127,7 @@ func judge(t *testing.T, rows []row) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			f := r.check(r.history)
-			if f.Holds != r.holds {
-				t.Errorf("holds: %v, want %v: %s", f.Holds, r.holds, f.Says)
-			}
+			should.Be(t, f.Holds, r.holds, "it holds", f.Says)
 			for name, want := range r.numbers {
 				if got, has := f.Numbers[name]; !has || math.Abs(got-want) > 1e-9 {
 					t.Errorf("%s is %v, want %v, in %v", name, got, want, f.Numbers)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -283,9 +284,8 @@ func TestRequestsUnderOneKeyAreOnePurchase(t *testing.T) {
 		"what is unknown took one unit at most":         {of(unknown(0, 1, key("k")), unknown(2, 3, key("k")), sold(4, 5, order("a"), left(2)), sold(6, 7, order("b"), left(1)), five), false},
 		"two that are unknown may have taken two units": {of(unknown(0, 1), unknown(2, 3), sold(4, 5, order("a"), left(2)), sold(6, 7, order("b"), left(1)), five), true},
 	} {
-		if f := checker.Linearizable()(c.h); f.Holds != c.legal {
-			t.Errorf("%s: linearizable %v, want %v: %s", name, f.Holds, c.legal, f.Says)
-		}
+		f := checker.Linearizable()(c.h)
+		should.Be(t, f.Holds, c.legal, name, "linearizable", f.Says)
 		if f := checker.NotLinearizable()(c.h); f.Holds == c.legal {
 			t.Errorf("%s: not linearizable %v, want %v: %s", name, f.Holds, !c.legal, f.Says)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -94,9 +95,7 @@ func TestUndecidedIsNeitherLegalNorIllegal(t *testing.T) {
 		{"not legal", checker.Linearizable(), h, false, nil},
 		{"not illegal", checker.NotLinearizable(), h, false, nil},
 	})
-	if f := checker.Linearizable()(h); f.Facts[0].Code != "undecided" {
-		t.Errorf("it says %q", f.Says)
-	}
+	should.Be(t, checker.Linearizable()(h).Facts[0].Code, "undecided", "what it says")
 }
 
 // The search looks at ever longer beginnings of a window, and names the first answer that is wrong.

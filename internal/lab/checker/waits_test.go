@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -71,9 +72,7 @@ func TestDistribution(t *testing.T) {
 		waits[i] = time.Duration(200-i) * millisecond
 	}
 	want := checker.Distribution{Waits: 200, P50: 100 * millisecond, P99: 198 * millisecond, Longest: 200 * millisecond}
-	if got := checker.Distribute(waits); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	should.Be(t, checker.Distribute(waits), want, "the distribution")
 	if waits[0] != 200*millisecond {
 		t.Error("the waits were sorted where they stand")
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 // What is said in one language is said in the other, of the same arguments.
@@ -26,9 +28,7 @@ func TestEveryCodeHasWordsInBothLanguages(t *testing.T) {
 			slices.Sort(used[i])
 			used[i] = slices.Compact(used[i])
 		}
-		if !slices.Equal(used[0], used[1]) {
-			t.Errorf("%s takes %v in English and %v in Chinese", code, used[0], used[1])
-		}
+		should.Equal(t, used[1], used[0], "of the places in English the Chinese has", code)
 	}
 }
 
@@ -38,12 +38,8 @@ func TestFiguresHaveChineseNames(t *testing.T) {
 		"below_zero_units": "库存为负", "first_grant_ms": "首次拿到锁用时（ms）", "holds_per_s_of_3": "3 个成员时每秒持锁次数",
 		"holds_per_s_of_3_min": "3 个成员时每秒持锁次数，最少", "no_such_waits": "no such waits",
 	} {
-		if got := FigureInChinese(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		should.Be(t, FigureInChinese(name), want, name)
 	}
 	f := Found(true, nil, Say("figure", "units paid", 2), Say("at-most", 1))
-	if got, want := f.Chinese(), "付了款的件数 = 2；预期最多 1"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	should.Be(t, f.Chinese(), "付了款的件数 = 2；预期最多 1", "in Chinese")
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // root is where docker-compose.yml is.
@@ -97,9 +98,7 @@ func TestOnlyNginxAndWhatIsLookedAtIsPublishedAndOnlyOnTheLoopback(t *testing.T)
 				t.Errorf("%s publishes %s, want the loopback unless it is chosen", name, port)
 			}
 		}
-		if (len(s.Networks) == 0) != (s.NetworkMode == "none") {
-			t.Errorf("%s is on the networks %v with mode %q, want its networks named", name, s.Networks, s.NetworkMode)
-		}
+		should.Be(t, len(s.Networks) == 0, s.NetworkMode == "none", "its networks are not named", name, s.Networks)
 		for _, network := range s.Networks {
 			if !slices.Contains(published, name) && !f.Networks[network].Internal {
 				t.Errorf("%s is on %s, which has a way out", name, network)
@@ -139,13 +138,9 @@ func TestEtcdIsAloneUntilItHasUsers(t *testing.T) {
 		if name == "etcd" || name == "etcd-users" {
 			continue
 		}
-		if got := f.Services[name].DependsOn["etcd-users"].Condition; got != "service_completed_successfully" {
-			t.Errorf("%s is on the network of etcd, and starts with %q of etcd-users", name, got)
-		}
+		should.Be(t, f.Services[name].DependsOn["etcd-users"].Condition, "service_completed_successfully", "… is on the network of etcd, and waits for etcd-users until", name)
 	}
-	if got := f.Services["etcd"].Networks; !slices.Equal(got, []string{"etcd"}) {
-		t.Errorf("etcd is on %v, want its own network alone", got)
-	}
+	should.Equal(t, f.Services["etcd"].Networks, []string{"etcd"}, "the networks of etcd")
 }
 
 // capabilities are those that a service keeps, each for the entrypoint of its image.
@@ -184,12 +179,8 @@ func TestEveryContainerIsBounded(t *testing.T) {
 // default.
 func TestTheDemonstrationLetsRequestsChoose(t *testing.T) {
 	services := read(t).Services
-	if got := services["stockd"].Environment["STOCKD_DEDUCT_CHOOSE"]; got != "true" {
-		t.Errorf("STOCKD_DEDUCT_CHOOSE is %q, want true", got)
-	}
-	if got := services["nginx"].Environment["STOCKD_UPSTREAM"]; got != "$$upstream_addr" {
-		t.Errorf("STOCKD_UPSTREAM is %q, want nginx's own variable", got)
-	}
+	should.Be(t, services["stockd"].Environment["STOCKD_DEDUCT_CHOOSE"], "true", "STOCKD_DEDUCT_CHOOSE")
+	should.Be(t, services["nginx"].Environment["STOCKD_UPSTREAM"], "$$upstream_addr", "STOCKD_UPSTREAM")
 }
 
 // files are what it reads of this repository, by where it finds them.
@@ -286,9 +277,7 @@ func TestTheBuildSeesWhatGitKnows(t *testing.T) {
 			want = append(want, "**/"+pattern) // .dockerignore means the root by a bare name
 		}
 	}
-	if got := lines(".dockerignore"); !slices.Equal(got, want) {
-		t.Errorf(".dockerignore has %q, want %q", got, want)
-	}
+	should.Equal(t, lines(".dockerignore"), want, ".dockerignore")
 }
 
 func TestImagesAreLocked(t *testing.T) {
@@ -328,9 +317,7 @@ func TestReplicasHaveAUserThatSells(t *testing.T) {
 			t.Errorf("%s connects as %s, want %s", name, got, want)
 		}
 	}
-	if got := services["stockd"].Environment["STOCKD_DATABASE_MIGRATE"]; got != "false" {
-		t.Errorf("STOCKD_DATABASE_MIGRATE is %q, want false", got)
-	}
+	should.Be(t, services["stockd"].Environment["STOCKD_DATABASE_MIGRATE"], "false", "STOCKD_DATABASE_MIGRATE")
 	const grant = "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON stockd.* TO 'stockd'@'%';"
 	users := readText(t, "deploy/compose/mysql-users.sh")
 	if strings.Count(users, "GRANT") != 1 || !strings.Contains(users, grant) {
@@ -348,9 +335,7 @@ func TestEachServiceStartsWhenWhatItNeedsIsThere(t *testing.T) {
 		// compose would start the replicas that these needed, and one would be three again.
 		"demo": {"secrets"}, "live": {"secrets"},
 	} {
-		if got := slices.Sorted(maps.Keys(services[name].DependsOn)); !slices.Equal(got, want) {
-			t.Errorf("%s waits for %q, want %q", name, got, want)
-		}
+		should.Equal(t, slices.Sorted(maps.Keys(services[name].DependsOn)), want, "… waits for", name)
 	}
 	for name, s := range services {
 		for needed, on := range s.DependsOn {
@@ -358,9 +343,7 @@ func TestEachServiceStartsWhenWhatItNeedsIsThere(t *testing.T) {
 			if services[needed].Restart == "no" {
 				want = "service_completed_successfully"
 			}
-			if on.Condition != want {
-				t.Errorf("%s waits for %s by %q, want %s", name, needed, on.Condition, want)
-			}
+			should.Be(t, on.Condition, want, "… waits for … until", name, needed)
 		}
 	}
 }
@@ -404,9 +387,7 @@ func TestASessionOfZooKeeperEndsInTime(t *testing.T) {
 		for line := range strings.Lines(string(content)) {
 			if value, ok := strings.CutPrefix(line, key+"="); ok {
 				d, err := time.ParseDuration(strings.TrimSpace(value) + "ms")
-				if err != nil {
-					t.Error(err)
-				}
+				should.Do(t, err)
 				return d
 			}
 		}
@@ -429,9 +410,7 @@ func TestTheAdminAPIIsCalledByNamesThatItKnows(t *testing.T) {
 			}
 		}
 	}
-	if seen != 3 {
-		t.Errorf("%d services call the admin API, want stock, demo and live", seen)
-	}
+	should.Be(t, seen, 3, "services that call the admin API: stock, demo and live")
 }
 
 // Docker makes an empty folder of a file that is not there.
@@ -451,9 +430,7 @@ func TestVisitorsOfGrafanaOnlyLook(t *testing.T) {
 	for name, want := range map[string]string{
 		"GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer", "GF_AUTH_DISABLE_LOGIN_FORM": "true", "GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION": "true",
 	} {
-		if environment[name] != want {
-			t.Errorf("%s is %q, want %s", name, environment[name], want)
-		}
+		should.Be(t, environment[name], want, name)
 	}
 }
 

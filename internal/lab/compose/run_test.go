@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -217,9 +217,7 @@ func freshlyStocked(t *testing.T, p project) {
 	}
 	stranger := p.there
 	stranger.Token = "a-token-of-a-stranger"
-	if _, err := stranger.Shop().Restock(t.Context(), 1, 1, ""); !errors.Is(err, client.ErrUnauthorized) {
-		t.Errorf("a stranger restocked: %v", err)
-	}
+	should.Reject(stranger.Shop().Restock(t.Context(), 1, 1, ""))(t, client.ErrUnauthorized, "the restock of a stranger")
 }
 
 func minRights(t *testing.T, p project) {
@@ -248,9 +246,7 @@ func scaled(t *testing.T, p project) {
 		t.Log(p.compose(t, "run", "--rm", "--no-TTY", "demo", "--strategies=mutex,sql-conditional"))
 		p.replicas(t, replicas)
 	}
-	if after := p.compose(t, "ps", "--format", "{{.ID}}", "nginx"); after != before {
-		t.Errorf("nginx was made anew: %s, before %s", after, before)
-	}
+	should.Be(t, p.compose(t, "ps", "--format", "{{.ID}}", "nginx"), before, "nginx, which was not made anew")
 }
 
 func killed(t *testing.T, p project) {
@@ -335,7 +331,5 @@ func watched(t *testing.T, p project) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end) && !slices.Equal(got, want); time.Sleep(time.Second) {
 		got = up()
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the replicas are %q for Prometheus, want %q", got, want)
-	}
+	should.Equal(t, got, want, "the replicas are for Prometheus")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Every experiment has its page in docs/lab, and every page its experiment.
@@ -20,18 +21,14 @@ func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
 	all := All()
 	want := make([]string, 0, len(all))
 	for i, e := range all {
-		if e.Number != i+1 {
-			t.Errorf("%s is number %d, and stands at %d", e.Name, e.Number, i+1)
-		}
+		should.Be(t, e.Number, i+1, "the number of", e.Name)
 		want = append(want, fmt.Sprintf("%02d-%s.md", e.Number, e.Name))
 	}
 	pages := must.Get(filepath.Glob("../../../docs/lab/[0-9]*.md"))(t)
 	for i := range pages {
 		pages[i] = filepath.Base(pages[i])
 	}
-	if !slices.Equal(pages, want) {
-		t.Errorf("docs/lab has %q, and the experiments are %q", pages, want)
-	}
+	should.Equal(t, pages, want, "docs/lab has")
 	for i, e := range all {
 		page := must.Get(os.ReadFile(filepath.Join("../../../docs/lab", want[i])))(t)
 		for _, words := range []string{e.Title, e.Claim} {
@@ -151,9 +148,7 @@ func TestTheWordsAreOfTheExperimentsThatThereAre(t *testing.T) {
 	}
 	for _, text := range []string{english, chinese} {
 		names := regexp.MustCompile(`(?m)^[a-z0-9/-]+$`).FindAllString(text, -1)
-		if !slices.Equal(names, want) {
-			t.Errorf("there are words of %q, want %q", names, want)
-		}
+		should.Equal(t, names, want, "there are words of")
 	}
 }
 

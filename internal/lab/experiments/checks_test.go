@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -35,9 +36,8 @@ type judged struct {
 func assertJudged(t *testing.T, all ...judged) {
 	t.Helper()
 	for _, c := range all {
-		if f := checkOf(t, c.experiment, c.part)(c.history); f.Holds != c.holds {
-			t.Errorf("%s/%s, %s: it holds: %t, want %t: %s", c.experiment, c.part, c.name, f.Holds, c.holds, f.Says)
-		}
+		f := checkOf(t, c.experiment, c.part)(c.history)
+		should.Be(t, f.Holds, c.holds, c.experiment, c.part, c.name, f.Says)
 	}
 }
 
@@ -220,9 +220,7 @@ func TestUnitsAreWrongWhicheverWay(t *testing.T) {
 		oversold, lost int64
 		want           float64
 	}{{0, 0, 0}, {3, 0, 3}, {0, 3, 3}, {0, -3, 3}, {3, -3, 6}} {
-		if got := wrongUnits(client.Audit{Oversold: c.oversold, Lost: c.lost}); got != c.want {
-			t.Errorf("%d oversold, %d lost: %g units are wrong, want %g", c.oversold, c.lost, got, c.want)
-		}
+		should.Be(t, wrongUnits(client.Audit{Oversold: c.oversold, Lost: c.lost}), c.want, "of … oversold and … lost units are wrong", c.oversold, c.lost)
 	}
 }
 
@@ -232,8 +230,6 @@ func TestAnswersThatDifferFromTheSalesAreCountedWhicheverWay(t *testing.T) {
 		answered, sold int64
 		want           float64
 	}{{7, 7, 0}, {7, 5, 2}, {5, 7, 2}} {
-		if got := paidWrongly(c.answered, c.sold); got != c.want {
-			t.Errorf("%d answered, %d sold: %g differ, want %g", c.answered, c.sold, got, c.want)
-		}
+		should.Be(t, paidWrongly(c.answered, c.sold), c.want, "of … answered and … sold differ", c.answered, c.sold)
 	}
 }

@@ -12,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -57,8 +60,7 @@ func reaches(least float64) checker.Check {
 }
 
 func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(1)})
-	must.Do(t, err)
+	r := must.Get(made(t, Part{Name: "one", Do: measured(), Check: reaches(1)}))(t)
 	if r.Verdict != Reproduced || r.Tries != 1 || r.Evidence["one.measured"] != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -82,9 +84,7 @@ func TestTriesAreBounded(t *testing.T) {
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if !slices.Equal(items, []int64{1, 2, 3, 4}) {
-		t.Errorf("the tries sold the items %v, want one each", items)
-	}
+	should.Equal(t, items, []int64{1, 2, 3, 4}, "the tries sold the items")
 }
 
 // The picture of a contradiction is of the try whose history the result has.
@@ -196,9 +196,7 @@ func TestSQLiteIsNoMySQL(t *testing.T) {
 		t.Error(reason)
 	}
 	th.shop.Servers.Missing = map[string]string{"etcd": "needs etcd"}
-	if reason := th.lacks(Stage{Needs: []Need{MySQL, Etcd}}); reason != "needs etcd" {
-		t.Errorf("beside MySQL etcd is missing for %q", reason)
-	}
+	should.Be(t, th.lacks(Stage{Needs: []Need{MySQL, Etcd}}), "needs etcd", "beside MySQL etcd is missing for")
 }
 
 func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
@@ -247,8 +245,7 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	plan := Plan{Folder: folder, Progress: silent{}}
 	r := &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
-	result, err := r.experiment(t.Context(), e)
-	must.Do(t, err)
+	result := must.Get(r.experiment(t.Context(), e))(t)
 	unknown := Result{Name: "unknown", Verdict: Reproduced}
 	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
 	report := &Report{Experiments: []Result{unknown, result}}
@@ -258,13 +255,9 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	if got := report.Experiments[1]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 || got.Parts[2].Finding.Holds {
 		t.Errorf("%+v", got)
 	}
-	if got := report.Experiments[0]; got.Verdict != Reproduced {
-		t.Errorf("one that is not known is judged: %+v", got)
-	}
+	should.Be(t, report.Experiments[0].Verdict, Reproduced, "one that is not known")
 	must.Do(t, os.Remove(file))
-	if err := Reread(folder, []Experiment{e}, report); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without its history: %v", err)
-	}
+	should.Fail(t, Reread(folder, []Experiment{e}, report), os.ErrNotExist, "without its history")
 }
 
 func TestMain(m *testing.M) {
@@ -371,12 +364,85 @@ func TestARunThatIsEndedKeepsWhatWasMade(t *testing.T) {
 		if len(r.Experiments) != c.results || r.Interrupted != c.interrupted || errors.Is(err, ends) != c.interrupted || err != nil && !c.interrupted {
 			t.Errorf("%s: %d experiments, interrupted %t: %v", name, len(r.Experiments), r.Interrupted, err)
 		}
-		if more := slices.Contains(d.entries, "try 1 of second, next"); more != (c.last != "step") {
-			t.Errorf("%s: %q", name, d.entries)
-		}
-		if ends := slices.Index(d.entries, "end"); ends != len(d.entries)-1 {
-			t.Errorf("%s: the end is not the last of %q", name, d.entries)
-		}
+		should.Be(t, slices.Contains(d.entries, "try 1 of second, next"), c.last != "step", name, "goes on", d.entries)
+		should.Be(t, slices.Index(d.entries, "end"), len(d.entries)-1, name, "ends at", d.entries)
 		cancel(nil)
+	}
+}
+
+// What a try has begun ends in the reverse order, all of it, and then its replicas where they cannot serve
+// another try.
+func TestATryEndsWhatItHasBegunTheLastOneFirst(t *testing.T) {
+	for _, spoilt := range []bool{false, true} {
+		p := &provisioner{cluster: &shop.Cluster{}}
+		s := &Try{spoilt: spoilt}
+		var order []string
+		first, second := errors.New("first"), errors.New("second")
+		for _, err := range []error{first, second} {
+			s.Later(func() error {
+				if p.cluster != nil {
+					order = append(order, err.Error())
+				}
+				return err
+			})
+		}
+		if err := p.tearDown(t.Context(), s); !errors.Is(err, first) || !errors.Is(err, second) || !slices.Equal(order, []string{"second", "first"}) {
+			t.Errorf("the order is %q, and the error %v", order, err)
+		}
+		should.Be(t, p.cluster == nil, spoilt, "the replicas were ended")
+	}
+}
+
+// A step that fails may have left a replica paused, or with a failpoint: no other try gets it.
+func TestTheReplicasOfATryThatFailsServeNoOther(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("half done")} {
+		p := &provisioner{plan: Plan{Progress: silent{}}, shop: &shop.Shop{Servers: new(servers.Backends)}, cluster: &shop.Cluster{}, stage: Stage{Replicas: 1}}
+		step := func(x *Try) { x.Must(failure) }
+		err := p.execute(t.Context(), Part{Stage: p.stage, Do: step}, filepath.Join(t.TempDir(), "history"))
+		should.Fail(t, err, failure, "a try")
+		should.Be(t, p.cluster == nil, failure != nil, "the replicas were ended")
+	}
+}
+
+// The replicas take turns with the nodes that the stage uses, and each keeps what it has of its own.
+func TestEachReplicaWritesToItsNode(t *testing.T) {
+	p := &provisioner{galera: &servers.Nodes{Nodes: []*servers.Database{{DSN: "a"}, {DSN: "b"}, {DSN: "c"}}}}
+	s := new(Try)
+	must.Do(t, p.writeToNodes(t.Context(), s, Stage{Replicas: 3, Nodes: 2, Own: map[int][]string{2: {"A=1"}}}))
+	for replica, dsn := range map[int]string{1: "a", 2: "b", 3: "a"} {
+		if !slices.Contains(s.Own[replica], "STOCKD_DATABASE_DSN="+dsn) || slices.Contains(s.Own[replica], "A=1") != (replica == 2) {
+			t.Errorf("replica %d gets %q, want the node %s", replica, s.Own[replica], dsn)
+		}
+	}
+}
+
+// A contender has its own connections until the try ends. What warms them up is not recorded.
+func TestAContenderRecordsItsLeasesAndEndsWithItsTry(t *testing.T) {
+	server := must.Get(servers.StartRedis(t.Context(), nil, servers.Embedded))(t)
+	defer server.Close(t.Context()) //nolint:errcheck // the test is over
+	file := filepath.Join(t.TempDir(), "history.jsonl")
+	writer := must.Get(history.Create(file))(t)
+	s := &Try{Backends: &servers.Backends{Redis: server}, History: writer}
+	var c *contender
+	if err := s.do(t.Context(), func(x *Try) {
+		c = x.contend("one", Redis)
+		c.ttl, c.retry = time.Hour, time.Millisecond
+		c.warm("redis-lua")
+		_, err := c.locker("redis-lua").Acquire(x, "name")
+		x.Must(err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.clients.Redis.PTTL(t.Context(), "stockd:{name}:redis-lua").Val(); left < time.Minute || left > time.Hour {
+		t.Errorf("the lease lasts for %s, want an hour", left)
+	}
+	if err := s.do(t.Context(), func(*Try) { c.locker("hope") }); err == nil {
+		t.Error("hope is a lock")
+	}
+	must.Do(t, errors.Join((&provisioner{}).tearDown(t.Context(), s), writer.Close()))
+	should.Fail(t, c.clients.Redis.Ping(t.Context()).Err(), redis.ErrClosed, "its connection after the try")
+	h, err := history.Read(file)
+	if err != nil || len(h.Leases) != 1 || h.Leases[0].Holder != "one" || h.Leases[0].Lock != "redis-lua" || h.Leases[0].Name != "name" {
+		t.Errorf("the leases are %+v (%v), want that of name alone", h.Leases, err)
 	}
 }

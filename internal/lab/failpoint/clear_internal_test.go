@@ -3,6 +3,8 @@ package failpoint
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/stockd/stockd/internal/must"
 )
 
 // A purchase that has found its fault stops the process a moment later. Who has cleared
@@ -10,9 +12,7 @@ import (
 func TestFaultsAreClearedWhenNoPurchaseIsAboutToStopTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := Open(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		l.SetFault(Fault{Do: Pause})
 		if _, _, found := l.reach("naive", 1); !found {
 			t.Fatal("the fault is not reached")

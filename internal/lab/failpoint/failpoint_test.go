@@ -2,12 +2,14 @@ package failpoint_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +26,7 @@ import (
 func open(t *testing.T) (l *failpoint.Registry, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl")
-	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
-	must.Do(t, err)
+	l = must.Get(failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() {
 		should.Do(t, l.Close())
 	})
@@ -34,8 +35,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 
 func read(t *testing.T, path string) *history.History {
 	t.Helper()
-	h, err := history.Read(path)
-	must.Do(t, err)
+	h := must.Get(history.Read(path))(t)
 	return h
 }
 
@@ -66,8 +66,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 	one := make(grants, 1)
 	one <- lease{ctx}
 	l := lab.Record("redis-lua", one)
-	held, err := l.Acquire(t.Context(), "goods/1")
-	must.Do(t, err)
+	held := must.Get(l.Acquire(t.Context(), "goods/1"))(t)
 	lose(lock.ErrLost)
 	for len(read(t, path).Leases) == 0 || read(t, path).Leases[0].Lost.IsZero() {
 		if t.Context().Err() != nil {
@@ -76,9 +75,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	should.Fail(t, held.Release(t.Context()), lock.ErrLost, "the release of a lost lease is")
-	if _, err := l.Acquire(t.Context(), "goods/1"); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("the lock that was not granted is %v", err)
-	}
+	should.Reject(l.Acquire(t.Context(), "goods/1"))(t, lock.ErrNotAcquired, "the lock that was not granted")
 	h := read(t, path)
 	if len(h.Leases) != 2 {
 		t.Fatalf("leases are %+v, want two", h.Leases)
@@ -95,8 +92,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 func TestSeveralRecordInOneFile(t *testing.T) {
 	const contenders, leases = 8, 20
 	path := filepath.Join(t.TempDir(), "history.jsonl")
-	w, err := history.Create(path)
-	must.Do(t, err)
+	w := must.Get(history.Create(path))(t)
 	var all sync.WaitGroup
 	for range contenders {
 		all.Go(func() {
@@ -113,9 +109,7 @@ func TestSeveralRecordInOneFile(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if h := read(t, path); len(h.Leases) != contenders*leases {
-		t.Errorf("%d leases were read of %d", len(h.Leases), contenders*leases)
-	}
+	should.Be(t, len(read(t, path).Leases), contenders*leases, "leases that were read")
 	should.Do(t, w.Close())
 }
 
@@ -140,8 +134,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 		"close": (*failpoint.Registry).Close,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			lab, err := failpoint.Open(failpoint.Options{Log: slog.New(slog.DiscardHandler)})
-			must.Do(t, err)
+			lab := must.Get(failpoint.Open(failpoint.Options{Log: slog.New(slog.DiscardHandler)}))(t)
 			lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
 			began := time.Now()
 			done := make(chan struct{})
@@ -162,8 +155,7 @@ func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
 // Close ends the record; what happens later is a gap in it, and the log says so.
 func TestARecordEndsWithItsRegistry(t *testing.T) {
 	var log strings.Builder
-	lab, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "history.jsonl"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	must.Do(t, err)
+	lab := must.Get(failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "history.jsonl"), Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	step := func() {
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Nanosecond})
 		lab.Between(t.Context(), "naive", 1)
@@ -187,9 +179,7 @@ func (side) Mode() (string, bool) { return "rw", true }
 
 func TestASharedLeaseIsRecordedAsOneOfItsLock(t *testing.T) {
 	lab, path := open(t)
-	if _, err := lab.Record("rw-read", side{process.New()}).Acquire(t.Context(), "goods/1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(lab.Record("rw-read", side{process.New()}).Acquire(t.Context(), "goods/1"))(t)
 	if h := read(t, path); len(h.Leases) != 1 || !h.Leases[0].Shared || h.Leases[0].Lock != "rw" {
 		t.Errorf("leases are %+v, want a shared one of rw", h.Leases)
 	}
@@ -219,8 +209,7 @@ func TestAFaultInterruptsOnePurchaseUnlessItSaysMore(t *testing.T) {
 // A purchase is held for as long as the fault says, and its context is left alone.
 func TestAHoldLastsAsLongAsItSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lab, err := failpoint.Open(failpoint.Options{})
-		must.Do(t, err)
+		lab := must.Get(failpoint.Open(failpoint.Options{}))(t)
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -248,8 +237,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lab, path := open(t)
 		start := time.Now()
-		held, err := lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1")
-		must.Do(t, err)
+		held := must.Get(lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1"))(t)
 		time.Sleep(time.Second)
 		should.Do(t, held.Release(t.Context()))
 		h := read(t, path)
@@ -265,8 +253,7 @@ func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
 
 // Without a record a lock is itself.
 func TestALockWithoutARecordIsNotWrapped(t *testing.T) {
-	lab, err := failpoint.Open(failpoint.Options{})
-	must.Do(t, err)
+	lab := must.Get(failpoint.Open(failpoint.Options{}))(t)
 	own := process.New()
 	should.Be(t, lab.Record("mutex", own), lock.Locker(own), "the lock is")
 	should.Do(t, lab.Close())
@@ -297,14 +284,10 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	began := time.Now().Add(-time.Second).Round(0)
 	l := &talkative{began: began, ttl: time.Minute}
 	recorded := lab.Record("redlock", l)
-	if _, err := recorded.Acquire(t.Context(), "goods/1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(recorded.Acquire(t.Context(), "goods/1"))(t)
 	l.later(lock.Note{At: began, What: lock.Renewed, TTL: time.Hour, Left: time.Second, Took: time.Minute})
 	l.ttl = 0
-	if _, err := recorded.Acquire(t.Context(), "goods/2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(recorded.Acquire(t.Context(), "goods/2"))(t)
 	h := read(t, path)
 	if len(h.Leases) != 2 {
 		t.Fatalf("leases are %+v, want two", h.Leases)
@@ -327,5 +310,65 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	}
 	if second.TTL != 0 || !second.Expires.IsZero() {
 		t.Errorf("the lease that does not end by itself has TTL %s and expires at %s", second.TTL, second.Expires)
+	}
+}
+
+// purchasing has a test binary make one purchase and end, as a replica does: it names the
+// fault and the file of the record.
+const purchasing = "STOCKD_FAILPOINT_TEST"
+
+func TestMain(m *testing.M) {
+	if do, path, ok := strings.Cut(os.Getenv(purchasing), " "); ok {
+		purchase(do, path)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// purchase reaches a fault with a request that has ended, and clears the faults.
+func purchase(do, path string) {
+	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		os.Exit(1)
+	}
+	l.SetFault(failpoint.Fault{Do: do, IgnoreCancel: true})
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	ctx = l.Between(ctx, "naive", 1)
+	l.ClearFaults() // it would wait for a purchase that is about to stop the process
+	if ctx.Err() != nil || l.Close() != nil {
+		os.Exit(1)
+	}
+}
+
+// A pause stops the whole process, which goes on when it is continued; a crash ends it. That it
+// was reached is recorded before.
+func TestAFaultStopsOrKillsTheProcess(t *testing.T) {
+	for do, want := range map[string][]string{
+		failpoint.Pause: {failpoint.Paused, failpoint.WentOn}, failpoint.Crash: {failpoint.Killed},
+	} {
+		path := filepath.Join(t.TempDir(), "history.jsonl")
+		self := exec.CommandContext(t.Context(), os.Args[0])
+		self.Env = append(os.Environ(), purchasing+"="+do+" "+path)
+		must.Do(t, self.Start())
+		marks := func() (marks []string) {
+			for _, m := range read(t, path).Marks {
+				marks = append(marks, m.What)
+			}
+			return marks
+		}
+		var status syscall.WaitStatus
+		if do == failpoint.Pause {
+			_, err := syscall.Wait4(self.Process.Pid, &status, syscall.WUNTRACED, nil)
+			if err != nil || !status.Stopped() || !slices.Equal(marks(), want[:1]) {
+				t.Errorf("a pause: status %x (%v), marks %q", status, err, marks())
+			}
+			should.Do(t, self.Process.Signal(syscall.SIGCONT))
+		}
+		_ = self.Wait() // how it ended is below
+		ended, ok := self.ProcessState.Sys().(syscall.WaitStatus)
+		if !ok || ended.Signaled() != (do == failpoint.Crash) || do == failpoint.Pause && ended.ExitStatus() != 0 || !slices.Equal(marks(), want) {
+			t.Errorf("%s: it ended with %s, and marks are %q, want %q", do, self.ProcessState, marks(), want)
+		}
 	}
 }

@@ -81,9 +81,7 @@ func TestFaultsAreSetListedAndCleared(t *testing.T) {
 	if w := send(t, http.MethodDelete, ""); w.Code != http.StatusNoContent || w.Body.Len() > 0 || len(l.Faults()) > 0 {
 		t.Errorf("the deletion is answered with %d %s, and faults are %+v", w.Code, w.Body, l.Faults())
 	}
-	if w := send(t, http.MethodGet, ""); w.Body.String() != `{"faults":[]}` {
-		t.Errorf("without faults the list is %s", w.Body)
-	}
+	should.Be(t, send(t, http.MethodGet, "").Body.String(), `{"faults":[]}`, "the list without faults")
 }
 
 func TestAFaultThatIsWrongIsNotSet(t *testing.T) {

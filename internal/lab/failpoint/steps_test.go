@@ -26,8 +26,7 @@ func traced(t *testing.T) (lab *failpoint.Registry, begin func(id, route string)
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl")
 	steps := failpoint.NewSteps()
-	lab, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Steps: steps, Log: slog.New(slog.DiscardHandler)})
-	must.Do(t, err)
+	lab = must.Get(failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Steps: steps, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = lab.Close() })
 	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(steps)), sdk.WithSpanProcessor(steps))
 	return lab, func(id, route string) (context.Context, trace.Span) {
@@ -47,8 +46,7 @@ func TestTheStepsOfARequestAreRecordedWithItsLease(t *testing.T) {
 	ctx, request := begin("request-1", route)
 	ctx, purchase := telemetry.StartSpan(ctx, "deduct")
 	step(ctx, "wait for lock")
-	held, err := lab.Record("mutex", process.New()).Acquire(ctx, "goods/1")
-	must.Do(t, err)
+	held := must.Get(lab.Record("mutex", process.New()).Acquire(ctx, "goods/1"))(t)
 	step(ctx, "hold lock") // it is drawn by its lease
 	for _, name := range []string{"sql SELECT tb_goods_stock", "sql begin_tx", "sql INSERT tb_order", "sql UPDATE tb_goods_stock", "sql commit", "redis evalsha"} {
 		step(ctx, name)
@@ -173,8 +171,7 @@ func TestTheStepsOfRequestsAreKeptApart(t *testing.T) {
 
 // A sampler hands on the state of the trace that it decides about.
 func TestTheStateOfATraceIsHandedOn(t *testing.T) {
-	state, err := trace.ParseTraceState("vendor=1")
-	must.Do(t, err)
+	state := must.Get(trace.ParseTraceState("vendor=1"))(t)
 	parent := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceState: state}))
 	for name, want := range map[string]sdk.SamplingDecision{route: sdk.RecordAndSample, "GET /healthz": sdk.Drop} {
 		got := failpoint.NewSteps().ShouldSample(sdk.SamplingParameters{ParentContext: parent, Name: name})

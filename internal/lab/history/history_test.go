@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,8 +35,7 @@ func request(client, seconds int) history.Line {
 func written(t *testing.T, lines ...history.Line) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "history.jsonl")
-	w, err := history.Create(path)
-	must.Do(t, err)
+	w := must.Get(history.Create(path))(t)
 	for _, line := range lines {
 		must.Do(t, w.Add(line))
 	}
@@ -47,8 +45,7 @@ func written(t *testing.T, lines ...history.Line) string {
 
 func read(t *testing.T, paths ...string) *history.History {
 	t.Helper()
-	h, err := history.Read(paths...)
-	must.Do(t, err)
+	h := must.Get(history.Read(paths...))(t)
 	return h
 }
 
@@ -147,9 +144,7 @@ func TestSeveralFilesAreOneHistoryInTheOrderOfTime(t *testing.T) {
 	for i, r := range h.Requests {
 		clients[i] = r.Client
 	}
-	if !slices.Equal(clients, []int{2, 3, 1}) {
-		t.Errorf("clients came in the order %v, want 2 3 1", clients)
-	}
+	should.Equal(t, clients, []int{2, 3, 1}, "the order of the clients")
 	if len(h.Leases) != 2 || !h.Leases[0].Asked.Equal(at(2)) {
 		t.Errorf("leases with the same id in two files are %+v, want two", h.Leases)
 	}
@@ -158,8 +153,7 @@ func TestSeveralFilesAreOneHistoryInTheOrderOfTime(t *testing.T) {
 // change rewrites a file by hand.
 func change(t *testing.T, path string, by func(string) string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	must.Do(t, err)
+	content := must.Get(os.ReadFile(path))(t)
 	must.Do(t, os.WriteFile(path, []byte(by(string(content))), 0o600))
 }
 
@@ -177,8 +171,7 @@ func TestALineThatAKillCutOffIsLeftOutAndTold(t *testing.T) {
 func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
 	path := written(t, request(1, 1), request(2, 2))
 	change(t, path, cutTheEnd)
-	w, err := history.Append(path)
-	must.Do(t, err)
+	w := must.Get(history.Append(path))(t)
 	must.Do(t, errors.Join(w.Add(request(3, 3)), w.Close()))
 	h := read(t, path)
 	if len(h.Requests) != 2 || h.Requests[1].Client != 3 || len(h.Cut) != 0 {
@@ -211,8 +204,7 @@ func TestABrokenFileIsRefusedWithTheLine(t *testing.T) {
 
 func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 	path := written(t)
-	w, err := history.Append(path)
-	must.Do(t, err)
+	w := must.Get(history.Append(path))(t)
 	var writers sync.WaitGroup
 	for i := range 8 {
 		writers.Go(func() {
@@ -223,9 +215,7 @@ func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 	}
 	writers.Wait()
 	must.Do(t, w.Close())
-	if h := read(t, path); len(h.Requests) != 800 {
-		t.Errorf("%d lines were read of 800", len(h.Requests))
-	}
+	should.Be(t, len(read(t, path).Requests), 800, "lines that were read")
 }
 
 // Each row is a lease that was asked for at 1 and what ended it, and when its holder knew.
@@ -257,9 +247,7 @@ func TestEverythingIsInTheOrderOfTime(t *testing.T) {
 	if !h.Marks[0].At.Equal(at(1)) || !h.Audits[0].At.Equal(at(1)) || !h.Samples[0].At.Equal(at(1)) {
 		t.Errorf("%+v", h)
 	}
-	if h.Leases[0].Error != "busy" {
-		t.Errorf("the lease lacks why it was not granted: %+v", h.Leases[0])
-	}
+	should.Be(t, h.Leases[0].Error, "busy", "why the lease was not granted")
 }
 
 // A run that goes on copies what began since it did: of a lease that was asked for before,
@@ -275,8 +263,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	)
 	change(t, from, func(s string) string { return s + `{"mark": {"what": "still wri` })
 	path := written(t, request(2, 1))
-	w, err := history.Append(path)
-	must.Do(t, err)
+	w := must.Get(history.Append(path))(t)
 	must.Do(t, errors.Join(w.Copy(from, at(5)), w.Close()))
 	h := read(t, path)
 	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" || len(h.Traces) != 1 || h.Traces[0].Request != "then" ||
@@ -284,21 +271,12 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 		t.Errorf("copied %+v", h)
 	}
 	change(t, from, func(s string) string { return "garbage\n" + s })
-	w, err = history.Append(path)
-	must.Do(t, err)
-	if err := w.Copy(from, at(5)); !errors.Is(err, history.ErrBroken) {
-		t.Errorf("a broken file: %v", err)
-	}
-	if err := w.Copy("/nonexistent/history", at(5)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	w = must.Get(history.Append(path))(t)
+	should.Fail(t, w.Copy(from, at(5)), history.ErrBroken, "a broken file")
+	should.Fail(t, w.Copy("/nonexistent/history", at(5)), os.ErrNotExist, "no file")
 	should.Do(t, w.Close())
-	if err := w.Add(request(3, 3)); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a line after the end: %v", err)
-	}
-	if err := w.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a second end: %v", err)
-	}
+	should.Fail(t, w.Add(request(3, 3)), os.ErrClosed, "a line after the end")
+	should.Fail(t, w.Close(), os.ErrClosed, "a second end")
 }
 
 // A file that is created is empty; one that is appended to keeps what it has.
@@ -308,12 +286,9 @@ func TestAFileIsCreatedAnew(t *testing.T) {
 		open func(string) (*history.Writer, error)
 		want int
 	}{{history.Append, 2}, {history.Create, 1}} {
-		w, err := c.open(path)
-		must.Do(t, err)
+		w := must.Get(c.open(path))(t)
 		must.Do(t, errors.Join(w.Add(request(2, 2)), w.Close()))
-		if h := read(t, path); len(h.Requests) != c.want {
-			t.Errorf("%d requests, want %d", len(h.Requests), c.want)
-		}
+		should.Be(t, len(read(t, path).Requests), c.want, "requests")
 	}
 }
 
@@ -323,9 +298,7 @@ func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
 	_, appended := history.Append(path)
 	_, read := history.Read(path)
 	for _, err := range []error{created, appended, read} {
-		if !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%v, want %v", err, os.ErrNotExist)
-		}
+		should.Fail(t, err, os.ErrNotExist, "it")
 	}
 }
 
@@ -376,9 +349,7 @@ func TestNotesBelongToTheirLease(t *testing.T) {
 	if l.Request != "r" || l.Key != "stockd:{1}:redlock" || l.TTL != 3*time.Second || !l.Released.Equal(at(8)) {
 		t.Errorf("the lease is %+v", l)
 	}
-	if l.Error != "" {
-		t.Errorf("the lease has the error %q of a note", l.Error)
-	}
+	should.Be(t, l.Error, "", "the lease has of a note the error")
 	want := []history.EventKind{history.VotedFor, history.NoVote, history.Renewed, history.NotRenewed}
 	for i, n := range l.Notes {
 		if len(l.Notes) != len(want) || n.What != want[i] {
@@ -434,4 +405,64 @@ func TestTracesAreInTheOrderOfTime(t *testing.T) {
 	if len(h.Traces) != 2 || h.Traces[0].Request != "early" {
 		t.Errorf("traces are %+v", h.Traces)
 	}
+}
+
+// Whatever is in a file is rejected as broken, or is a history that says the same
+// when it is written again.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		`{"request":{"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:04:06Z","client":1,"strategy":"naive","goods_id":1,"quantity":1,"outcome":"sold","remaining":3}}` + "\n",
+		`{"lease":{"at":"2026-01-02T03:04:05Z","id":"1","name":"n","holder":"h","lock":"l","what":"asked"}}` + "\n" +
+			`{"lease":{"at":"2026-01-02T03:04:06Z","id":"1","what":"granted","token":7}}` + "\n",
+		`{"trace":{"request":"r","replica":"one","steps":[{"at":"2026-01-02T03:04:05Z","took_ns":5,"what":"read"}]}}` + "\n",
+		`{"figure":{"name":"wake-ups","value":1e300}}` + "\n", `{"mark":{}}`, `{"audit":{}}` + "\n" + `{"sample":{}}`, "{}\n", "\n", "null\n", `{"request"`, "[]\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "history.jsonl")
+		must.Do(t, os.WriteFile(path, content, 0o600))
+		h, err := history.Read(path)
+		if err != nil {
+			if !errors.Is(err, history.ErrBroken) {
+				t.Error(err)
+			}
+			return
+		}
+		again := must.Get(history.Read(write(t, h)))(t)
+		again.Leases, again.Cut = h.Leases, h.Cut // leases are written as their events
+		if !reflect.DeepEqual(again, h) {
+			t.Errorf("%+v is read back as %+v", h, again)
+		}
+	})
+}
+
+// write writes all of a history but its leases.
+func write(t *testing.T, h *history.History) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "again.jsonl")
+	w := must.Get(history.Create(path))(t)
+	add := func(line history.Line) {
+		must.Do(t, w.Add(line))
+	}
+	for i := range h.Requests {
+		add(history.Line{Request: &h.Requests[i]})
+	}
+	for i := range h.Marks {
+		add(history.Line{Mark: &h.Marks[i]})
+	}
+	for i := range h.Audits {
+		add(history.Line{Audit: &h.Audits[i]})
+	}
+	for i := range h.Samples {
+		add(history.Line{Sample: &h.Samples[i]})
+	}
+	for i := range h.Traces {
+		add(history.Line{Trace: &h.Traces[i]})
+	}
+	for name, value := range h.Figures {
+		add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
+	}
+	must.Do(t, w.Close())
+	return path
 }

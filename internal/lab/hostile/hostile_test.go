@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -265,9 +266,7 @@ func TestTimesFailOnlyATimedRun(t *testing.T) {
 // What is wrong is named as its flag is.
 func TestAPlanThatCannotBeRunIsRefusedByName(t *testing.T) {
 	good := Plan{Connections: 1, Addresses: 250, Rate: 1, HonestRate: 0.5, Baseline: time.Second, Duration: time.Second, Memory: 1}
-	if err := good.Check(); err != nil {
-		t.Errorf("the least is refused: %v", err)
-	}
+	should.Fail(t, good.Check(), nil, "the least")
 	for says, spoil := range map[string]func(*Plan){
 		"connections: 2001 is out of range 1..2000":        func(p *Plan) { p.Connections = 2001 },
 		"addresses: 0 is out of range 1..250":              func(p *Plan) { p.Addresses = 0 },

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Each row is what the ledger has of two honest purchases and one of the attacker's, and what is wrong.
@@ -109,9 +110,7 @@ func TestAnInventedItemIsFound(t *testing.T) {
 		"stockd:{" + inventedPrefix + "12345678}:lua": true, inventedPrefix + "12345678": true, "goods/" + inventedPrefix + "00000000/x": true,
 		"1" + inventedPrefix + "12345678": false, inventedPrefix + "123456789": false, inventedPrefix + "1234567": false, "stockd:{1}:lua": false,
 	} {
-		if got := invented().MatchString(key); got != want {
-			t.Errorf("%s is invented: %t, want %t", key, got, want)
-		}
+		should.Be(t, invented().MatchString(key), want, "… is invented", key)
 	}
 }
 
@@ -169,10 +168,6 @@ func TestAnHonestBuyerIsCounted(t *testing.T) {
 
 func TestTheShareOfRejectedRequests(t *testing.T) {
 	h := Honest{Attempts: 8, Rejected: map[string]int{"busy": 1, "too-many-requests": 1}}
-	if got := h.RejectedShare(); got != 0.25 {
-		t.Errorf("%v of 8 were rejected, want a quarter", got)
-	}
-	if got := (Honest{}).RejectedShare(); got != 0 {
-		t.Errorf("%v of none were rejected", got)
-	}
+	should.Be(t, h.RejectedShare(), 0.25, "the share of 8 that was rejected")
+	should.Be(t, (Honest{}).RejectedShare(), 0, "the share of none that was rejected")
 }

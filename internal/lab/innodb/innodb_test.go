@@ -88,12 +88,9 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 			},
 		} {
 			got := must.Get(innodb.InsertTwice(t.Context(), db, c.way, rounds))(t)
-			if (got.Deadlocks > 0) != strings.Contains(got.Answer, "1213") {
-				t.Errorf("%s: %d deadlocks, and the server says %q", name, got.Deadlocks, got.Answer)
-			}
-			if got.Answer = ""; got != c.want {
-				t.Errorf("%s comes to %+v, want %+v", name, got, c.want)
-			}
+			should.Be(t, strings.Contains(got.Answer, "1213"), got.Deadlocks > 0, name, "the server tells of a deadlock", got.Answer)
+			got.Answer = ""
+			should.Be(t, got, c.want, name)
 		}
 	})
 }
@@ -165,12 +162,9 @@ func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 			"deleted by all":       {innodb.DeleteAndDelete(), innodb.Insertions{Duplicates: 2 * rounds}},
 		} {
 			sum := must.Get(innodb.HandOver(t.Context(), db, c.lock, rounds))(t)
-			if (sum.Answer == "") != (sum.Deadlocks == 0) {
-				t.Errorf("%s: %d deadlocks, and the answer of the last is %q", name, sum.Deadlocks, sum.Answer)
-			}
-			if sum.Answer = ""; sum != c.want {
-				t.Errorf("%s: %+v, want %+v", name, sum, c.want)
-			}
+			should.Be(t, sum.Answer == "", sum.Deadlocks == 0, name, "the last has no answer", sum.Answer)
+			sum.Answer = ""
+			should.Be(t, sum, c.want, name)
 		}
 	})
 }

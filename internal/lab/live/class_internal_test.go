@@ -27,9 +27,7 @@ func TestANameIsOfOneBuyer(t *testing.T) {
 			t.Errorf("%q joins with %v, want …%s…", name, err, want)
 		}
 	}
-	if _, err := c.join(strings.Repeat("小", maxName), "phone", time.Now()); err != nil {
-		t.Errorf("the longest name: %v", err)
-	}
+	must.Get(c.join(strings.Repeat("小", maxName), "phone", time.Now()))(t) // the longest name
 }
 
 func TestAClassIsBounded(t *testing.T) {
@@ -54,9 +52,7 @@ func TestAnAddressCannotFillAClass(t *testing.T) {
 	if _, err := c.join("one more", "school", now); !errors.Is(err, errTooSoon) || !strings.Contains(err.Error(), "120 requests to join a minute") {
 		t.Errorf("after %d requests in a moment one more is %v, want %v with the limit", joinsAMinute, err, errTooSoon)
 	}
-	if _, err := c.join("another", "elsewhere", now); err != nil {
-		t.Errorf("from another address: %v", err)
-	}
+	must.Get(c.join("another", "elsewhere", now))(t)
 	now = now.Add(time.Minute)
 	var err error
 	for i := 60; i < maxBuyers && err == nil; i++ {
@@ -83,9 +79,8 @@ func TestAnAddressAsksNoMoreInItsFirstMinuteThanInAnother(t *testing.T) {
 		}
 		should.Be(t, admitted, joinsAMinute, "requests that are admitted in minute", minute+1)
 	}
-	if c.admits("elsewhere", start.Add(time.Hour)); len(c.asked) != 1 {
-		t.Errorf("%d addresses are kept, want the one that has asked in the last minute", len(c.asked))
-	}
+	c.admits("elsewhere", start.Add(time.Hour))
+	should.Be(t, len(c.asked), 1, "addresses that are kept, of those that have asked in the last minute")
 }
 
 // A name is free when its phone was not used for long. One that is used keeps it, also while nothing is
@@ -95,10 +90,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	start := time.Now()
 	tokens := make(map[string]string)
 	for _, name := range []string{"gone", "looks", "waits", "buys"} {
-		var err error
-		if tokens[name], err = c.join(name, "phone", start); err != nil {
-			t.Fatal(err)
-		}
+		tokens[name] = must.Get(c.join(name, "phone", start))(t)
 	}
 	must.Get(c.press(tokens["waits"], 1, start))(t)
 	late := start.Add(unseenFor)
@@ -109,9 +101,7 @@ func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
 	for _, name := range []string{"looks", "waits", "buys"} {
 		should.Reject(c.join(name, "another", late))(t, errInput, "the name of a phone that … is given away", name)
 	}
-	if _, err := c.join("gone", "another", late); err != nil {
-		t.Errorf("the name of a phone that is gone is not free: %v", err)
-	}
+	must.Get(c.join("gone", "another", late))(t)
 	should.Reject(c.see(tokens["gone"], late))(t, errStranger, "the phone that had it is")
 	if c.answered(tokens["waits"], "sold", 1, 5).Bought != 1 {
 		t.Error("the answer to the phone that waits is not counted")
@@ -202,16 +192,14 @@ func TestThePhoneOfABuyerBuysAndSteersNothing(t *testing.T) {
 		t.Errorf("while nothing is sold a purchase is answered with %d %s", status, said)
 	}
 	for _, path := range []string{"/sale/start", "/sale/stop", "/machines/replica-1/kill"} {
-		if status, _ := post(path, "{}", "Authorization", "Bearer "+phone); status != http.StatusForbidden {
-			t.Errorf("POST %s of a phone is answered with %d", path, status)
-		}
+		status, _ := post(path, "{}", "Authorization", "Bearer "+phone)
+		should.Be(t, status, http.StatusForbidden, "POST … of a phone is answered with", path)
 	}
 	if status, said := post("/buy/join", `{"name": "Bob", "token": "x"}`); status != http.StatusUnprocessableEntity || !strings.Contains(said, "token") {
 		t.Errorf("an unknown field is answered with %d %s", status, said)
 	}
-	if status, _ := post("/buy/join", `{"name": "Eve"}`, "Origin", "http://example.com"); status != http.StatusForbidden {
-		t.Errorf("another page's request to join is answered with %d", status)
-	}
+	status, _ = post("/buy/join", `{"name": "Eve"}`, "Origin", "http://example.com")
+	should.Be(t, status, http.StatusForbidden, "another page's request to join is answered with")
 }
 
 // A phone may press when the time of the sale is over and its last clients are still answered.

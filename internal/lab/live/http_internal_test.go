@@ -174,9 +174,8 @@ func TestConnectionsOfOneAddressShareItsLimit(t *testing.T) {
 
 func TestAPhoneSendsNoMoreThanAName(t *testing.T) {
 	body := `{` + strings.Repeat(" ", maxBody) + `"name": "Ann"}`
-	if status, said := postTo(t, desk(t), "/buy/join", body); status != http.StatusUnprocessableEntity {
-		t.Errorf("%d bytes are answered with %d %s", len(body), status, said)
-	}
+	status, said := postTo(t, desk(t), "/buy/join", body)
+	should.Be(t, status, http.StatusUnprocessableEntity, "… bytes are answered with", len(body), said)
 }
 
 func TestAPageThatIsTurnedAwayTakesNoPlace(t *testing.T) {

@@ -42,7 +42,7 @@ func openPage(t *testing.T, width int64) (b *browser.Browser, h *Handler, server
 		}
 		began{Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}.apply(state)
 	})
-	b = browser.Open(t, 3*time.Minute)
+	b = browser.Open(t)
 	b.Show(t, server.URL+"/#token=secret", width, 1600, "light")
 	b.Until(t, patience, isLive)
 	browser.Evaluate[bool](t, b, `(window.posted = [], window.fetch = ((ask) => (path, how) => how?.method === 'POST' ? (posted.push(path), Promise.resolve(new Response('{}'))) : ask(path, how))(window.fetch), true)`)
@@ -229,7 +229,7 @@ func TestAStrategyIsSaidToRecordNoLockWhenItHasSold(t *testing.T) {
 
 func TestAPhoneThatIsPressedTwiceJoinsOnce(t *testing.T) {
 	server := desk(t)
-	b := browser.Open(t, 3*time.Minute)
+	b := browser.Open(t)
 	b.Show(t, server.URL+"/buy", 390, 800, "light")
 	b.Until(t, patience, "document.getElementById('language').textContent === '中文' && document.getElementById('shop').hidden")
 	browser.Evaluate[bool](t, b, `(window.answers = 0, window.fetch = ((ask) => (...how) => ask(...how).finally(() => { answers++; }))(window.fetch), document.getElementById('name').value = '小明',
@@ -238,11 +238,6 @@ func TestAPhoneThatIsPressedTwiceJoinsOnce(t *testing.T) {
 	time.Sleep(time.Second) // a second request would be answered by now
 	should.Be(t, browser.Evaluate[string](t, b, "answers + document.getElementById('said').textContent"), "1", "the phone asks and says")
 }
-
-const (
-	pairShown  = 4 * time.Minute
-	pairWithin = time.Minute
-)
 
 // leasesOf is a recording of a part whose replicas hold one lock from and to these milliseconds.
 func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recording {
@@ -269,23 +264,21 @@ func TestAFailureAndItsRemedyHaveLocksOfTheirOwn(t *testing.T) {
 	must.Do(t, Save(f,
 		leasesOf("unfenced", false, start, [2]int{0, 1000}, [2]int{500, 1500}),
 		leasesOf("fenced", true, start.Add(time.Hour), [2]int{0, 700}, [2]int{800, 1500})), f.Close())
-	b := browser.Open(t, pairShown)
+	b := browser.Open(t)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
-	b.Until(t, pairWithin, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A unfenced | B fenced' && document.querySelectorAll('#lanes .hold').length > 0")
+	b.Until(t, patience, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A unfenced | B fenced' && document.querySelectorAll('#lanes .hold').length > 0")
 	const lanes = "[...document.querySelectorAll('#lanes .lane')].map((e) => e.textContent)"
 	should.Equal(t, browser.Evaluate[[]string](t, b, lanes), []string{"A replica-1", "A replica-2", "B replica-1", "B replica-2"}, "the lanes are")
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold').length"), 4, "leases, two of each")
 	// Its rectangle reaches from the first lane to the second.
 	const two = "[...document.querySelectorAll('#lanes rect.two')].map((e) => `from ${e.getAttribute('y')}, ${e.getAttribute('height')} high`)"
 	should.Equal(t, browser.Evaluate[[]string](t, b, two), []string{"from 4, 82 high"}, "two holders are drawn")
-	if errors := b.Errors(); len(errors) > 0 {
-		t.Errorf("the browser complains: %q", errors)
-	}
+	b.AssertQuiet(t, "file:")
 }
 
 // Each line of two sales that are compared has the figures of its own sale, counted from its own begin.
 func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
-	b := browser.Open(t, pairShown)
+	b := browser.Open(t)
 	b.Show(t, desk(t).URL+"/", 1300, 2400, "light")
 	browser.Evaluate[bool](t, b, `(Promise.all(['compare', 'words'].map((name) => import('/' + name + '.js'))).then(([{ Compare }, { t }]) => {
 		const compare = new Compare(t);
@@ -299,7 +292,7 @@ func TestTheLinesOfTwoSalesAreNotMixed(t *testing.T) {
 		window.drawn = compare.charts.plots.flatMap((p) => p.series.slice(1).map((s, i) => s.label + ': ' + p.data[0].map((x, k) => [x, p.data[i + 1][k]]).filter(([, y]) => y != null).map((xy) => xy.join(' s ')).join(', ')));
 		window.heads = [...document.querySelectorAll('#compare-table th[scope=col]')].map((th) => th.textContent);
 	}), true)`)
-	b.Until(t, pairWithin, "Boolean(window.heads)")
+	b.Until(t, patience, "Boolean(window.heads)")
 	want := []string{
 		"A sold: 0 s 3, 1 s 5", "A left: 0 s 7, 1 s 5", "B sold: 0 s 7, 2 s 9", "B left: 0 s 3, 2 s 1",
 		"A sold: 0 s 3, 1 s 5", "A out of stock: 0 s 0, 1 s 0", "A failed: 0 s 0, 1 s 0", "B sold: 0 s 7, 2 s 9", "B out of stock: 0 s 0, 2 s 0", "B failed: 0 s 0, 2 s 0",

@@ -40,8 +40,7 @@ func TestMain(m *testing.M) {
 func fakeRun(t testing.TB) (folder string, r *experiments.Report) {
 	t.Helper()
 	if shared.folder == "" {
-		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
-		must.Do(t, err)
+		folder := must.Get(os.MkdirTemp("", "stockd-page-"))(t) //nolint:usetesting // it outlives the first test
 		shared = fake{folder, fakeReport()}
 		makeRun(t, folder, shared.report)
 	}
@@ -161,8 +160,7 @@ func fakePictures(number int) []experiments.Picture {
 // fakeHistory makes up what happened in a part.
 func fakeHistory(t testing.TB, path string, number int, p *experiments.PartResult) {
 	t.Helper()
-	w, err := history.Create(path)
-	must.Do(t, err)
+	w := must.Get(history.Create(path))(t)
 	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
 	switch number {
 	case full:

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -95,9 +96,7 @@ func TestTheLanesShowWhoHeldTheLockWhileAnotherDid(t *testing.T) {
 	}
 	p := draw(h, []experiments.Picture{experiments.Timeline})
 	lacks(t, texts(t, p), "replica-1", "2 holders, 3 leases granted in 300 ms; 1 of them while another holder had the same lock", "1. 50 ms: replica-1 paused <now>")
-	if n := drawn(p, "over"); n != 2 {
-		t.Errorf("%d bars are red, want one for each holder", n)
-	}
+	should.Be(t, drawn(p, "over"), 2, "red bars, one for each holder")
 }
 
 func TestAKilledHolderHoldsUntilItsDeath(t *testing.T) {
@@ -170,12 +169,8 @@ func TestSalesShareTheirScales(t *testing.T) {
 			t.Errorf("the picture lacks %q:\n%s", want, all)
 		}
 	}
-	if n := strings.Count(all, "\n20\n"); n != 2 {
-		t.Errorf("%d panels have the scale of the larger sale, want 2:\n%s", n, all)
-	}
-	if n := drawn(p, "excess"); n != 1 {
-		t.Errorf("%d sales are drawn as oversold, want the first", n)
-	}
+	should.Be(t, strings.Count(all, "\n20\n"), 2, "panels with the scale of the larger sale", all)
+	should.Be(t, drawn(p, "excess"), 1, "sales that are drawn as oversold")
 	for _, found := range regexp.MustCompile(`(?: x2?="|H)([0-9.]+)`).FindAllStringSubmatch(p.shapes, -1) {
 		if x, err := strconv.ParseFloat(found[1], 64); err != nil || x > fileWidth {
 			t.Errorf("a shape is at %s of %d pixels (%v)", found[1], fileWidth, err)
@@ -234,9 +229,7 @@ func TestRowsShowWhatIsLocked(t *testing.T) {
 	figures["plain_rr.row_10"], figures["plain_rr.gap_10_15"] = 1, 1
 	said := only(t, &history.History{Figures: figures}, experiments.Rows)
 	lacks(t, said, "[index, REPEATABLE READ ✓ ✓ ✓ ✗ ✓ ✓ ✗")
-	if n := strings.Count(said, "✗"); n != 2 {
-		t.Errorf("%d places are locked, want a row and a gap", n)
-	}
+	should.Be(t, strings.Count(said, "✗"), 2, "places that are locked, a row and a gap")
 }
 
 func TestNothingRecordedIsNoTable(t *testing.T) {
@@ -273,8 +266,6 @@ func TestDurationsAreInTheUnitThatFits(t *testing.T) {
 		0: "0 ms", 900 * time.Nanosecond: "0.9 µs", 1500 * time.Microsecond: "1.5 ms", 999 * time.Millisecond: "999 ms",
 		12340 * time.Millisecond: "12.3 s", 59*time.Second + 999*time.Millisecond: "60 s", 432 * time.Second: "7 min 12 s",
 	} {
-		if got := Duration(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
+		should.Be(t, Duration(d), want, d)
 	}
 }

@@ -19,8 +19,7 @@ import (
 
 func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
-	client, err := e.Open()
-	must.Do(t, err)
+	client := must.Get(e.Open())(t)
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // it says that its context has ended
 	return client
 }
@@ -31,9 +30,7 @@ func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
 		t.Errorf("it is %+v", e.Info)
 	}
 	client, endpoint := etcdClient(t, e), e.Endpoint
-	if _, err := client.Put(within(t, 5*time.Second), "kept", "value"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Put(within(t, 5*time.Second), "kept", "value"))(t)
 	must.Do(t, e.Kill(t.Context()))
 	if _, err := client.Get(within(t, 300*time.Millisecond), "kept"); err == nil {
 		t.Error("a killed server answers")
@@ -85,9 +82,7 @@ func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
 		t.Errorf("it is %+v", z.Info)
 	}
 	conn, address := connect(t, z), z.Address
-	if _, err := conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)))(t)
 	must.Do(t, z.Kill(t.Context()))
 	eventually(t, "the connection is gone", func() bool { return conn.State() != zk.StateHasSession })
 	must.Do(t, z.Restart(t.Context()))
@@ -101,11 +96,8 @@ func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
 // A lock leaves an empty container behind, and no more than that.
 func TestZooKeeperRemovesEmptyContainers(t *testing.T) {
 	conn := connect(t, lab.ZooKeeper(t))
-	if _, err := conn.CreateContainer("/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	child, err := conn.Create("/container/child-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	must.Do(t, err)
+	must.Get(conn.CreateContainer("/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)))(t)
+	child := must.Get(conn.Create("/container/child-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 	must.Do(t, conn.Delete(child, -1))
 	eventually(t, "the container is gone", func() bool {
 		exists, _, err := conn.Exists("/container")

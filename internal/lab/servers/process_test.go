@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
@@ -36,9 +37,7 @@ func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
 func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 	const loop = `i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; `
 	k := labtest.StartSupervisor(t)
-	if _, err := k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: k.Folder() + "/log"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: k.Folder() + "/log"}))(t)
 	for where, script := range map[string]string{
 		"the program itself":     `eval "$0"; sleep 1000`,
 		"one that it started":    `sh -c "$0 sleep 1000" & wait`,
@@ -46,16 +45,14 @@ func TestProcessorTimeIsOfAProgramAndWhatItStarted(t *testing.T) {
 		"one that another began": `sh -c 'sh -c "$0"; sleep 1000' "$0" & wait`,
 	} {
 		log, begun := filepath.Join(t.TempDir(), "log"), time.Now()
-		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sh", Args: []string{"-c", script, loop}, Log: log})
-		must.Do(t, err)
+		p := must.Get(k.Run(t.Context(), servers.Command{Path: "/bin/sh", Args: []string{"-c", script, loop}, Log: log}))(t)
 		if !labtest.Eventually(time.Minute, func() bool {
 			said, err := os.ReadFile(log)
 			return err == nil && strings.Contains(string(said), "done")
 		}) {
 			t.Fatal("the loop does not end")
 		}
-		all, err := k.Used()
-		must.Do(t, err)
+		all := must.Get(k.Used())(t)
 		// What runs one after the other uses no more than the time that passes.
 		if used := all["sh"].User; used < 30*time.Millisecond || used > time.Since(begun) {
 			t.Errorf("a loop in %s used %s of %s", where, used, time.Since(begun))
@@ -76,8 +73,7 @@ func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 	})
 	must.Do(t, err)
 	size := func() int64 {
-		info, err := os.Stat(log)
-		must.Do(t, err)
+		info := must.Get(os.Stat(log))(t)
 		return info.Size()
 	}
 	grows := func() {
@@ -92,9 +88,7 @@ func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 	must.Do(t, p.Pause(t.Context()))
 	from := size()
 	time.Sleep(100 * time.Millisecond)
-	if now := size(); now != from {
-		t.Errorf("a paused process has written %d bytes", now-from)
-	}
+	should.Be(t, size(), from, "bytes that a paused process has written")
 	must.Do(t, p.Resume(t.Context()))
 	grows()
 	must.Do(t, p.Pause(t.Context()))
@@ -161,8 +155,7 @@ func TestAServerWhosePortWasTakenGetsAnotherOne(t *testing.T) {
 // A server that is down, or whose proxy is cut off, gets its port again: no other run on this machine has
 // taken it meanwhile.
 func TestAFreePortIsClaimed(t *testing.T) {
-	port, err := servers.FreePort()
-	must.Do(t, err)
+	port := must.Get(servers.FreePort())(t)
 	if port < 20000 || port >= 32000 {
 		t.Errorf("port %d is not below those of outgoing connections", port)
 	}
@@ -170,7 +163,6 @@ func TestAFreePortIsClaimed(t *testing.T) {
 		_ = other.Close()
 		t.Errorf("another run can claim port %d, too", port)
 	}
-	served, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-	must.Do(t, err)
+	served := must.Get(net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)))(t)
 	must.Do(t, served.Close())
 }

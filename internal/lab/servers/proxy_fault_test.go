@@ -52,9 +52,8 @@ func TestWhatIsLost(t *testing.T) {
 				t.Errorf("the client gets %v", err)
 			}
 			must.Do(t, point.Wait(within(t, limit)))
-			if n, _ := near.Get(t.Context(), "n").Int(); n != want {
-				t.Errorf("the server has acted %d times, want %d", n, want)
-			}
+			n, _ := near.Get(t.Context(), "n").Int()
+			should.Be(t, n, want, "how often the server has acted")
 			if n, err := far.Incr(t.Context(), "n").Result(); err != nil || int(n) != want+1 {
 				t.Errorf("then it counts %d: %v", n, err)
 			}
@@ -214,8 +213,7 @@ func TestALostReplyOfASilentServerEndsTheConnection(t *testing.T) {
 // TCP knows no requests: what is looked for may come in pieces.
 func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 	p, _, near := through(t)
-	conn, err := net.Dial("tcp", p.Address)
-	must.Do(t, err)
+	conn := must.Get(net.Dial("tcp", p.Address))(t)
 	defer conn.Close() //nolint:errcheck // it is cut
 	point := p.Arm(servers.Rule{Sent: "incr n", Do: servers.Lose})
 	auth := near.Options().Password
@@ -357,14 +355,11 @@ func TestARuleKnowsAPreparedStatement(t *testing.T) {
 		far, way := labtest.Through(t, d)
 		db, _ := labtest.Connect(t, far)
 		defer db.Close() //nolint:errcheck // nothing is lost with it
-		conn, err := db.Conn(t.Context())
-		must.Do(t, err)
+		conn := must.Get(db.Conn(t.Context()))(t)
 		count := way.Arm(servers.Rule{Sent: "SELECT ? + 1", Do: servers.Count})
-		first, err := conn.PrepareContext(t.Context(), "SELECT ? + 1")
-		must.Do(t, err)
+		first := must.Get(conn.PrepareContext(t.Context(), "SELECT ? + 1"))(t)
 		defer first.Close() //nolint:errcheck // the link ends before
-		other, err := conn.PrepareContext(t.Context(), "SELECT ? + 2")
-		must.Do(t, err)
+		other := must.Get(conn.PrepareContext(t.Context(), "SELECT ? + 2"))(t)
 		defer other.Close() //nolint:errcheck // the same
 		should.Be(t, count.Seen(), 0, "how often its preparation counts")
 		for i := range 3 {

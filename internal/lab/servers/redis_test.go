@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +21,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, r *servers.Redis)) {
 	t.Helper()
 	t.Run("local", func(t *testing.T) { test(t, lab.OwnRedis(t)) })
 	t.Run("embedded", func(t *testing.T) {
-		r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-		must.Do(t, err)
+		r := must.Get(servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded))(t)
 		t.Cleanup(func() { closed(t, r) })
 		test(t, r)
 	})
@@ -83,8 +81,7 @@ func TestARedisHasAClock(t *testing.T) {
 		client := open(t, r)
 		ask := func(s *redis.Script) int {
 			t.Helper()
-			n, err := s.Run(t.Context(), client, []string{"key"}).Int()
-			must.Do(t, err)
+			n := must.Get(s.Run(t.Context(), client, []string{"key"}).Int())(t)
 			return n
 		}
 		// Each of its answers is between two looks at our clock.
@@ -121,8 +118,7 @@ func TestAPausedServerIsClosed(t *testing.T) {
 }
 
 func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
-	r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
-	must.Do(t, err)
+	r := must.Get(servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded))(t)
 	defer closed(t, r)
 	if err := errors.Join(r.Pause(t.Context()), r.Resume(t.Context())); err == nil || !strings.Contains(err.Error(), "pause miniredis") || !strings.Contains(err.Error(), "resume miniredis") {
 		t.Errorf("the error is %v", err)
@@ -140,8 +136,7 @@ func TestARedisOfAnotherProcessIsNotTakenForOurs(t *testing.T) {
 func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 	local := func(t *testing.T) *servers.Redlock { return lab.OwnRedlock(t) }
 	embedded := func(t *testing.T) *servers.Redlock {
-		r, err := servers.StartRedlock(t.Context(), lab.Supervisor(), servers.Embedded)
-		must.Do(t, err)
+		r := must.Get(servers.StartRedlock(t.Context(), lab.Supervisor(), servers.Embedded))(t)
 		t.Cleanup(func() { closed(t, r) })
 		return r
 	}
@@ -164,9 +159,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 				}
 			}
 			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_USERNAME=stockd", "STOCKD_REDLOCK_PASSWORD=" + password}
-			if got := r.Conn().Env(); !slices.Equal(got, want) {
-				t.Errorf("a replica gets %q, want %q", got, want)
-			}
+			should.Equal(t, r.Conn().Env(), want, "a replica gets")
 			must.Do(t, r.Nodes[2].Kill(t.Context()))
 			for i, node := range r.Nodes {
 				if err := open(t, node).Ping(t.Context()).Err(); (err == nil) == (i == 2) {
@@ -205,11 +198,10 @@ func cutAfterSet(t *testing.T, r *servers.Redis) (lost int64, there bool) {
 	awaitOnDisk(ctx, t, r)
 	client := open(t, r)
 	must.Do(t, client.Set(ctx, "key", "value", 0).Err())
-	lost, err := r.CutPower(ctx)
-	must.Do(t, err)
+	lost = must.Get(r.CutPower(ctx))(t)
 	must.Do(t, r.Restart(ctx))
 	client = open(t, r)
-	err = client.Get(ctx, "key").Err()
+	err := client.Get(ctx, "key").Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

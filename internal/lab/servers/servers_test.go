@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -117,8 +119,7 @@ esac
 	}
 	cancel()
 	should.Fail(t, <-failed, context.Canceled, "a start that was cancelled")
-	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	must.Do(t, err)
+	pid := must.Get(strconv.Atoi(strings.TrimSpace(string(content))))(t)
 	should.Fail(t, syscall.Kill(pid, 0), syscall.ESRCH, "process … goes on after the start was cancelled", pid)
 }
 
@@ -140,10 +141,8 @@ func TestAPrivateServerLetsNobodyInWithoutThePassword(t *testing.T) {
 // startBackends starts backends for a test, and shows what was said meanwhile.
 func startBackends(t *testing.T, text string) (b *servers.Backends, said []string) {
 	t.Helper()
-	choice, err := servers.ParseChoice(text)
-	must.Do(t, err)
-	b, err = servers.StartBackends(t.Context(), lab.Supervisor(), choice, func(words string) { said = append(said, words) })
-	must.Do(t, err)
+	choice := must.Get(servers.ParseChoice(text))(t)
+	b = must.Get(servers.StartBackends(t.Context(), lab.Supervisor(), choice, func(words string) { said = append(said, words) }))(t)
 	t.Cleanup(func() { closed(t, b) })
 	return b, said
 }
@@ -160,9 +159,7 @@ func TestEmbeddedBackendsNeedNothing(t *testing.T) {
 		t.Errorf("missing are %q, want %q", b.Missing, want)
 	}
 	infos := b.Infos()
-	if got := slices.Sorted(maps.Keys(infos)); !slices.Equal(got, []string{"database", "redis", "redlock"}) {
-		t.Errorf("there are %q", got)
-	}
+	should.Equal(t, slices.Sorted(maps.Keys(infos)), []string{"database", "redis", "redlock"}, "there are")
 	for name, info := range infos {
 		if info.Started != servers.Embedded || info.Name == "" {
 			t.Errorf("the %s is %+v", name, info)
@@ -201,9 +198,7 @@ func TestAutoEmbedsWhatIsNotOnThisMachine(t *testing.T) {
 	}
 	b, _ := startBackends(t, "auto,database=sqlite")
 	should.Be(t, b.Redis.Started, servers.Embedded, "there are …", b.Infos())
-	if got := slices.Sorted(maps.Keys(b.Missing)); !slices.Equal(got, []string{"etcd", "zookeeper"}) {
-		t.Errorf("missing are %q", b.Missing)
-	}
+	should.Equal(t, slices.Sorted(maps.Keys(b.Missing)), []string{"etcd", "zookeeper"}, "missing are")
 }
 
 func TestLocalBackendsThatAreNotOnThisMachineAreMissing(t *testing.T) {
@@ -274,5 +269,62 @@ func TestEmbeddedBackendsPrintNothing(t *testing.T) {
 	}
 	if complained.Len() > 0 || !strings.HasPrefix(printed.String(), "PASS\n") {
 		t.Errorf("it printed:\n%s\nand complained:\n%s", &printed, &complained)
+	}
+}
+
+// limit bounds what a test waits for.
+const limit = 10 * time.Second
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// through is a Redis whose keys no other test uses, reached through a proxy
+// and directly.
+func through(t *testing.T) (p *servers.Proxy, far, near *redis.Client) {
+	t.Helper()
+	server := lab.OwnRedis(t)
+	p = labtest.NewProxy(t, server.Address)
+	at := *server
+	at.Address = p.Address
+	return p, open(t, &at), open(t, server)
+}
+
+func open(t *testing.T, r *servers.Redis) *redis.Client {
+	t.Helper()
+	client := r.Open()
+	t.Cleanup(func() {
+		should.Do(t, client.Close())
+	})
+	return client
+}
+
+// later does something, and tells how it ended.
+func later(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
+func ended(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		t.Fatal("it does not end")
+		return nil
+	}
+}
+
+func pending(t *testing.T, done <-chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("%s has ended with %v", what, err)
+	case <-time.After(100 * time.Millisecond):
 	}
 }

@@ -50,8 +50,7 @@ func shell(k *servers.Supervisor, script string) servers.Command {
 
 func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	stubborn, err := k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`))
-	must.Do(t, err)
+	stubborn := must.Get(k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`)))(t)
 	must.Do(t, k.Close())
 	assertGone(t, k.Folder(), stubborn.Pid())
 }
@@ -63,9 +62,7 @@ func TestTheLastChildIsStoppedFirst(t *testing.T) {
 	for _, name := range []string{"server", "replica", "balancer"} {
 		c := shell(k, fmt.Sprintf(`trap "echo %[1]s ends; exit" TERM; echo %[1]s; while :; do sleep 0.01; done`, name))
 		c.Log, c.Grace = log, limit
-		if _, err := k.Run(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.Run(t.Context(), c))(t)
 		want += name + "\n"
 		eventually(t, name+" in the log", func() bool { content, _ := os.ReadFile(log); return string(content) == want })
 	}
@@ -83,11 +80,9 @@ func TestAChildWhoseStartIsCancelledIsEnded(t *testing.T) {
 	if _, err := k.Run(cancelled, shell(k, "sleep 1000 # "+k.Folder())); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error is %v, want %v", err, context.Canceled)
 	}
-	next, err := k.Run(t.Context(), shell(k, "exit 0")) // requests are served in their order
-	must.Do(t, err)
+	next := must.Get(k.Run(t.Context(), shell(k, "exit 0")))(t) // requests are served in their order
 	<-next.Done()
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.Do(t, err)
+	all := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	for _, file := range all {
 		if args, err := os.ReadFile(file); err == nil && strings.Contains(string(args), "sleep 1000 # "+k.Folder()) {
 			t.Errorf("%s is there: %q", file, args)
@@ -109,8 +104,7 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 
 func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`))
-	must.Do(t, err)
+	p := must.Get(k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`)))(t)
 	must.Do(t, syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL))
 	<-p.Done()
 	must.Do(t, k.Close())
@@ -119,8 +113,7 @@ func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 
 func TestDoneTellsHowAChildEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
-	must.Do(t, err)
+	p := must.Get(k.Run(t.Context(), shell(k, `echo oh dear; exit 7`)))(t)
 	<-p.Done()
 	should.Be(t, p.State(), "exit status 7", "state is")
 	if log, err := os.ReadFile(filepath.Join(k.Folder(), "log")); string(log) != "oh dear\n" {
@@ -130,8 +123,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 
 func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
-	must.Do(t, err)
+	p := must.Get(k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`)))(t)
 	<-p.Done()
 	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
 	eventually(t, "the orphan to be gone", func() bool { return !alive(orphan) })
@@ -147,8 +139,7 @@ func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 
 func TestSignalsReachAChild(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`))
-	must.Do(t, err)
+	p := must.Get(k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`)))(t)
 	awaitNumber(t, filepath.Join(k.Folder(), "log"))
 	must.Do(t, p.Signal(t.Context(), syscall.SIGUSR1))
 	<-p.Done()
@@ -157,8 +148,7 @@ func TestSignalsReachAChild(t *testing.T) {
 	for signal, want := range map[syscall.Signal]string{
 		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
 	} {
-		p, err := k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull})
-		must.Do(t, err)
+		p := must.Get(k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull}))(t)
 		must.Do(t, p.Signal(t.Context(), signal))
 		select {
 		case <-p.Done():
@@ -171,8 +161,7 @@ func TestSignalsReachAChild(t *testing.T) {
 
 func TestAPausedChildIsStopped(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `sleep 1000`))
-	must.Do(t, err)
+	p := must.Get(k.Run(t.Context(), shell(k, `sleep 1000`)))(t)
 	must.Do(t, p.Signal(t.Context(), syscall.SIGSTOP))
 	must.Do(t, p.Stop(t.Context()))
 }
@@ -180,11 +169,9 @@ func TestAPausedChildIsStopped(t *testing.T) {
 func startClient(t *testing.T) (folder string, pid int, client *exec.Cmd) {
 	t.Helper()
 	client = exec.Command(os.Args[0], clientArgument)
-	out, err := client.StdoutPipe()
-	must.Do(t, err)
+	out := must.Get(client.StdoutPipe())(t)
 	must.Do(t, client.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	must.Do(t, err)
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	if _, err := fmt.Sscan(line, &folder, &pid); err != nil {
 		t.Fatalf("client printed %q: %v", line, err)
 	}

@@ -119,14 +119,11 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	if !strings.HasPrefix(e.String(), "3 × ZooKeeper 3.") {
 		t.Errorf("it is %s", e)
 	}
-	leader, err := e.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	leader := must.Get(e.AwaitLeader(within(t, 20*time.Second)))(t)
 	conn := ensemble(t, e)
-	_, err = conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
-	must.Do(t, err)
+	must.Get(conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)))(t)
 	must.Do(t, leader.Kill(t.Context()))
-	next, err := e.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	next := must.Get(e.AwaitLeader(within(t, 20*time.Second)))(t)
 	if next == leader {
 		t.Error("a member leads that was killed")
 	}
@@ -136,8 +133,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	})
 	must.Do(t, leader.Restart(t.Context()))
 	back := connect(t, leader)
-	_, err = back.Sync("/kept")
-	must.Do(t, err)
+	must.Get(back.Sync("/kept"))(t)
 	if value, _, err := back.Get("/kept"); err != nil || string(value) != "changed" {
 		t.Errorf("the old leader has %q: %v", value, err)
 	}
@@ -148,17 +144,13 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 	if !strings.HasPrefix(c.String(), "3 × etcd 3.") {
 		t.Errorf("it is %s", c)
 	}
-	leader, err := c.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	leader := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)
 	list, _ := strings.CutPrefix(c.Conn().Env()[0], "STOCKD_ETCD_ENDPOINTS=")
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Username: servers.EtcdRoot, Password: leader.Password, Logger: zap.NewNop()})
-	must.Do(t, err)
+	client := must.Get(clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Username: servers.EtcdRoot, Password: leader.Password, Logger: zap.NewNop()}))(t)
 	defer client.Close() //nolint:errcheck // it says that its context has ended
-	_, err = client.Put(within(t, 5*time.Second), "kept", "value")
-	must.Do(t, err)
+	must.Get(client.Put(within(t, 5*time.Second), "kept", "value"))(t)
 	must.Do(t, leader.Kill(t.Context()))
-	next, err := c.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	next := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)
 	if next == leader {
 		t.Error("a member leads that was killed")
 	}
@@ -175,11 +167,9 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 // A leader that is paused leads no more, although it does not know it.
 func TestAPausedLeaderIsReplaced(t *testing.T) {
 	c := lab.OwnEtcdCluster(t)
-	leader, err := c.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	leader := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)
 	must.Do(t, leader.Pause(t.Context()))
-	next, err := c.AwaitLeader(within(t, 20*time.Second))
-	must.Do(t, err)
+	next := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)
 	if next == leader {
 		t.Error("a paused member leads")
 	}
@@ -195,8 +185,7 @@ func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
 		return store.CreateGoods(within(t, 10*time.Second), 1, 5, "missed") == nil
 	})
 	must.Do(t, last.Restart(t.Context()))
-	restarted, err := last.Open(t.Context(), "last", 2)
-	must.Do(t, err)
+	restarted := must.Get(last.Open(t.Context(), "last", 2))(t)
 	defer restarted.Close() //nolint:errcheck // the test is over
 	if goods, err := restarted.Goods(t.Context(), 1); err != nil || goods.Stock != 5 || restarted.Cluster() != "Galera" {
 		t.Errorf("a node of %q has %+v (%v)", restarted.Cluster(), goods, err)

@@ -2,13 +2,13 @@ package sourcelock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/locktest"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // lasting is longer than any test here waits.
@@ -23,9 +23,7 @@ func assertNotGranted(t *testing.T, l lock.Locker, name string) {
 
 func assertNotGrantedUnder(ctx context.Context, t *testing.T, l lock.Locker, name string) {
 	t.Helper()
-	if lease, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("granted %v, %v", lease, err)
-	}
+	should.Reject(l.Acquire(ctx, name))(t, lock.ErrNotAcquired, name)
 }
 
 func TestReadersShareAndAWriterExcludesBoth(t *testing.T) {
@@ -56,9 +54,7 @@ func TestAnAnnouncedWriterKeepsNewReadersOutUntilItLeaves(t *testing.T) {
 		cancel()
 	}
 	leave()
-	if err := gone.Fails(t); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	should.Fail(t, gone.Fails(t), context.Canceled, "a writer that leaves")
 	locktest.Release(t, locktest.Hold(t, reader, "announced"))
 	locktest.Release(t, held)
 }
@@ -72,9 +68,7 @@ func TestADeadReaderExpiresBesideOneThatLives(t *testing.T) {
 	assertNotGranted(t, writer, "expires")
 	locktest.Release(t, lives)
 	locktest.Release(t, locktest.Hold(t, writer, "expires"))
-	if err := died.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("the release of the expired lease returns %v", err)
-	}
+	should.Fail(t, died.Release(t.Context()), lock.ErrLost, "the release of the expired lease")
 }
 
 // The keys of the three are one name's; each of them expires.
@@ -102,9 +96,7 @@ func TestTheKeysOfAReadWriteLockExpire(t *testing.T) {
 		t.Error("a writer that was granted the lock leaves its announcement")
 	}
 	locktest.Release(t, lease)
-	if n := reader.Redis.Exists(t.Context(), key, key+":wanted", key+":readers").Val(); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	should.Be(t, reader.Redis.Exists(t.Context(), key, key+":wanted", key+":readers").Val(), 0, "keys that are left")
 	for kind, shared := range map[string]bool{sourcelock.ReadLock: true, sourcelock.ReadLockUnrenewed: true, sourcelock.WriteLock: false, sourcelock.WriteLockAnnounced: false} {
 		moded, ok := contend(t, kind).Locker.(interface{ Mode() (string, bool) })
 		if !ok {

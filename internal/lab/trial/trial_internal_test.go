@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // history of a first and a second holder, by the seconds in which each was granted, lost and released the name; 0 where
@@ -66,9 +68,7 @@ func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
 		{"compaction", "", recorded([3]int{1, 0, 3}, [3]int{}), NotPromised},
 		{"handoffs", "", alone, Failed}, // nothing was measured
 	} {
-		if got := markOf(c.question, c.promise, c.h); got != c.want {
-			t.Errorf("%s, promised %q: %s, want %s", c.question, c.promise, got, c.want)
-		}
+		should.Be(t, markOf(c.question, c.promise, c.h), c.want, c.question, "promised", c.promise)
 	}
 }
 
@@ -76,12 +76,8 @@ func TestAMarkIsOfWhatWasRecordedAndOfWhatIsPromised(t *testing.T) {
 func TestAFaultThatWasNotMetIsNoAnswer(t *testing.T) {
 	h := recorded([3]int{1, 0, 3}, [3]int{3, 0, 4})
 	h.Figures["replies_lost"] = 0
-	if got := markOf("renew-reply", "it is extended", h); got != NotApplicable {
-		t.Errorf("%s, want %s", got, NotApplicable)
-	}
-	if got := markOf("release-reply", "free at once", h); got != Failed {
-		t.Errorf("%s, want %s", got, Failed)
-	}
+	should.Be(t, markOf("renew-reply", "it is extended", h), NotApplicable, "the mark")
+	should.Be(t, markOf("release-reply", "free at once", h), Failed, "the mark")
 }
 
 // Every library can be opened, and answers questions that exist.
@@ -91,9 +87,8 @@ func TestTheListIsWhole(t *testing.T) {
 			t.Errorf("%s has no adapter or no documents", l.Name)
 		}
 		for question := range l.Promises {
-			if _, err := Choose(Questions(), func(q Question) string { return q.Name }, []string{question}); err != nil {
-				t.Errorf("%s promises an answer to %q", l.Name, question)
-			}
+			_, err := Choose(Questions(), func(q Question) string { return q.Name }, []string{question})
+			should.Fail(t, err, nil, "… promises an answer to", l.Name, question)
 		}
 	}
 }
@@ -101,9 +96,7 @@ func TestTheListIsWhole(t *testing.T) {
 // A cell without an answer is no success.
 func TestATrialWithoutAnAnswerFails(t *testing.T) {
 	r := Report{Cells: []Cell{{Library: "a", Question: "crowd", Mark: Holds}}}
-	if err := r.Unanswered(); err != nil {
-		t.Error(err)
-	}
+	should.Do(t, r.Unanswered())
 	if r.Cells[0].Mark = Failed; r.Unanswered() == nil {
 		t.Error("a cell is ?, and there is no error")
 	}
@@ -119,9 +112,7 @@ func TestThePublishedTrialIsThatOfTheDocuments(t *testing.T) {
 	for file, write := range map[string]func(io.Writer) error{"trial.md": r.Markdown, "trial.zh-CN.md": r.InChinese} {
 		var want bytes.Buffer
 		got, err := os.ReadFile("../../../docs/" + file)
-		if err := errors.Join(err, write(&want)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, write(&want)))
 		if !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("docs/%s is another one", file)
 		}

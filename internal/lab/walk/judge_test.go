@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -185,9 +186,8 @@ func TestARequestHappensBetweenItsSendingAndItsFirstAcceptance(t *testing.T) {
 		w.Ledger = []Row{{Order: "7", Kind: "deduct", Request: w.FullKey("b"), Strategy: seller, Quantity: 2, Remaining: &left}}
 		w.Records = append(slices.Clone(c.answers), record(Step{Do: ReadItem}, 2, 3, history.Sold, "", c.read))
 		happened, faults := w.reconcile()
-		if faults = append(faults, w.orderFaults(happened)...); (len(faults) > 0) != c.fault {
-			t.Errorf("%s: %q", name, faults)
-		}
+		faults = append(faults, w.orderFaults(happened)...)
+		should.Be(t, len(faults) > 0, c.fault, name, faults)
 		left--
 		if faults := w.orderFaults(happened); strings.HasPrefix(name, "its row") && len(faults) == 0 {
 			t.Errorf("%s: it left 2 of 5 without a fault", name)
@@ -238,9 +238,8 @@ func TestOnlyWhatShowsTheWholeStockIsInTheOrder(t *testing.T) {
 		w.Ledger = []Row{{Order: "7", Kind: "deduct", Request: w.FullKey("b"), Strategy: seller, Quantity: 2}}
 		w.Records = []Record{record(buy, 0, 1, history.Sold, "7", c.left), c.seen}
 		happened, faults := w.reconcile()
-		if faults = append(faults, w.orderFaults(happened)...); (len(faults) > 0) != c.fault {
-			t.Errorf("%s: %q", name, faults)
-		}
+		faults = append(faults, w.orderFaults(happened)...)
+		should.Be(t, len(faults) > 0, c.fault, name, faults)
 	}
 }
 
@@ -279,9 +278,8 @@ func TestUnitsAreBackWhenTheirStepSays(t *testing.T) {
 		}
 		w.Records = slices.Concat([]Record{record(reserve, 0, 1, history.Sold, "7", 2)}, c.steps, []Record{record(Step{Do: ReadItem}, c.at, c.at+1, history.Sold, "", c.read)})
 		happened, faults := w.reconcile()
-		if faults = append(faults, w.orderFaults(happened)...); (len(faults) > 0) != c.fault {
-			t.Errorf("%s: %q", name, faults)
-		}
+		faults = append(faults, w.orderFaults(happened)...)
+		should.Be(t, len(faults) > 0, c.fault, name, faults)
 	}
 }
 
@@ -324,8 +322,7 @@ func TestNothingIsSoldBetweenAnAnswerAndTheNextTurnOfTheSale(t *testing.T) {
 	} {
 		w := goodWalk()
 		w.Records = append(w.Records, c.turns...)
-		if faults := w.Faults(); (len(faults) > 0) != c.fault {
-			t.Errorf("%s: %q", name, faults)
-		}
+		faults := w.Faults()
+		should.Be(t, len(faults) > 0, c.fault, name, faults)
 	}
 }

@@ -204,9 +204,8 @@ func TestEachBuyerIsJudgedByTheHighestLimit(t *testing.T) {
 		{[]int64{3, 0}, []Row{row("", 1), row("a", 9)}, 0},
 		{nil, []Row{row("", 1), row("a", 9)}, 0},
 	} {
-		if faults := (&Run{Plan: Plan{Limits: c.limits}, Ledger: c.rows}).limitFaults(); len(faults) != c.faults {
-			t.Errorf("limits %v, rows %v: %q, want %d faults", c.limits, c.rows, faults, c.faults)
-		}
+		faults := (&Run{Plan: Plan{Limits: c.limits}, Ledger: c.rows}).limitFaults()
+		should.Be(t, len(faults), c.faults, c.limits, c.rows, faults)
 	}
 }
 
@@ -226,9 +225,8 @@ func TestLostSalesDoNotHideALostRestock(t *testing.T) {
 		{"all sales and a restock are lost", Lossy, stock.NewAudit(1, coarse, 2*coarse, 30, 3), true},
 		{"moved units are doubled", Lossy, stock.NewAudit(1, 3*coarse-30, 2*coarse, 30, 3), true},
 	} {
-		if fault := (&Run{Plan: Plan{Kind: c.kind}}).auditFault(c.audit); (fault != "") != c.fault {
-			t.Errorf("%s: the fault is %q", c.name, fault)
-		}
+		fault := (&Run{Plan: Plan{Kind: c.kind}}).auditFault(c.audit)
+		should.Be(t, fault != "", c.fault, c.name, fault)
 	}
 }
 
@@ -258,13 +256,11 @@ func TestTheOrderOfOperationsIsJudged(t *testing.T) {
 		{"without an answer, before", []itemOp{open, rejected}, porcupine.Ok},
 		{"without an answer, after", []itemOp{open, op(Buy, 10, nil, 1, 2), op(Restock, 5, nil, 4, 5)}, porcupine.Ok},
 	} {
-		if got, _ := linearize(10, c.ops); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		got, _ := linearize(10, c.ops)
+		should.Be(t, got, c.want, c.name)
 		slices.Reverse(c.ops)
-		if got, _ := linearize(10, c.ops); got != c.want {
-			t.Errorf("%s, recorded in reverse: %v, want %v", c.name, got, c.want)
-		}
+		got, _ = linearize(10, c.ops)
+		should.Be(t, got, c.want, c.name, "recorded in reverse")
 	}
 }
 
@@ -317,9 +313,8 @@ func TestReservationsAreJudgedByTheirEnd(t *testing.T) {
 		{"given back, and paid all the same", []Row{hold, confirmed}, []Record{said(Release, history.Sold, "")}, 1},
 		{"expired, and paid all the same", []Row{hold, confirmed}, []Record{said(Confirm, history.Failed, "reservation-expired")}, 1},
 	} {
-		if faults := (&Run{Ledger: c.rows, Records: c.records}).reservationFaults(); len(faults) != c.faults {
-			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
-		}
+		faults := (&Run{Ledger: c.rows, Records: c.records}).reservationFaults()
+		should.Be(t, len(faults), c.faults, c.name, faults)
 	}
 }
 
@@ -343,9 +338,8 @@ func TestReturnsAreJudgedByWhatWasSold(t *testing.T) {
 		{"come back twice", []Row{sold, back, back}, []Record{returned(history.Unknown)}, 1},
 		{"not asked for", []Row{sold, back}, nil, 1},
 	} {
-		if faults := (&Run{Ledger: c.rows, Records: c.records}).returnFaults(); len(faults) != c.faults {
-			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
-		}
+		faults := (&Run{Ledger: c.rows, Records: c.records}).returnFaults()
+		should.Be(t, len(faults), c.faults, c.name, faults)
 	}
 }
 
@@ -353,9 +347,7 @@ func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
 	w := &Run{Item: 3}
 	s := Step{Do: Order, Key: "b", User: "ann"}
 	numbers := w.numbersOf(request{Step: s})
-	if first := service.BasketNumber(stock.BuyerKey(w.FullKey("b"), "ann"), 0); numbers[0] != first {
-		t.Errorf("the first number is %s, want %s", numbers[0], first)
-	}
+	should.Be(t, numbers[0], service.BasketNumber(stock.BuyerKey(w.FullKey("b"), "ann"), 0), "the first number")
 	said := func(outcome history.Outcome, order string) []Record {
 		return []Record{{Step: s, Order: order, Outcome: outcome}}
 	}
@@ -379,9 +371,8 @@ func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
 		{"rejected, and sold all the same", line(0, "-1-2"), line(0, "-2-2"), said(history.Rejected, ""), 1},
 	} {
 		w := &Run{Item: 3, Ledger: c.item, Beside: c.beside, Records: c.records}
-		if faults := w.basketFaults(); len(faults) != c.faults {
-			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
-		}
+		faults := w.basketFaults()
+		should.Be(t, len(faults), c.faults, c.name, faults)
 	}
 }
 

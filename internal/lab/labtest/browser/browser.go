@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/must"
 )
 
 // Browser is a tab, with what it complained of and asked for.
@@ -32,8 +33,11 @@ type Browser struct {
 	asked  []string
 }
 
-// Open starts Chromium for some minutes at most, or skips where there is none.
-func Open(t *testing.T, within time.Duration) *Browser {
+// lives bounds a Chromium: a test that hangs leaves none.
+const lives = 10 * time.Minute
+
+// Open starts Chromium, or skips where there is none. Each test that it is for has a tab of its own.
+func Open(t *testing.T) *Browser {
 	t.Helper()
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -45,24 +49,27 @@ func Open(t *testing.T, within time.Duration) *Browser {
 	labtest.Need(t, "chromium", path != "", "apt-get install chromium brings it")
 	// A test may run as root and in a container, where the sandbox does not.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Env("TMPDIR="+scratch(t)))
-	bounded, end := context.WithTimeout(t.Context(), within)
+	bounded, end := context.WithTimeout(t.Context(), lives)
 	t.Cleanup(end)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
 	t.Cleanup(end)
-	tab, end := chromedp.NewContext(allocator)
+	return show(t, allocator)
+}
+
+// Tab opens another tab, which knows nothing of what the others have stored.
+func (b *Browser) Tab(t *testing.T) *Browser {
+	t.Helper()
+	return show(t, b.Context, chromedp.WithNewBrowserContext())
+}
+
+func show(t *testing.T, parent context.Context, options ...chromedp.ContextOption) *Browser {
+	t.Helper()
+	tab, end := chromedp.NewContext(parent, options...)
 	t.Cleanup(end)
 	b := &Browser{Context: tab}
-	if err := chromedp.Listen(tab, b.listen); err != nil {
-		t.Fatal(err)
-	}
-	for _, enable := range []func() error{
-		func() error { _, err := chromedp.Call(tab, network.Enable, network.EnableParams{}); return err },
-		func() error { _, err := chromedp.Call(tab, log.Enable, cdp.Empty{}); return err },
-	} {
-		if err := enable(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must.Do(t, chromedp.Listen(tab, b.listen))
+	must.Get(chromedp.Call(tab, network.Enable, network.EnableParams{}))(t)
+	must.Get(chromedp.Call(tab, log.Enable, cdp.Empty{}))(t)
 	return b
 }
 
@@ -70,10 +77,7 @@ func Open(t *testing.T, within time.Duration) *Browser {
 // may still write there at the end of the test.
 func scratch(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "stockd-browser-") //nolint:usetesting // its end would fail the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(os.MkdirTemp("", "stockd-browser-"))(t) //nolint:usetesting // its end would fail the test
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return folder
 }
@@ -97,51 +101,60 @@ func (b *Browser) listen(event any) {
 	}
 }
 
-// Errors are what it complained of.
-func (b *Browser) Errors() []string {
+// AssertQuiet fails where the browser has complained, or asked for anything but what a page has and what is below an address.
+func (b *Browser) AssertQuiet(t *testing.T, address string) {
+	t.Helper()
+	if errors := b.complaints(); len(errors) > 0 {
+		t.Errorf("the browser complains: %q", errors)
+	}
+	own, _, _ := strings.Cut(address, "#")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, asked := range b.asked {
+		if !strings.HasPrefix(asked, own) && !strings.HasPrefix(asked, "data:") {
+			t.Errorf("the page asks for %q", asked)
+		}
+	}
+}
+
+func (b *Browser) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.errors)
 }
 
-// Asked are the addresses that it asked for and that begin with none of the given words.
-func (b *Browser) Asked(except ...string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(b.asked), func(url string) bool {
-		return slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(url, prefix) })
-	})
+// AssertFits fails where elements reach beyond the right edge, but for those in a box that scrolls.
+func (b *Browser) AssertFits(t *testing.T) {
+	t.Helper()
+	const tooWide = `[...document.querySelectorAll('body *')]
+		.filter(e => !e.closest('.scroll, pre, svg, .skip, .unseen, .chart') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+		.map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60))`
+	if list := Evaluate[[]string](t, b, tooWide); len(list) > 0 {
+		t.Errorf("%d are wider than the page: %q", len(list), list[:min(5, len(list))])
+	}
 }
 
 // Show opens a page in a window of a size, by day or by night.
 func (b *Browser) Show(t *testing.T, url string, width, height int64, scheme string) {
 	t.Helper()
 	b.Resize(t, width, height, scheme)
-	if err := chromedp.Do(b, chromedp.Navigate(url)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(b, chromedp.Navigate(url)))
 }
 
 // Resize changes the window of the page that is open.
 func (b *Browser) Resize(t *testing.T, width, height int64, scheme string) {
 	t.Helper()
-	if err := chromedp.Do(b, chromedp.EmulateViewport(width, height)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(b, chromedp.EmulateViewport(width, height)))
 	_, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // Press presses a key.
 func (b *Browser) Press(t *testing.T, key string) {
 	t.Helper()
-	if err := chromedp.Do(b, chromedp.KeyEvent(key)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(b, chromedp.KeyEvent(key)))
 }
 
 // Evaluate is the value of a script.
@@ -161,7 +174,7 @@ func (b *Browser) Until(t *testing.T, within time.Duration, script string) {
 		if time.Now().Before(end) {
 			continue
 		}
-		t.Fatalf("%s did not come true within %s; the browser says %q, and the page\n%s", script, within, b.Errors(),
+		t.Fatalf("%s did not come true within %s; the browser says %q, and the page\n%s", script, within, b.complaints(),
 			Evaluate[string](t, b, "document.body.innerText.slice(0, 3000)"))
 	}
 }
@@ -172,9 +185,7 @@ func (b *Browser) Keep(t *testing.T, selector, name string) {
 	t.Helper()
 	Evaluate[bool](t, b, fmt.Sprintf("(document.querySelector(%q).scrollIntoView({behavior: 'instant'}), true)", selector))
 	image, err := chromedp.Run(b, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if len(image) < 2000 {
 		t.Errorf("the screenshot of %s has %d bytes: there is nothing on it", selector, len(image))
 	}
