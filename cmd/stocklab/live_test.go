@@ -26,13 +26,87 @@ import (
 	"github.com/stockd/stockd/internal/should"
 )
 
-// openLive runs stocklab live, and shows its page.
-func openLive(t *testing.T, theme string, flags ...string) (url string, b *browser.Browser) {
+// pages is one Chromium, in which each test has a tab of its own with the page of a stocklab live.
+type pages struct {
+	chromium *browser.Browser
+	axe      string // its script; empty where npm cannot fetch it
+	url      string
+}
+
+// pageTest is a test of a page that sells for others, too.
+type pageTest struct {
+	name string
+	test func(p pages, t *testing.T)
+}
+
+// TestThePage has those share servers that can, one after the other: it is the servers and browsers that take time.
+func TestThePage(t *testing.T) {
+	t.Parallel()
+	p := pages{chromium: browser.Open(t)}
+	t.Run("axe is there", func(t *testing.T) { p.axe = axe(t) })
+	p.share(t, []string{"--servers=embedded"}, []pageTest{
+		{"the story needs nothing but Next", pages.story},
+		{"a sale that oversells", pages.oversells},
+		{"the waiting room", pages.waitingRoom},
+		{"two sales are compared", pages.compares},
+		{"a reader without the token", pages.reader},
+	})
+	p.share(t, []string{"--servers=embedded"}, []pageTest{
+		{"the trace of a lease", pages.trace}, {"two holders", pages.twoHolders}, {"an experiment", pages.experiment},
+	})
+	p.share(t, []string{"--servers=local,redis=none,zookeeper=none,etcd=none", "--proxies"}, []pageTest{
+		{"replicas are added and removed", pages.resizes}, {"the way to a server is slowed and cut", pages.faults},
+	})
+	for _, alone := range []pageTest{
+		{"leases are lost by a failover and by clocks", pages.losesLeases}, {"a class buys with its phones", pages.class}, {"replicas of others", pages.guest},
+	} {
+		t.Run(alone.name, func(t *testing.T) {
+			t.Parallel()
+			alone.test(p, t)
+		})
+	}
+}
+
+// share runs tests on one page. After one that fails the others do not know what it has left.
+func (p pages) share(t *testing.T, flags []string, tests []pageTest) {
 	t.Helper()
-	url, b = startLive(t, flags...), browser.Open(t)
-	b.Show(t, url, 1300, 2400, theme)
+	t.Run(strings.Join(flags, " ")+" for "+tests[0].name, func(t *testing.T) {
+		t.Parallel()
+		p.url = startLive(t, flags...)
+		for _, one := range tests {
+			if !t.Run(one.name, func(t *testing.T) { one.test(p, t) }) {
+				return
+			}
+		}
+	})
+}
+
+// show opens the page. In the end the browser has complained of nothing.
+func (p pages) show(t *testing.T, theme string) *browser.Browser {
+	t.Helper()
+	b := p.chromium.Tab(t)
+	b.Show(t, p.url, 1300, 2400, theme)
 	b.Until(t, within, isLive)
-	return url, b
+	t.Cleanup(func() { b.AssertQuiet(t, p.url) })
+	return b
+}
+
+// open shows the page, and chooses what it begins with on new servers, but for the wishes of a test.
+func (p pages) open(t *testing.T, theme string, wishes map[string]any) *browser.Browser {
+	t.Helper()
+	b := p.show(t, theme)
+	setAll(t, b, map[string]any{
+		"strategy": "naive", "group": false, "fence": false, "stock": 1000, "clients": 50, "replicas": 3, "rate": 0, "work_ms": 0, "ttl_s": 5, "room": 0,
+	})
+	setAll(t, b, wishes)
+	return b
+}
+
+// start begins a sale, and returns when the last one is shown no more.
+func start(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	click(t, b, "#start")
+	b.Until(t, within, "document.getElementById('verdict').hidden")
 }
 
 // setAll chooses in the form of the page.
@@ -46,6 +120,9 @@ func setAll(t *testing.T, b *browser.Browser, fields map[string]any) {
 // startLive runs stocklab live, and returns the address that it prints.
 func startLive(t *testing.T, flags ...string) string {
 	t.Helper()
+	if strings.HasPrefix(flags[0], "--servers=local") {
+		cmdtest.NeedLocal(t)
+	}
 	live := exec.Command(os.Args[0], append([]string{"live"}, flags...)...)
 	live.Env = cmdtest.Environment()
 	said := &labtest.Lines{}
@@ -105,11 +182,9 @@ func there(selector string) string {
 	return fmt.Sprintf("Boolean(document.querySelector(%q))", selector)
 }
 
-func TestAPageShowsASaleThatOversells(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "light", "--servers=embedded")
-	set(t, b, "stock", 2000) // more than naive sells out before the switch
-	click(t, b, "#start")
+func (p pages) oversells(t *testing.T) {
+	b := p.open(t, "light", map[string]any{"stock": 2000}) // more than naive sells out before the switch
+	start(t, b)
 	b.Until(t, within, figure("n-over")+" > 0")
 	b.Keep(t, "body", "live-naive")
 
@@ -129,19 +204,17 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 		t.Errorf("the verdict is %q", got)
 	}
 	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 200})
-	click(t, b, "#start")
+	start(t, b)
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 200 || over != 0 {
 		t.Errorf("sql-conditional sold %d of 200, and oversold %d", sold, over)
 	}
-	b.AssertQuiet(t, url)
 }
 
 // The row shows what lost updates left there until it is corrected; then the rest is sold exactly, to those who are admitted.
-func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
-	url, b := openLive(t, "light", "--servers=embedded")
-	setAll(t, b, map[string]any{"strategy": "naive", "stock": 300, "clients": 40, "work_ms": 50, "room": 20})
-	click(t, b, "#start")
+func (p pages) waitingRoom(t *testing.T) {
+	b := p.open(t, "light", map[string]any{"stock": 300, "clients": 40, "work_ms": 50, "room": 20})
+	start(t, b)
 	b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
 	set(t, b, "strategy", "sql-conditional") // before an update is lost
 	b.Until(t, within, figure("l-waiting")+" > 0 && "+figure("l-admissions")+" > 0")
@@ -154,15 +227,12 @@ func TestAPageShowsTheWaitingRoomAndCorrectsTheStock(t *testing.T) {
 	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 300 || over != 0 {
 		t.Errorf("sold %d of 300, and oversold %d", sold, over)
 	}
-	b.AssertQuiet(t, url)
 }
 
 // A holder that is paused beyond its TTL writes late. Without a fence its write is done;
 // with one it is rejected.
-func TestAPageShowsTwoHolders(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "dark", "--servers=embedded")
-	setAll(t, b, map[string]any{"stock": 5000, "clients": 40, "ttl_s": 1, "strategy": "redis-setnx-ttl"})
+func (p pages) twoHolders(t *testing.T) {
+	b := p.open(t, "dark", map[string]any{"stock": 5000, "clients": 40, "ttl_s": 1, "strategy": "redis-setnx-ttl"})
 	for _, c := range []struct {
 		fenced bool
 		want   string
@@ -172,8 +242,8 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("fenced %v", c.fenced), func(t *testing.T) {
 			set(t, b, "fence", c.fenced)
-			click(t, b, "#start")
-			b.Until(t, within, "document.getElementById('verdict').hidden && "+figure("n-sold")+" > 3")
+			start(t, b)
+			b.Until(t, within, figure("n-sold")+" > 3")
 			click(t, b, machine("replica-1", "trap"))
 			b.Until(t, within, there(machine("replica-1", "resume")))
 			// Others sell while the paused one still has the lock.
@@ -193,11 +263,10 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 				assertReplays(t, b, c.want)
 				click(t, b, "#back")
 				b.Until(t, within, isLive)
-				assertSaved(t, url, c.want)
+				p.assertSaved(t, c.want)
 			}
 		})
 	}
-	b.AssertQuiet(t, url)
 }
 
 // scrub shows the moment after a part of a recording.
@@ -240,9 +309,9 @@ func assertReplays(t *testing.T, b *browser.Browser, want string) {
 }
 
 // assertSaved opens the saved file of a sale where there is no server.
-func assertSaved(t *testing.T, url, want string) {
+func (p pages) assertSaved(t *testing.T, want string) {
 	t.Helper()
-	page, _, _ := strings.Cut(url, "#")
+	page, _, _ := strings.Cut(p.url, "#")
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody))(t)
 	answer := must.Get(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close() //nolint:errcheck // it was read
@@ -252,7 +321,7 @@ func assertSaved(t *testing.T, url, want string) {
 	}
 	file := filepath.Join(t.TempDir(), "saved.html")
 	must.Do(t, os.WriteFile(file, content, 0o600))
-	b := browser.Open(t)
+	b := p.chromium.Tab(t)
 	b.Show(t, "file://"+file, 1300, 2400, "light")
 	assertReplays(t, b, want)
 	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && !e.disabled && !e.closest('#player, #lanes-panel, .top')).length"), 0, "controls of a server that can be used in the saved file")
@@ -274,11 +343,9 @@ func assertKeysChoose(t *testing.T, b *browser.Browser) {
 	}
 }
 
-func TestAReaderWithoutTheTokenWatches(t *testing.T) {
-	t.Parallel()
-	url := startLive(t, "--servers=embedded")
-	page, _, _ := strings.Cut(url, "#")
-	b := browser.Open(t)
+func (p pages) reader(t *testing.T) {
+	page, _, _ := strings.Cut(p.url, "#")
+	b := p.chromium.Tab(t)
 	b.Show(t, page, 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden && "+there("#machines button"))
 	should.Be(t, browser.Evaluate[int](t, b, "[...document.querySelectorAll('#form button, #form input, #form select, #machines button')].filter(e => !e.disabled).length"), 0, "controls that can be used")
@@ -288,17 +355,15 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	click(t, b, "#language")
 	b.Until(t, within, "document.documentElement.lang === 'zh-CN' && document.getElementById('sale-title').textContent === '售卖'")
 	b.Keep(t, "body", "live-phone")
+	p.assertAccessible(t, b, "a reader without the token")
 }
 
 // Answers of a server are delayed, lost and cut off by hand, and come again. Nothing is
 // oversold by that, and what is lost after the commit is not known.
-func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
-	t.Parallel()
-	cmdtest.NeedLocal(t)
-	url, b := openLive(t, "light", "--servers=local", "--proxies")
-	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50})
+func (p pages) faults(t *testing.T) {
+	b := p.open(t, "light", map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50})
 	b.Until(t, within, "!document.getElementById('summary').textContent.includes('does not answer')") // as a replica may have found a moment ago
-	click(t, b, "#start")
+	start(t, b)
 	b.Until(t, within, figure("n-sold")+" > 3")
 	marked := func(words string) {
 		t.Helper()
@@ -318,22 +383,20 @@ func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 	b.Until(t, within, "Number(document.getElementById('chart-answers-says').textContent.match(/sold ([0-9.]+)/)?.[1]) > 0")
 	click(t, b, "#stop")
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	b.AssertQuiet(t, url)
 }
 
 // A Redis that fails over before replication forgets who holds the lock, and so do masters whose
 // clocks jump: both are seen as two holders.
-func TestAFailoverAndClocksLoseLeases(t *testing.T) {
-	t.Parallel()
-	cmdtest.NeedLocal(t)
+func (p pages) losesLeases(t *testing.T) {
 	if _, err := servers.FindFaketime(); err != nil {
 		t.Skip(err)
 	}
-	url, b := openLive(t, "light", "--servers=local", "--redis-faults")
+	p.url = startLive(t, "--servers=local,database=sqlite,zookeeper=none,etcd=none", "--redis-faults")
+	b := p.show(t, "light")
 	sell := func(strategy string, ttl, work int) {
 		t.Helper()
-		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 1000 * work, "ttl_s": ttl, "replicas": 3})
-		click(t, b, "#start")
+		setAll(t, b, map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 1000 * work, "ttl_s": ttl})
+		start(t, b)
 		b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling' && "+figure("n-sold")+" > 0")
 	}
 	ends := func() {
@@ -361,13 +424,12 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	b.Until(t, within, there(machine("redis", "start")))
 	click(t, b, machine("redis-replica", "promote"))
 	ends()
-	assertReplaced(t, b, url)
-	b.AssertQuiet(t, url)
+	p.assertReplaced(t, b)
 }
 
 // assertReplaced looks at a primary after its replica took over: it says so and can be given nothing to do,
 // and what is done to the other one is done to the server that replicas use.
-func assertReplaced(t *testing.T, b *browser.Browser, url string) {
+func (p pages) assertReplaced(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	if browser.Evaluate[bool](t, b, there("[data-machine=redis]")) {
 		t.Error("the primary that was replaced has buttons")
@@ -375,11 +437,11 @@ func assertReplaced(t *testing.T, b *browser.Browser, url string) {
 	if list := browser.Evaluate[string](t, b, "document.getElementById('machines').textContent"); !strings.Contains(list, "redis-replica is the primary now") {
 		t.Errorf("the servers say %q", list)
 	}
-	should.Be(t, command(t, url, "machines/redis/kill", ""), http.StatusConflict, "a kill of the primary that was replaced is answered with")
+	should.Be(t, p.command(t, "machines/redis/kill", ""), http.StatusConflict, "a kill of the primary that was replaced is answered with")
 	click(t, b, machine("redis-replica", "kill"))
 	b.Until(t, within, there(machine("redis-replica", "start")))
-	click(t, b, "#start") // which starts it again
-	b.Until(t, within, "document.getElementById('verdict').hidden && "+figure("n-sold")+" > 0")
+	start(t, b) // which starts it again
+	b.Until(t, within, figure("n-sold")+" > 0")
 	click(t, b, "#stop")
 	b.Until(t, within, isOver)
 }
@@ -387,11 +449,9 @@ func assertReplaced(t *testing.T, b *browser.Browser, url string) {
 // A replica is added while the others sell, and sells, too; one is removed, and answers what
 // it has. Idle connections are closed meanwhile, so that a purchase that is sent at that very
 // moment may fail: it is no evidence, and the audit is.
-func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "light", "--servers=auto")
-	setAll(t, b, map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2})
-	click(t, b, "#start")
+func (p pages) resizes(t *testing.T) {
+	b := p.open(t, "light", map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2})
+	start(t, b)
 	b.Until(t, within, figure("n-sold")+" > 3")
 	click(t, b, machine("replica", "add"))
 	b.Until(t, within, there(machine("replica-3", "remove"))+" && document.getElementById('marks').textContent.includes('replica-3 sells, too')")
@@ -405,14 +465,11 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 		t.Errorf("the verdict has %q, want the 3 replicas that there were at most", got)
 	}
 	b.Keep(t, "#faults", "live-resized")
-	b.AssertQuiet(t, url)
 }
 
 // With one click an item is sold twice, and both sales are shown on the same axes.
-func TestTwoSalesAreCompared(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "dark", "--servers=embedded")
-	setAll(t, b, map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"})
+func (p pages) compares(t *testing.T) {
+	b := p.open(t, "dark", map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"})
 	click(t, b, "#start")
 	b.Until(t, within, "!document.getElementById('compare').hidden")
 	const cells = "[...document.querySelectorAll('#compare-table tr')].map((tr) => [...tr.children].map((c) => c.textContent).join('|'))"
@@ -423,13 +480,11 @@ func TestTwoSalesAreCompared(t *testing.T) {
 	}
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#compare-stock .u-legend .u-series').length"), 4, "series of the chart, two of each sale")
 	b.Keep(t, "#compare", "live-compare")
-	b.AssertQuiet(t, url)
 }
 
 // One steers, and the phones of a class buy: each in its own name, for real, and without
 // steering anything.
-func TestAClassBuysWithItsPhones(t *testing.T) {
-	t.Parallel()
+func (p pages) class(t *testing.T) {
 	port := must.Get(servers.FreePort())(t)
 	_, token, ok := strings.Cut(startLive(t, "--servers=embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
 	if !ok {
@@ -444,7 +499,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		answer.Body.Close() //nolint:errcheck // it was not read
 		should.Be(t, answer.StatusCode, want, "a phone that asks … is answered with", host)
 	}
-	desk, phone := browser.Open(t), browser.Open(t)
+	desk, phone := p.chromium.Tab(t), p.chromium.Tab(t)
 	desk.Show(t, url, 1300, 2400, "light")
 	desk.Until(t, within, isLive)
 	phone.Show(t, page+"buy", 390, 800, "light")
@@ -453,6 +508,8 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 		browser.Evaluate[bool](t, phone, fmt.Sprintf("(document.getElementById('name').value = %q, document.querySelector('#join button').click(), true)", name))
 		phone.Until(t, within, "!document.getElementById('shop').hidden")
 	}
+	phone.Until(t, within, "!document.getElementById('join').hidden")
+	p.assertAccessible(t, phone, "the phone of a buyer")
 	join("小明")
 	press := func(want string) {
 		t.Helper()
@@ -465,6 +522,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	desk.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
 	press("You hold no. 1 of 5.")
 	press("Sold out.")
+	p.assertAccessible(t, phone, "the phone of a buyer that was answered")
 	should.Be(t, browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"), "You have bought 5. You hold no. 5 of 5.", "the phone says")
 	phone.Keep(t, "body", "live-buy")
 	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 5no. 5 of 5')")
@@ -505,14 +563,12 @@ func TestThePageIsAtTheAddressesOfThisMachine(t *testing.T) {
 
 // On replicas that others run a sale is sold, charted and judged. What needs processes of
 // our own is greyed out, with the reason said.
-func TestAPageShowsReplicasOfOthers(t *testing.T) {
-	t.Parallel()
+func (p pages) guest(t *testing.T) {
 	others, flags := startOthers(t)
-	url, b := openLive(t, "light", flags...)
+	p.url = startLive(t, flags...)
+	b := p.open(t, "light", map[string]any{"strategy": "sql-conditional", "stock": 200, "replicas": 2, "ttl_s": 5})
 	assertGreyedOut(t, b)
-	set(t, b, "strategy", "sql-conditional")
-	set(t, b, "stock", 200)
-	click(t, b, "#start")
+	start(t, b)
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 	if sold, replicas := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); sold != 200 || replicas != "2" {
 		t.Errorf("it sold %d of 200 on %s replicas", sold, replicas)
@@ -524,7 +580,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	must.Do(t, others.Leave(t.Context(), second))
 	b.Until(t, within, counted+" === '1' && document.getElementById('marks').textContent.includes('replica-2 answers no more')")
 	set(t, b, "strategy", "mutex") // exclusive on one replica alone
-	click(t, b, "#start")
+	start(t, b)
 	b.Until(t, within, isOver+" && "+judged+" === 'mutex: consistent'")
 	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
 		t.Error("it offers to set up three replicas")
@@ -538,7 +594,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	b.Resize(t, 390, 2400, "dark")
 	b.AssertFits(t)
 	b.Keep(t, "#lanes-panel", "live-guest-phone")
-	b.AssertQuiet(t, url)
+	p.assertAccessible(t, b, "replicas of others")
 }
 
 // assertGreyedOut looks for what replicas of others cannot do: it is there, cannot be used, and its
@@ -569,16 +625,13 @@ const (
 
 // An experiment is made on the servers of the page: each part is drawn while it happens, and judged
 // by what stocklab lab run judges it by.
-func TestAPagePlaysAnExperiment(t *testing.T) {
-	t.Parallel()
-	url := startLive(t, "--servers=embedded")
-	b := browser.Open(t)
-	b.Show(t, url, 1300, 2400, "light")
-	b.Until(t, within, isLive+" && document.getElementById('experiment').options.length > 30")
+func (p pages) experiment(t *testing.T) {
+	b := p.open(t, "light", nil)
+	b.Until(t, within, "document.getElementById('experiment').options.length > 30")
 	browser.Evaluate[bool](t, b, "(e => { e.value = 'watchdog'; e.dispatchEvent(new Event('change')); return true; })(document.getElementById('experiment'))")
 	click(t, b, "#make")
 	b.Until(t, within, parts+".length === 4 && "+there("#parts .now")+" && "+there("#lanes .two"))
-	should.Be(t, command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`), http.StatusConflict, "a sale beside the experiment is answered")
+	should.Be(t, p.command(t, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`), http.StatusConflict, "a sale beside the experiment is answered")
 	// The narrator has seen the lease end before its holder knew, and a second holder.
 	const told = "document.getElementById('beats').textContent"
 	b.Until(t, within, told+".includes('Its holder does not know') && "+told+".includes('two holders')")
@@ -590,6 +643,7 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	should.Be(t, browser.Evaluate[string](t, b, madeVerdict), "Reproduced", "the verdict is", browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
 	b.Until(t, within, "document.getElementById('play-why').innerText.includes('when a renewal fails')")
 	b.Keep(t, "#played", "live-experiment-why")
+	p.assertAccessible(t, b, "after an experiment")
 	click(t, b, "#pair")
 	b.Until(t, within, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A redis-setnx-owner | B redis-reentrant'")
 	scrub(t, b, 0.6)
@@ -613,10 +667,10 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 		t.Errorf("in Chinese the replay has %q", words)
 	}
 	b.Keep(t, "body", "live-experiment-zh")
+	p.assertAccessible(t, b, "a failure beside its remedy, in Chinese")
 	click(t, b, "#back")
 	b.Until(t, within, "[...document.querySelectorAll('#form input[type=number]')].every((i) => i.checkValidity()) && document.getElementById('form').elements.namedItem('clients').value > 0")
 	assertSellsAfterAnExperiment(t, b)
-	b.AssertQuiet(t, url)
 }
 
 // assertSellsAfterAnExperiment stops an experiment before its end, and sells on replicas that are
@@ -636,9 +690,9 @@ func assertSellsAfterAnExperiment(t *testing.T, b *browser.Browser) {
 }
 
 // command sends a command with its token, and returns the status of the answer.
-func command(t *testing.T, url, path, body string) int {
+func (p pages) command(t *testing.T, path, body string) int {
 	t.Helper()
-	page, token, _ := strings.Cut(url, "#token=")
+	page, token, _ := strings.Cut(p.url, "#token=")
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body)))(t)
 	r.Header.Set("Authorization", "Bearer "+token)
 	answer := must.Get(http.DefaultClient.Do(r))(t)
@@ -661,11 +715,10 @@ func openTrace(t *testing.T, b *browser.Browser, script string) string {
 // renewedAndTraced is true of the trace of a lease that was renewed, with the steps of its request.
 const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null`
 
-func TestAPageShowsTheTraceOfALease(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "light", "--servers=embedded")
-	setAll(t, b, map[string]any{"stock": 12, "clients": 6, "ttl_s": 1, "work_ms": 700, "strategy": "redis-reentrant"})
-	click(t, b, "#start")
+func (p pages) trace(t *testing.T) {
+	b := p.open(t, "light", map[string]any{"stock": 12, "clients": 6, "ttl_s": 1, "work_ms": 700, "strategy": "redis-reentrant"})
+	p.assertAccessible(t, b, "before a sale")
+	start(t, b)
 	b.Until(t, within, there("#lanes .note.renewed"))
 	b.Until(t, within, isOver)
 	said := openTrace(t, b, renewedAndTraced)
@@ -675,15 +728,16 @@ func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	b.Keep(t, "#lanes-title", "live-trace")
 	b.Resize(t, 390, 2400, "dark")
 	b.Keep(t, "#lanes-title", "live-trace-phone")
+	p.assertAccessible(t, b, "the trace of a lease, after its sale, on a phone in the dark")
 	b.AssertFits(t)
 	assertTraceByKeys(t, b)
 	click(t, b, "#replay")
 	b.Until(t, within, "!document.getElementById('player').hidden")
 	scrub(t, b, 0.99)
+	p.assertAccessible(t, b, "in a replay")
 	if said := openTrace(t, b, renewedAndTraced); !cmdtest.ContainsAll(said, "renewed", "commit") {
 		t.Errorf("replayed, the trace says %q", said)
 	}
-	b.AssertQuiet(t, url)
 }
 
 // assertTraceByKeys closes the trace and opens that of another lease.
@@ -698,15 +752,15 @@ func assertTraceByKeys(t *testing.T, b *browser.Browser) {
 }
 
 // The first two sales of the story; the proof has all ten, which take minutes.
-func TestTheStoryNeedsNothingButNext(t *testing.T) {
-	t.Parallel()
-	url, b := openLive(t, "light", "--servers=embedded")
+func (p pages) story(t *testing.T) {
+	b := p.show(t, "light")
 	followStory(t, b, false, true)
 	click(t, b, "#tour-next")
 	click(t, b, "#tour-next") // in mid-sale
 	b.Until(t, within, "document.getElementById('tour-title').textContent.includes('4 of 10') && "+figure("n-over")+" > 0")
 	click(t, b, "#tour-skip")
-	b.AssertQuiet(t, url)
+	click(t, b, "#stop")
+	b.Until(t, within, isOver)
 }
 
 // followStory follows the story by Next alone. Where a sale is to fail it is not consistent, and elsewhere it is.
@@ -740,9 +794,12 @@ func axe(t *testing.T) string {
 }
 
 // assertAccessible has axe look at the page as it is.
-func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
+func (p pages) assertAccessible(t *testing.T, b *browser.Browser, state string) {
 	t.Helper()
-	browser.Evaluate[bool](t, b, script+"; true")
+	if p.axe == "" {
+		return
+	}
+	browser.Evaluate[bool](t, b, p.axe+"; true")
 	browser.Evaluate[bool](t, b, `(window.found = null, axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r; }), true)`)
 	b.Until(t, within, "window.found !== null")
 	// What a page without violations passes tells that axe has looked at it.
@@ -754,51 +811,4 @@ func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
 	for _, violation := range browser.Evaluate[[]string](t, b, serious) {
 		t.Errorf("%s: %s", state, violation)
 	}
-}
-
-func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
-	t.Parallel()
-	script := axe(t)
-	url, b := openLive(t, "light", "--servers=embedded")
-	assertAccessible(t, b, script, "before a sale")
-	set(t, b, "strategy", "mutex")
-	set(t, b, "stock", 100)
-	click(t, b, "#start")
-	b.Until(t, within, isOver+" && !document.getElementById('verdict').hidden")
-	b.Resize(t, 1300, 2400, "dark")
-	assertAccessible(t, b, script, "after it, in the dark")
-	openTrace(t, b, "document.querySelector('#trace .step.read') !== null")
-	assertAccessible(t, b, script, "the trace of a lease")
-	click(t, b, "#trace-close")
-	click(t, b, "#replay")
-	b.Until(t, within, "!document.getElementById('player').hidden")
-	assertAccessible(t, b, script, "in a replay")
-	b.Resize(t, 390, 2400, "light")
-	click(t, b, "#language")
-	b.Until(t, within, "document.documentElement.lang === 'zh-CN'")
-	assertAccessible(t, b, script, "on a phone, in Chinese")
-	click(t, b, "#back")
-	browser.Evaluate[bool](t, b, "(document.getElementById('experiment').value = 'reentrancy', true)")
-	click(t, b, "#make")
-	b.Until(t, within, madeVerdict+" === '已复现'")
-	assertAccessible(t, b, script, "after an experiment")
-	click(t, b, "#pair")
-	b.Until(t, within, "document.getElementById('player-words').classList.contains('pair')")
-	assertAccessible(t, b, script, "a failure beside its remedy")
-	page, _, _ := strings.Cut(url, "#")
-	b.Show(t, page+"buy", 390, 800, "dark")
-	b.Until(t, within, "!document.getElementById('join').hidden")
-	assertAccessible(t, b, script, "the phone of a buyer")
-	browser.Evaluate[bool](t, b, "(document.getElementById('name').value = 'Ann', document.querySelector('#join button').click(), true)")
-	b.Until(t, within, "!document.getElementById('shop').hidden")
-	click(t, b, "#buy")
-	b.Until(t, within, "document.getElementById('got').textContent !== '' && !document.getElementById('buy').disabled")
-	assertAccessible(t, b, script, "the phone of a buyer that was answered")
-	b.Show(t, page+"?lang=en", 390, 2400, "light")
-	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
-	assertAccessible(t, b, script, "a reader without the token")
-	_, flags := startOthers(t)
-	b.Show(t, startLive(t, flags...), 390, 2400, "dark")
-	b.Until(t, within, isLive+" && !document.getElementById('guest').hidden")
-	assertAccessible(t, b, script, "replicas of others")
 }
