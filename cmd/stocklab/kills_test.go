@@ -90,31 +90,32 @@ func movingAndKilled() killed {
 	return killed{strategy: "redis-stock", beside: []string{"sql-conditional", "sql-bucket", "sql-unit"}, victims: []string{"replica", "redis", "database"}}
 }
 
-// One kill of each kind, in the middle of a sale; the proof makes fifty in all.
-func TestSalesSurviveKills(t *testing.T) {
+// One kill of each kind, in the middle of a sale and among reservations that are made, paid, released and that expire; the
+// proofs make fifty of each.
+func TestAShopSurvivesKills(t *testing.T) {
 	t.Parallel()
-	surviveKills(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"), manyItemsAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
+	s := startToKill(t, servers.MariaDB)
+	t.Run("the changes of a day", s.changes)
+	t.Run("sales", func(t *testing.T) {
+		s.sales(t, 1, redisStockKilled(), groupedAndKilled("sql-conditional"), manyItemsAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
+	})
+	t.Run("reservations", func(t *testing.T) { s.reservations(t, 1, redisStockKilled(), groupedAndKilled("sql-conditional")) })
 }
 
-// surviveKills sells one goods after the other through three replicas, and kills
+// sales sells one item after the other through three replicas, and kills
 // a replica with its queues and consumers, the Redis, or the database at a random
 // moment of each sale. Redis keeps its data on its disk. Never may more be sold than
 // there was; every answered order must be in the ledger in the end, and every unit
 // sold, with those that are restocked meanwhile.
-func surviveKills(t *testing.T, database string, each int, subjects ...killed) {
+func (k killable) sales(t *testing.T, each int, subjects ...killed) {
 	t.Helper()
-	l, server, store := startToKill(t, database)
-	goods := int64(0)
 	for _, subject := range subjects {
 		t.Run(subject.String(), func(t *testing.T) {
 			var again, replayed int
 			rounds := each * len(subject.victims)
 			for round := range rounds {
-				sale := &killedSale{
-					lab: l, redis: server, store: store, subject: subject, goods: goods + 1, units: 1500,
-					victim: subject.victims[round%len(subject.victims)], reported: make(map[string]string),
-				}
-				goods += sale.items()
+				sale := &killedSale{killable: k, subject: subject, units: 1500, victim: subject.victims[round%len(subject.victims)], reported: make(map[string]string)}
+				sale.goods = k.lab.goods.Add(sale.items()) - sale.items() + 1
 				t.Run(fmt.Sprintf("%d-%s", round+1, sale.victim), sale.run)
 				again, replayed = again+sale.again, replayed+sale.replayed
 			}
@@ -126,26 +127,31 @@ func surviveKills(t *testing.T, database string, each int, subjects ...killed) {
 	}
 }
 
-// startToKill starts three replicas on a Redis that keeps its data, and opens their store.
-func startToKill(t *testing.T, database string) (l testLab, server *servers.Redis, store *repo.Store) {
+// killable is three replicas on a Redis that keeps its data, and their store.
+type killable struct {
+	lab   testLab
+	redis *servers.Redis
+	store *repo.Store
+}
+
+func startToKill(t *testing.T, database string) killable {
 	t.Helper()
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	server = must.Get(servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t)))(t)
-	l = startLabOf(t,
+	server := must.Get(servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t)))(t)
+	l := startLabOf(t,
 		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 		shop.Replicas{Count: 3, Env: append(server.Conn().Env(), "STOCKD_LOCK_TTL=2s")})
-	store = must.Get(l.database.Open(t.Context(), "test", 4))(t)
+	store := must.Get(l.database.Open(t.Context(), "test", 4))(t)
 	t.Cleanup(func() { _ = store.Close() }) // the test is over
-	return l, server, store
+	return killable{l, server, store}
 }
 
 // killedSale is one sale in the middle of which something is killed.
 type killedSale struct {
-	lab     testLab
-	redis   *servers.Redis
-	store   *repo.Store
+	killable
+
 	subject killed
 	victim  string
 	goods   int64 // the first of its items; the others follow
@@ -322,31 +328,18 @@ func (s *killedSale) tell(id string, sale client.Sale) {
 	}
 }
 
-// One kill of each kind, among reservations that are made, paid, released and that expire; the proof
-// makes fifty of each.
-func TestReservationsSurviveKills(t *testing.T) {
-	t.Parallel()
-	reserveAndKill(t, servers.MariaDB, 1, redisStockKilled(), groupedAndKilled("sql-conditional"))
-}
-
-// reserveAndKill has clients take reservations to their ends through three replicas, and kills a
+// reservations has clients take reservations to their ends through three replicas, and kills a
 // replica, the database or Redis, each so often, at a random moment. Every reservation must end once, as its
 // client was answered, and every unit be sold or back.
-func reserveAndKill(t *testing.T, database string, each int, subjects ...killed) {
+func (k killable) reservations(t *testing.T, each int, subjects ...killed) {
 	t.Helper()
-	l, server, store := startToKill(t, database)
-	goods := int64(0)
 	for _, subject := range subjects {
 		t.Run(subject.String(), func(t *testing.T) {
 			again, ends, rounds := 0, make(map[string]int), each*len(subject.victims)
 			for round := range rounds {
-				goods++
 				r := &killedReservations{
-					killedSale: killedSale{
-						lab: l, redis: server, store: store, subject: subject, goods: goods, units: 120,
-						victim: subject.victims[round%len(subject.victims)],
-					},
-					wanted: make(map[string]string),
+					killedSale: killedSale{killable: k, subject: subject, goods: k.lab.goods.Add(1), units: 120, victim: subject.victims[round%len(subject.victims)]},
+					wanted:     make(map[string]string),
 				}
 				t.Run(fmt.Sprintf("%d-%s", round+1, r.victim), r.run)
 				again += r.again
@@ -456,13 +449,14 @@ func (r *killedReservations) compare(t *testing.T) {
 
 // The database keeps each change of a shop's day in its middle until its replica is killed. Asked again elsewhere, each is done
 // once and whole.
-func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
-	l, _, _ := startToKill(t, servers.MariaDB)
+func (k killable) changes(t *testing.T) {
+	const imported = 20 // items
+	l := k.lab
 	db := must.Get(openDatabase(l.database))(t)
 	t.Cleanup(func() { _ = db.Close() }) // the test is over
 	var order string
 	late := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i, c := range []struct {
+	for _, c := range []struct {
 		name, keep string // keep is what another transaction has written or locked of an item
 		ask        func(c client.Client, goods int64) error
 		stock      int64
@@ -506,8 +500,8 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 		{
 			"import", `INSERT INTO tb_goods_stock (goods_id, stock) VALUES (? + 5, 1)`,
 			func(c client.Client, goods int64) error {
-				lines := make([]any, 0, 20)
-				for n := range int64(20) {
+				lines := make([]any, 0, imported)
+				for n := range int64(imported) {
 					lines = append(lines, client.NewItem{GoodsID: goods + n, Stock: 100, Choice: &client.Choice{Strategy: "sql-bucket"}})
 				}
 				done, err := c.Import(t.Context(), lines...)
@@ -522,8 +516,7 @@ func TestTheChangesOfADaySurviveKillsInTheirMiddle(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &killedSale{lab: l}
-			goods := int64(100 * (i + 1))
+			s, goods := &killedSale{killable: k}, l.goods.Add(imported)-imported+1
 			must.Do(t, l.cluster.Client().CreateGoods(t.Context(), goods, 100))
 			order = must.Get(s.at(1).Deduct(t.Context(), client.Purchase{GoodsID: goods, Quantity: 3, Strategy: "sql-bucket"}))(t).OrderID
 			keeper := must.Get(db.BeginTx(t.Context(), nil))(t)

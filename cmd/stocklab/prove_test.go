@@ -98,7 +98,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 			defer store.Close() //nolint:errcheck // the test is over
 			for _, subject := range top.strategies {
 				for round := range rounds {
-					sale := &killedSale{lab: l, store: store, subject: subject, goods: l.goods.Add(1), units: 1500, reported: make(map[string]string)}
+					sale := &killedSale{killable: killable{lab: l, store: store}, subject: subject, goods: l.goods.Add(1), units: 1500, reported: make(map[string]string)}
 					if subject.locks() {
 						sale.units = 400
 					}
@@ -158,13 +158,13 @@ func TestProveAHostileTenMinutes(t *testing.T) {
 
 // Fifty kills at random moments, of each strategy.
 func TestProveRedisStockSurvivesKills(t *testing.T) {
-	surviveKills(t, servers.MariaDB, 17, redisStockKilled())
+	startToKill(t, servers.MariaDB).sales(t, 17, redisStockKilled())
 }
 
 func TestProveGroupedSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
-			surviveKills(t, database, 25, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
+			startToKill(t, database).sales(t, 25, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
 				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled(),
 				manyItemsAndKilled("sql-conditional"), manyItemsAndKilled("sql-for-update"), manyItemsAndKilled("redis-stock"))
 		})
@@ -174,7 +174,7 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 func TestProveReservationsSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
-			reserveAndKill(t, database, 50, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
+			startToKill(t, database).reservations(t, 50, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
 		})
 	}
 }
@@ -182,7 +182,7 @@ func TestProveReservationsSurviveKills(t *testing.T) {
 // Units move between the row, buckets and Redis, and kills come in the middle of it.
 func TestProveMovingSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
-		t.Run(database, func(t *testing.T) { surviveKills(t, database, 7, movingAndKilled()) })
+		t.Run(database, func(t *testing.T) { startToKill(t, database).sales(t, 7, movingAndKilled()) })
 	}
 }
 
