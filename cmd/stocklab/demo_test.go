@@ -167,8 +167,10 @@ func TestTheShortDemoFailsWhereNothingIsShown(t *testing.T) {
 
 // However a demo ends, nothing that it started runs on and no folder stays.
 func TestNothingIsLeftOfADemo(t *testing.T) {
-	for _, from := range []string{"embedded", "local"} {
-		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+	for from, signals := range map[string][]syscall.Signal{
+		"embedded": {syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL}, "local": {syscall.SIGTERM, syscall.SIGKILL},
+	} {
+		for _, signal := range signals {
 			t.Run(from+" "+signal.String(), func(t *testing.T) {
 				if from == "local" {
 					cmdtest.NeedLocal(t)
