@@ -53,16 +53,16 @@ func Open(t *testing.T) *Browser {
 	t.Cleanup(end)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
 	t.Cleanup(end)
-	return show(t, allocator)
+	return show(allocator, t)
 }
 
 // Tab opens another tab, which knows nothing of what the others have stored.
 func (b *Browser) Tab(t *testing.T) *Browser {
 	t.Helper()
-	return show(t, b.Context, chromedp.WithNewBrowserContext())
+	return show(b.Context, t, chromedp.WithNewBrowserContext())
 }
 
-func show(t *testing.T, parent context.Context, options ...chromedp.ContextOption) *Browser {
+func show(parent context.Context, t *testing.T, options ...chromedp.ContextOption) *Browser {
 	t.Helper()
 	tab, end := chromedp.NewContext(parent, options...)
 	t.Cleanup(end)
