@@ -37,8 +37,9 @@ func TestLabListHasEveryExperiment(t *testing.T) {
 
 // The exit status is that of what was made: an experiment without its servers is no failure.
 func TestWhatIsShownOfARun(t *testing.T) {
-	one := experiments.Result{Name: "one", Verdict: experiments.Reproduced, Fix: "stocklab demo"}
-	missing, failed := experiments.Result{Verdict: experiments.NotRun, Fix: "never"}, experiments.Result{Verdict: experiments.NotReproduced, Fix: "never"}
+	one := experiments.Result{Experiment: experiments.Experiment{Name: "one", Fix: "stocklab demo"}, Verdict: experiments.Reproduced}
+	never := experiments.Experiment{Fix: "never"}
+	missing, failed := experiments.Result{Experiment: never, Verdict: experiments.NotRun}, experiments.Result{Experiment: never, Verdict: experiments.NotReproduced}
 	const kept, report, fix = "with --dir FOLDER the histories are kept", "report: run/report.html\n", "what to do instead: stocklab demo\n"
 	for _, c := range []struct {
 		folder  string

@@ -16,18 +16,21 @@ import (
 type Experiment struct {
 	// Number is its place in the list, from 1; Name is what the command line
 	// calls it.
-	Number int
-	Name   string
+	Number int    `json:"number"`
+	Name   string `json:"name"`
 	// Title is a few words, Claim what the source says, in one sentence,
 	// and Source the document and the section that says it.
-	Title, Claim, Source string
+	Title  string `json:"title"`
+	Claim  string `json:"claim"`
+	Source string `json:"source"`
 	// Why it happens, and Advice: what to do in one's own code.
-	Why, Advice string
+	Why    string `json:"why,omitempty"`
+	Advice string `json:"advice,omitempty"`
 	// Fix is the command that shows what to do instead, or empty.
-	Fix string
+	Fix string `json:"fix,omitempty"`
 	// Parts are the failure, and what helps against it. Each must come out as it
 	// is expected.
-	Parts []Part
+	Parts []Part `json:"-"`
 }
 
 // Part is one half of an experiment.

@@ -23,16 +23,10 @@ const (
 	NotRun        Verdict = "not run"
 )
 
-// Result is what came of an experiment, as JSON has it.
+// Result is an experiment with what came of it, as JSON has it.
 type Result struct {
-	Number int    `json:"number"`
-	Name   string `json:"name"`
-	Title  string `json:"title"`
-	Claim  string `json:"claim"`
-	Source string `json:"source"`
-	Why    string `json:"why,omitempty"`
-	Advice string `json:"advice,omitempty"`
-	Fix    string `json:"fix,omitempty"`
+	Experiment
+
 	// Verdict is reproduced where every part held.
 	Verdict Verdict `json:"verdict"`
 	// Reason is the findings in words, or why it was not run.

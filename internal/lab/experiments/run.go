@@ -110,9 +110,7 @@ func On(ctx context.Context, s *shop.Shop, p Plan) (results []Result, err error)
 // did not show itself says nothing about its remedy.
 func (t *provisioner) experiment(ctx context.Context, e Experiment) (Result, error) {
 	start := time.Now()
-	result := Result{
-		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Why: e.Why, Advice: e.Advice, Fix: e.Fix,
-	}
+	result := Result{Experiment: e}
 	var errs []error
 	for _, p := range e.Parts {
 		part, err := t.part(ctx, e, p)

@@ -246,7 +246,7 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	r := &provisioner{plan: plan, shop: &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
 	result := must.Get(r.experiment(t.Context(), e))(t)
-	unknown := Result{Name: "unknown", Verdict: Reproduced}
+	unknown := Result{Experiment: Experiment{Name: "unknown"}, Verdict: Reproduced}
 	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
 	report := &Report{Experiments: []Result{unknown, result}}
 	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")

@@ -91,7 +91,7 @@ func (s *Session) Programme() Programme {
 }
 
 func playOf(e experiments.Experiment) Play {
-	p := Play{Result: experiments.Result{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Why: e.Why, Advice: e.Advice}, Chinese: experiments.Chinese(e.Name)}
+	p := Play{Result: experiments.Result{Experiment: e}, Chinese: experiments.Chinese(e.Name)}
 	for _, part := range e.Parts {
 		is := experiments.PartResult{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy}
 		p.Parts = append(p.Parts, PlayPart{PartResult: is, Chinese: experiments.ChinesePart(e.Name, part.Name)})

@@ -180,8 +180,7 @@ func described(all []experiments.Experiment, r *experiments.Report) []experiment
 		if i := slices.IndexFunc(r.Experiments, func(r experiments.Result) bool { return r.Name == e.Name }); i >= 0 {
 			result = r.Experiments[i]
 		}
-		result.Number, result.Name, result.Title, result.Claim, result.Source, result.Fix = e.Number, e.Name, e.Title, e.Claim, e.Source, e.Fix
-		result.Why, result.Advice = e.Why, e.Advice
+		result.Experiment = e
 		parts := make([]experiments.PartResult, len(e.Parts))
 		for i, p := range e.Parts {
 			if at := slices.IndexFunc(result.Parts, func(r experiments.PartResult) bool { return r.Name == p.Name }); at >= 0 {

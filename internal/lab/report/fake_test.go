@@ -103,24 +103,26 @@ func fakeReport() *experiments.Report {
 // fakeTitles has an experiment of each kind of history.
 func fakeTitles() []experiments.Result {
 	return []experiments.Result{
-		{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"},
-		{Number: 7, Name: "work-outlasts-ttl", Title: "An expiry shorter than the work"},
-		{Number: 8, Name: "owner-gap", Title: "Whose lock is it? Asked, and then deleted"},
-		{Number: 22, Name: "innodb-matrix", Title: "What a statement locks"},
-		{Number: 23, Name: "optimistic", Title: "Retries against the crowd"},
+		{Experiment: experiments.Experiment{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"}},
+		{Experiment: experiments.Experiment{Number: 7, Name: "work-outlasts-ttl", Title: "An expiry shorter than the work"}},
+		{Experiment: experiments.Experiment{Number: 8, Name: "owner-gap", Title: "Whose lock is it? Asked, and then deleted"}},
+		{Experiment: experiments.Experiment{Number: 22, Name: "innodb-matrix", Title: "What a statement locks"}},
+		{Experiment: experiments.Experiment{Number: 23, Name: "optimistic", Title: "Retries against the crowd"}},
 	}
 }
 
 func fakeResult(number int, name, title string) experiments.Result {
-	e := experiments.Result{
-		Number: number, Name: name, Title: title, Verdict: experiments.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
-		Claim:  "Reading the stock, comparing it and writing it back are three steps: a request that reads between two of them sells what another has sold already.",
-		Source: "Distributed locks in practice, section 2.1, the oversold stock",
+	return experiments.Result{
+		Experiment: experiments.Experiment{
+			Number: number, Name: name, Title: title,
+			Claim:  "Reading the stock, comparing it and writing it back are three steps: a request that reads between two of them sells what another has sold already.",
+			Source: "Distributed locks in practice, section 2.1, the oversold stock",
+			Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
+		},
+		Verdict: experiments.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
 		Reason: "naive: 5,000 requests sold 5,000 of 1,000 units, 4,000 more than there were. with-lock: sold 1,000 of 1,000, and rejected the others.",
-		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
 		Parts:  []experiments.PartResult{fakeFailure(number), fakeRemedy(number)},
 	}
-	return e
 }
 
 func fakeFailure(number int) experiments.PartResult {

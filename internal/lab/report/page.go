@@ -109,7 +109,7 @@ func draw(h *history.History, asked []experiments.Picture) *Picture {
 func WriteTrial(path string, r *trial.Report) error {
 	page := live.Report{Facts: serverFacts(r.Servers)}
 	for i, l := range r.Libraries {
-		play := &live.Play{Result: experiments.Result{Number: i + 1, Name: l.Name, Title: l.Name}, Parts: []live.PlayPart{}, Recordings: []live.Recording{}}
+		play := &live.Play{Result: experiments.Result{Experiment: experiments.Experiment{Number: i + 1, Name: l.Name, Title: l.Name}}, Parts: []live.PlayPart{}, Recordings: []live.Recording{}}
 		marks := make(map[trial.Mark]int)
 		for _, c := range r.Cells {
 			at := slices.IndexFunc(r.Questions, func(q trial.Question) bool { return q.Name == c.Question })
