@@ -239,6 +239,37 @@ func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
 	t.Logf("%d sales", want)
 }
 
+// Each server of Vitess is killed three times in the middle of a sale of a hundred items on four shards: the tablets, the
+// gate, the database of the shards, etcd and vtctld. Each purchase is asked for again under its key until it is answered.
+func TestProveASaleSurvivesTheServersOfVitess(t *testing.T) {
+	v := lab.OwnVitess(t, "-40", "40-80", "80-c0", "c0-")
+	s := openOn(t, 0, v.Database, v.Database)
+	const units = 1_000_000
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var buyers sync.WaitGroup
+	items := make([]*answers, 100)
+	for i := range items {
+		items[i] = &answers{sold: make(map[string]int64), last: time.Now()}
+		s.create(t, int64(i+1), units)
+		name := []string{"sql-conditional", "sql-conditional grouped"}[i%2]
+		buyers.Go(func() { s.buyUntil(ctx, t, name, int64(i+1), items[i]) })
+	}
+	for round := range 3 * len(v.All) {
+		time.Sleep(time.Second)
+		must.Do(t, v.All[round%len(v.All)].Restart(t.Context()))
+	}
+	time.Sleep(time.Second)
+	stop()
+	buyers.Wait()
+	var gap time.Duration
+	for i, told := range items {
+		s.wantTold(t, int64(i+1), units, told)
+		gap = max(gap, told.gap)
+	}
+	t.Log("an item was not sold for up to", gap.Round(time.Millisecond))
+}
+
 // Three replicas write to one node through HAProxy, by the configuration of deploy/haproxy. The node is
 // killed, and paused, in the middle of a sale; it becomes the one that is written to when it is back. The
 // ledger has what the buyers got, once.

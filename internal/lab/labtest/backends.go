@@ -180,6 +180,12 @@ func (l *Lab) Vitess(t *testing.T) *servers.Vitess {
 	return shared(t, l, &l.vitess, "vitess", with(servers.StartVitess, []string{"-80", "80-"}))
 }
 
+// OwnVitess is a shop on shards that a test may treat as it likes.
+func (l *Lab) OwnVitess(t *testing.T, shards ...string) *servers.Vitess {
+	t.Helper()
+	return own(t, l, "vitess", with(servers.StartVitess, shards))
+}
+
 // OwnNetwork is OwnNodes with each node on a host of its own, which can be cut off from the others.
 func (l *Lab) OwnNetwork(t *testing.T, needs string, start startNodes) (nodes []*servers.Database, network *servers.Network) {
 	t.Helper()

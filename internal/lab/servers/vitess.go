@@ -147,7 +147,7 @@ func (v *Vitess) startControl(ctx context.Context, k *Supervisor) (err error) {
 		return err
 	}
 	v.admin = Loopback(ports[1])
-	_, err = v.launch(ctx, k, "vtctld", ports, func(ctx context.Context) error { return v.Control(ctx, "GetKeyspaces") },
+	_, err = v.launch(ctx, k, "vtctld", ports, func(ctx context.Context) error { return listening(ctx, v.admin) },
 		"--cell=test", "--service-map=grpc-vtctl,grpc-vtctld")
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, nam
 	for _, who := range []string{"app", "allprivs", "appdebug", "dba", "repl", "filtered"} {
 		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+v.Below.Password)
 	}
-	_, err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return v.Control(ctx, "PingTablet", alias) }, args...)
+	_, err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return listening(ctx, Loopback(ports[1])) }, args...)
 	if err != nil {
 		return err
 	}
