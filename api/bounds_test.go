@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -45,8 +46,6 @@ func TestTheDescriptionHasTheBoundsOfTheCode(t *testing.T) {
 		{"Durability", "enum", []stock.Durability{stock.InRedis, stock.InSQL}},
 		{"State", "enum", []stock.State{stock.Held, stock.Confirmed, stock.Released, stock.Expired}},
 	} {
-		if got := described.Components.Schemas[c.schema][c.bound]; fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s of %s is %v, want %v", c.bound, c.schema, got, c.want)
-		}
+		should.Be(t, fmt.Sprint(described.Components.Schemas[c.schema][c.bound]), fmt.Sprint(c.want), c.bound, "of", c.schema)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // promtool runs a check on the files of this folder.
@@ -85,9 +86,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 		}
 		delete(sections, alert.Alert)
 	}
-	if len(sections) != 0 {
-		t.Errorf("no alert leads to %v", sections)
-	}
+	should.Be(t, len(sections), 0, "the sections that no alert leads to", sections)
 }
 
 // Grafana itself is not asked: these are the mistakes that it would not tell either.
@@ -106,9 +105,7 @@ func TestTheDashboardIsWhole(t *testing.T) {
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				if taken[at] != "" {
-					t.Fatalf("%q lies on %q", p.Title, taken[at])
-				}
+				must.Be(t, taken[at], "", p.Title, "lies on")
 				taken[at] = p.Title
 			}
 		}

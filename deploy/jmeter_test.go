@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // element is one of JMeter's: a test element, or one of its properties.
@@ -63,9 +64,7 @@ func jmeterPlan(t *testing.T) element {
 func only(t *testing.T, plan element, kind string) element {
 	t.Helper()
 	list := slices.DeleteFunc(plan.all(), func(e element) bool { return e.XMLName.Local != kind })
-	if len(list) != 1 {
-		t.Fatalf("the plan has %d %s, want one", len(list), kind)
-	}
+	must.Be(t, len(list), 1, "the elements of", kind)
 	return list[0]
 }
 
@@ -101,16 +100,12 @@ func TestTheJMeterPlanBuysAsTheDemoDoes(t *testing.T) {
 		{sampler, "HTTPSampler.domain", "${host}"},
 		{sampler, "HTTPSampler.port", "${port}"},
 	} {
-		if got := c.of.property(c.name); got != c.want {
-			t.Errorf("%s is %q, want %q", c.name, got, c.want)
-		}
+		should.Be(t, c.of.property(c.name), c.want, c.name, "is")
 	}
 	if got := sampler.arguments(); len(got) != 2 || got["goods_id"] != "${goods_id}" || got["strategy"] != "${strategy}" {
 		t.Errorf("the form is %v", got)
 	}
-	if report := only(t, plan, "ResultCollector"); report.Gui != "StatVisualizer" {
-		t.Errorf("the listener is %s, want JMeter's aggregate report", report.Gui)
-	}
+	should.Be(t, only(t, plan, "ResultCollector").Gui, "StatVisualizer", "the listener is")
 }
 
 // Every variable that is used is defined with a default, and can be set by -J.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/migrations"
 )
 
@@ -49,9 +50,7 @@ func TestEachTableHasItsPlaceOnVitess(t *testing.T) {
 		for _, v := range ofItem.ColumnVindexes {
 			vindexes[v.Column] = shop.Vindexes[v.Name].Type
 		}
-		if ofItem.ColumnVindexes[0].Column != "goods_id" {
-			t.Errorf("%s is sharded by %s", name, ofItem.ColumnVindexes[0].Column)
-		}
+		should.Be(t, ofItem.ColumnVindexes[0].Column, "goods_id", name, "is sharded by")
 		if strings.Contains(columns, "AUTO_INCREMENT") && ofItem.AutoIncrement.Sequence == "" {
 			t.Errorf("each shard of %s counts its own numbers", name)
 		}

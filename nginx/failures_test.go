@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -91,9 +92,7 @@ func TestAReplicaThatHangsGetsNoMoreRequests(t *testing.T) {
 				ask(t, address, "127.0.0.3", "")
 			}
 		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("%s: a replica that hangs got %d requests", listener, n)
-		}
+		should.Be(t, asked.Load(), 1, listener, "the requests that a replica that hangs got")
 		close(resumed)
 		first.Wait()
 	}
@@ -132,9 +131,7 @@ func TestAnAddressThatIsGoneIsLoggedAndPassedOver(t *testing.T) {
 		request.Header.Set(requestID, name)
 		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close() //nolint:errcheck // only the header was wanted
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s is answered with %s", name, response.Status)
-		}
+		should.Be(t, response.StatusCode, http.StatusOK, name, "is answered with", response.Status)
 		if strings.Contains(response.Header.Get("X-Stockd-Upstream"), ", ") {
 			passed = append(passed, "request="+name+" ")
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -155,9 +156,8 @@ func TestARateByAddressHolds(t *testing.T) {
 	if most := 5 + int(time.Since(began)/time.Second) + 1; accepted < 5 || accepted > most {
 		t.Errorf("%d purchases of 40 were accepted, want 5 to %d", accepted, most)
 	}
-	if got := ask(t, address, "127.0.0.3", "127.0.0.2"); got.status != http.StatusOK {
-		t.Errorf("another address is answered with %+v", got)
-	}
+	got := ask(t, address, "127.0.0.3", "127.0.0.2")
+	should.Be(t, got.status, http.StatusOK, "another address is answered with", got)
 	mu.Lock()
 	defer mu.Unlock()
 	if len(served) != accepted+1 || served[0] != "127.0.0.2" || served[accepted] != "127.0.0.3" {
@@ -174,9 +174,8 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 	var buyers sync.WaitGroup
 	for range 2 {
 		buyers.Go(func() {
-			if got := ask(t, address, "127.0.0.2", "198.51.100.1"); got.status != http.StatusOK {
-				t.Errorf("one of two is answered with %+v", got)
-			}
+			got := ask(t, address, "127.0.0.2", "198.51.100.1")
+			should.Be(t, got.status, http.StatusOK, "one of two is answered with", got)
 		})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -188,13 +187,10 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 			t.Fatal("two are not served")
 		}
 	}
-	if got := ask(t, address, "127.0.0.2", "198.51.100.2"); got != rejected() {
-		t.Errorf("a third is answered with %+v", got)
-	}
+	should.Be(t, ask(t, address, "127.0.0.2", "198.51.100.2"), rejected(), "a third is answered with")
 	buyers.Go(func() {
-		if got := ask(t, address, "127.0.0.3", "127.0.0.2"); got.status != http.StatusOK {
-			t.Errorf("another address is answered with %+v", got)
-		}
+		got := ask(t, address, "127.0.0.3", "127.0.0.2")
+		should.Be(t, got.status, http.StatusOK, "another address is answered with", got)
 	})
 	select {
 	case <-here:
@@ -226,9 +222,7 @@ func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
 					response.Header.Get("Content-Type") != "application/problem+json" {
 					t.Errorf("%s, %s: %d is passed on as %s %v %s", listener, method, answered, response.Status, response.Header, body)
 				}
-				if n := asked.Load(); n != 1 {
-					t.Errorf("%s, %s, answered with %d, was sent to %d replicas", listener, method, answered, n)
-				}
+				should.Be(t, asked.Load(), 1, listener, method, "answered with", answered, "the requests that replicas got")
 			}
 		}
 	}
@@ -327,9 +321,7 @@ func TestNginxSpreadsRetries(t *testing.T) {
 		response, _ := sendTo(t, address, http.MethodPost)
 		seen[response.Header.Get("Retry-After")] = true
 	}
-	if len(seen) != 3 {
-		t.Errorf("of 40 Retry-After is %v, want 1 to 3", seen)
-	}
+	should.Be(t, len(seen), 3, "the values of Retry-After among 40", seen)
 }
 
 // The replicas share the requests evenly, over connections that are kept; and none is left out after
@@ -367,9 +359,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 		var buyers sync.WaitGroup
 		for range crowd {
 			buyers.Go(func() {
-				if code := buy(); code != http.StatusOK {
-					t.Errorf("a purchase is answered with %d", code)
-				}
+				should.Be(t, buy(), http.StatusOK, "a purchase is answered with")
 			})
 		}
 		buyers.Wait()
@@ -384,9 +374,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 		s.CloseClientConnections()
 	}
 	for range 4 {
-		if code := buy(); code != http.StatusServiceUnavailable {
-			t.Errorf("without a replica a purchase is answered with %d", code)
-		}
+		should.Be(t, buy(), http.StatusServiceUnavailable, "without a replica a purchase is answered with")
 	}
 	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", addresses[0]))(t)
 	back := httptest.NewUnstartedServer(http.HandlerFunc(accept))
@@ -395,9 +383,7 @@ func TestReplicasShareTheRequests(t *testing.T) {
 	back.Start()
 	defer back.Close()
 	for range 4 {
-		if code := buy(); code != http.StatusOK {
-			t.Errorf("a purchase is answered with %d after a replica came back", code)
-		}
+		should.Be(t, buy(), http.StatusOK, "after a replica came back a purchase is answered with")
 	}
 }
 
@@ -618,13 +604,11 @@ func TestNewConnectionsByAddressAreBounded(t *testing.T) {
 		t.Errorf("%d new connections are served, want at most %d", served, most)
 	}
 	for range 30 {
-		if code, _ := status(t, old, address); code != http.StatusOK {
-			t.Fatalf("a connection that is open is answered with %d", code)
-		}
+		code, _ := status(t, old, address)
+		must.Be(t, code, http.StatusOK, "a connection that is open is answered with")
 	}
-	if code, _ := status(t, client("127.0.0.3"), address); code != http.StatusOK {
-		t.Errorf("another address is answered with %d", code)
-	}
+	code, _ := status(t, client("127.0.0.3"), address)
+	should.Be(t, code, http.StatusOK, "another address is answered with")
 }
 
 func TestNewConnectionsOfAllAreBounded(t *testing.T) {
@@ -648,9 +632,8 @@ func TestConnectionsOfAllAreBounded(t *testing.T) {
 	var buyers sync.WaitGroup
 	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
 		buyers.Go(func() {
-			if got := ask(t, address, from, ""); got.status != http.StatusOK {
-				t.Errorf("%s is answered with %+v", from, got)
-			}
+			got := ask(t, address, from, "")
+			should.Be(t, got.status, http.StatusOK, from, "is answered with", got)
 		})
 		select {
 		case <-here:
@@ -658,9 +641,7 @@ func TestConnectionsOfAllAreBounded(t *testing.T) {
 			t.Fatal("two are not served")
 		}
 	}
-	if got := ask(t, address, "127.0.0.4", ""); got != rejected() {
-		t.Errorf("a third is answered with %+v", got)
-	}
+	should.Be(t, ask(t, address, "127.0.0.4", ""), rejected(), "a third is answered with")
 	close(release)
 	buyers.Wait()
 }
@@ -726,9 +707,8 @@ func TestAHeaderThatIsNotTooLargeIsPassedOn(t *testing.T) {
 		for name, request := range map[string]string{
 			"long lines": "GET / HTTP/1.1\r\nHost: stockd\r\n" + strings.Repeat(line, 3), "a long URI": "GET /?q=" + strings.Repeat("x", 3900) + " HTTP/1.1\r\nHost: stockd\r\n",
 		} {
-			if response, body := raw(t, address, request+"Connection: close\r\n\r\n"); response.StatusCode != http.StatusOK {
-				t.Errorf("%s, %s: answered with %s %s", listener, name, response.Status, body)
-			}
+			response, body := raw(t, address, request+"Connection: close\r\n\r\n")
+			should.Be(t, response.StatusCode, http.StatusOK, listener, name, "answered with", response.Status, body)
 		}
 	}
 }
@@ -746,9 +726,8 @@ func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 	if most := 3 + 2*(int(time.Since(began)/time.Second)+1); served == 0 || served > most {
 		t.Errorf("%d requests are served, want 1 to %d", served, most)
 	}
-	if got := ask(t, address, "127.0.0.3", ""); got.status != http.StatusOK {
-		t.Errorf("another address is answered with %+v", got)
-	}
+	got := ask(t, address, "127.0.0.3", "")
+	should.Be(t, got.status, http.StatusOK, "another address is answered with", got)
 }
 
 // A replica answers its own hosts alone, so that it must see the one that was asked for; and it bounds
@@ -763,11 +742,7 @@ func TestTheAdminAPIReceivesTheHostAsItWasSent(t *testing.T) {
 	})
 	for _, host := range []string{"127.0.0.1:8081", "Rebound.example:80", "localhost"} {
 		response, body := raw(t, address, "GET /goods HTTP/1.1\r\nHost: "+host+"\r\nX-Forwarded-For: 198.51.100.7\r\nConnection: close\r\n\r\n")
-		if response.StatusCode != http.StatusOK {
-			t.Fatalf("%s is answered with %s %q", host, response.Status, body)
-		}
-		if got := <-hosts; got != host {
-			t.Errorf("the replica received the host %q of %q", got, host)
-		}
+		must.Be(t, response.StatusCode, http.StatusOK, host, "is answered with", response.Status, body)
+		should.Be(t, <-hosts, host, "the replica received the host")
 	}
 }

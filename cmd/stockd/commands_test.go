@@ -308,9 +308,8 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	if status, out, errOut := stockd(args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
 		t.Fatalf("exit status %d, %q %q", status, out, errOut)
 	}
-	if raw, err := os.ReadFile(token); err != nil || strings.TrimSpace(string(raw)) != string(raw) {
-		t.Errorf("the token is %q (%v), with blanks around it", raw, err)
-	}
+	raw := string(must.Get(os.ReadFile(token))(t))
+	should.Be(t, raw, strings.TrimSpace(raw), "the token, which has no blanks around it")
 	first, mode := readSecret(t, token)
 	if len(first) < 26 || mode != ownerReads {
 		t.Errorf("the token has %d characters and mode %v", len(first), mode)
@@ -319,23 +318,20 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	if user != "stockd" || len(password) < 26 || password == first {
 		t.Errorf("the other secret is %q for %q", password, user)
 	}
-	if content, _ := readSecret(t, given); content != "of the admin" {
-		t.Errorf("the file that existed has %q now", content)
-	}
+	content, _ := readSecret(t, given)
+	should.Be(t, content, "of the admin", "the file that existed has")
 	if status, out, _ := stockd(args...); status != cli.OK || strings.Contains(out, "written") {
 		t.Errorf("again: exit status %d, %q", status, out)
 	}
-	if again, _ := readSecret(t, token); again != first {
-		t.Error("the second run replaced the token")
-	}
+	again, _ := readSecret(t, token)
+	should.Be(t, again, first, "the token after the second run")
 }
 
 func TestSecretsOfContainersAreReadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	succeeds(t, "secrets", "--world-readable", path)
-	if _, mode := readSecret(t, path); mode != everyoneReads {
-		t.Errorf("the mode is %v, want %v", mode, everyoneReads)
-	}
+	_, mode := readSecret(t, path)
+	should.Be(t, mode, everyoneReads, "the mode is")
 }
 
 func TestManyStartsWriteOneSecret(t *testing.T) {
@@ -365,9 +361,7 @@ func TestTheKeyOfBuyersIsWrittenOnce(t *testing.T) {
 	secrets := func(want int) (out string) {
 		t.Helper()
 		status, out, errOut := stockd("secrets", "--jwks")
-		if status != want {
-			t.Fatalf("exit status %d, %q %s", status, out, errOut)
-		}
+		must.Be(t, status, want, "exit status", out, errOut)
 		return out + errOut
 	}
 	should.Be(t, secrets(cli.OK), "buyers.key: written\nkeys.json: written\n", "at first")

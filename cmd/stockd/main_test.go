@@ -27,9 +27,7 @@ func stockd(args ...string) (status int, out, errOut string) { return cmdtest.Ru
 func succeeds(t *testing.T, args ...string) (out string) {
 	t.Helper()
 	status, out, errOut := stockd(args...)
-	if status != cli.OK {
-		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
-	}
+	must.Be(t, status, cli.OK, args, "exit status", out, errOut)
 	return out
 }
 

@@ -69,14 +69,12 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 		if list[i].Name != entry.Name || list[i].Available || list[i].Note == "" || list[i].Enabled != fenced || list[i].RequiresFence != fenced {
 			t.Errorf("%s is described as %+v", entry.Name, list[i])
 		}
-		if got := r.Buy(t, "goods_id=1&fence=true&strategy="+entry.Name); strings.Contains(got.Text, "redis is not configured") != fenced {
-			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.Status, got.Text)
-		}
+		got = r.Buy(t, "goods_id=1&fence=true&strategy="+entry.Name)
+		should.Be(t, strings.Contains(got.Text, "redis is not configured"), fenced, entry.Name, "with a fence needs Redis", got.Status, got.Text)
 	}
 	should.Be(t, rejected, 7+len(unnoticed), "strategies are rejected", unnoticed)
-	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token)); got.Status != http.StatusNotFound {
-		t.Errorf("the lab answers %d %s", got.Status, got.Text)
-	}
+	got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token))
+	should.Be(t, got.Status, http.StatusNotFound, "the lab answers", got.Text)
 }
 
 // An anonymous client of a shop buys, and neither chooses how nor learns more.
@@ -97,9 +95,8 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 			t.Errorf("%q is answered with %v %s", query, got.Header, got.Text)
 		}
 	}
-	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/goods/1/audit")); got.Kind != "not-found" {
-		t.Errorf("the audit is answered with %d %s", got.Status, got.Text)
-	}
+	got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/goods/1/audit"))
+	should.Be(t, got.Kind, "not-found", "the audit is answered with", got.Status, got.Text)
 }
 
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
@@ -166,9 +163,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
 	sale := must.Get(mine.Deduct(t.Context(), purchase))(t)
 	should.Be(t, must.Get(mine.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}))(t).OrderID, sale.OrderID, "the buyer finds")
-	if order, err := other.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}); !errors.Is(err, client.ErrUnknownOrder) {
-		t.Errorf("another buyer finds %+v (%v)", order, err)
-	}
+	should.Reject(other.OrderOf(t.Context(), client.Purchase{RequestID: "checkout"}))(t, client.ErrUnknownOrder, "another buyer finds the order")
 	should.Reject(anonymous.Deduct(t.Context(), purchase))(t, client.ErrUnauthorized)
 }
 

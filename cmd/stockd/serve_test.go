@@ -157,9 +157,8 @@ func TestHealthIsReadiness(t *testing.T) {
 			}
 			w.WriteHeader(status)
 		}))
-		if got, _, errOut := stockd("healthcheck", "--http-listen", strings.TrimPrefix(s.URL, "http://")); got != want {
-			t.Errorf("%d: exit status %d (%s), want %d", status, got, errOut, want)
-		}
+		got, _, errOut := stockd("healthcheck", "--http-listen", strings.TrimPrefix(s.URL, "http://"))
+		should.Be(t, got, want, status, "exit status", errOut)
 		s.Close()
 	}
 	for listen, want := range map[string]string{":8080": "localhost:8080", "0.0.0.0:1": "localhost:1", "[::]:1": "localhost:1", "10.0.0.1:1": "10.0.0.1:1", "shop:1": "shop:1"} {

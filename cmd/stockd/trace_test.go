@@ -127,9 +127,8 @@ func (r *receiver) assertTrace(t *testing.T, want string) {
 func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	r, spans, redis := startTraced(t)
 	r.Buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
-	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=a-named-buyer"); got.Status != http.StatusOK {
-		t.Fatalf("the purchase is answered with %d %s", got.Status, got.Text)
-	}
+	got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=a-named-buyer")
+	must.Be(t, got.Status, http.StatusOK, "the purchase is answered with", got.Text)
 	spans.assertTrace(t, `POST /deduct
   find requests
     sql SELECT tb_stock_ledger
@@ -182,9 +181,8 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 	spans := startReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL) // which is for others
 	r := startReplica(t, "--trace-sample=1")
-	if got := r.buyTraced(t, "goods_id=1&strategy=mutex"); got.Status != http.StatusOK {
-		t.Errorf("the purchase is answered with %d %s", got.Status, got.Text)
-	}
+	got := r.buyTraced(t, "goods_id=1&strategy=mutex")
+	should.Be(t, got.Status, http.StatusOK, "the purchase is answered with", got.Text)
 	r.Terminate(t)
 	r.Exit(t)
 	spans.mu.Lock()

@@ -213,9 +213,8 @@ func assertRotates(t *testing.T, single, several string) {
 		time.Sleep(2 * time.Second) // they are looked at every second
 		synctest.Wait()
 		for _, token := range []string{"0123456789abcdef-first", "0123456789abcdef-second", "0123456789abcdef-third", alices, bobs, "aaaaaaaaaaaaaaaa"} {
-			if _, ok := files.Find(token); ok != slices.Contains(step.known, token) {
-				t.Errorf("%s: %s is known: %v", step.name, token, ok)
-			}
+			_, ok := files.Find(token)
+			should.Be(t, ok, slices.Contains(step.known, token), step.name, token, "is known")
 		}
 		if text := log.take(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
 			t.Errorf("%s: the log is %q, want %q and no token", step.name, text, step.log)

@@ -239,9 +239,8 @@ func TestALoginThatFailedIsTriedAgain(t *testing.T) {
 	g.set(func() { g.wrong = rpctypes.ErrGRPCPermissionDenied })
 	client := guardedClient(t, g, "secret")
 	should.Reject(client.Get(ctx, "x"))(t, rpctypes.ErrPermissionDenied)
-	if _, calls := g.set(func() { g.wrong = nil }); len(calls) > 0 {
-		t.Errorf("%q were sent without a login", calls)
-	}
+	_, calls := g.set(func() { g.wrong = nil })
+	should.Be(t, len(calls), 0, "sent without a login", calls)
 	if _, err := client.Get(ctx, "x"); err != nil {
 		t.Errorf("after that: %v", err)
 	}

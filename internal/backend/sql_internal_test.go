@@ -115,9 +115,8 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 							want = min(within, longest)
 						}
 					}
-					if err := do(ctx); err != nil || l.last() != want {
-						t.Errorf("%s, %s within %s may take %s (%v), want %s", when, name, within, l.last(), err, want)
-					}
+					must.Do(t, do(ctx))
+					should.Be(t, l.last(), want, when, name, "within", within, "may take")
 					cancel()
 				}
 			}
@@ -133,15 +132,13 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 		}
 		tx := must.Get(c.BeginTx(t.Context(), driver.TxOptions{}))(t)
 		time.Sleep(time.Second)
-		if _, err := c.ExecContext(t.Context(), "UPDATE", nil); err != nil || l.last() != limitOfStatements-time.Second {
-			t.Errorf("in a transaction without a deadline a statement may take %s (%v), want what is left of %s", l.last(), err, limitOfStatements)
-		}
+		must.Get(c.ExecContext(t.Context(), "UPDATE", nil))(t)
+		should.Be(t, l.last(), limitOfStatements-time.Second, "in a transaction without a deadline a statement may take")
 		if err := tx.Rollback(); err != nil || l.sent[len(l.sent)-1] != "ROLLBACK" || l.closed != 0 {
 			t.Errorf("rolled back with %q: %v", l.sent[len(l.sent)-1], err)
 		}
-		if err := c.Close(); err != nil || l.closed != 1 {
-			t.Errorf("it was closed %d times: %v", l.closed, err)
-		}
+		must.Do(t, c.Close())
+		should.Be(t, l.closed, 1, "the times that it was closed")
 	})
 }
 
@@ -364,9 +361,8 @@ func TestASessionIsSetUpForItsServer(t *testing.T) {
 		if err != nil || !ok || bounded.limit != limitOfStatements || !slices.EqualFunc(l.sent, c.want, strings.HasPrefix) {
 			t.Fatalf("%s: set up with %q (%v), want %q", name, l.sent, err, c.want)
 		}
-		if _, prepares := bounded.mysqlConn.(*preparingConn); prepares != (name == "alone") {
-			t.Errorf("%s: it prepares statements: %t", name, prepares)
-		}
+		_, prepares := bounded.mysqlConn.(*preparingConn)
+		should.Be(t, prepares, name == "alone", name, "it prepares statements")
 		for i, left := range l.left {
 			if left == 0 {
 				t.Errorf("%s: %q has no deadline", name, l.sent[i])

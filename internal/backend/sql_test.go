@@ -45,9 +45,8 @@ func TestASessionOfMySQLIsTheSameOnEachServer(t *testing.T) {
 			`SELECT @@SESSION.sql_mode`:                 "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
 		} {
 			var got string
-			if err := s.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
-				t.Errorf("%s: %q (%v), want %q", query, got, err, want)
-			}
+			must.Do(t, s.QueryRowContext(t.Context(), query).Scan(&got))
+			should.Be(t, got, want, query)
 		}
 		at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))
 		must.Get(s.ExecContext(t.Context(), `INSERT INTO same VALUES (?, ?, ?)`, 1, 2, at))(t)
@@ -76,9 +75,8 @@ func TestATransactionOfMySQLReadsWhatIsCommitted(t *testing.T) {
 		defer tx.Rollback()
 		for want := 1; want <= 2; want++ {
 			var n int
-			if err := tx.QueryRowContext(t.Context(), `SELECT n FROM seen`).Scan(&n); err != nil || n != want {
-				t.Errorf("it reads %d (%v), want %d", n, err, want)
-			}
+			must.Do(t, tx.QueryRowContext(t.Context(), `SELECT n FROM seen`).Scan(&n))
+			should.Be(t, n, want, "it reads")
 			must.Get(s.ExecContext(t.Context(), `UPDATE seen SET n = 2`))(t)
 		}
 	})
@@ -167,9 +165,8 @@ func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
 			`PRAGMA journal_mode`: "wal", `PRAGMA synchronous`: "2", `PRAGMA busy_timeout`: "1000",
 		} {
 			var got string
-			if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
-				t.Errorf("%s: %q (%v), want %q", query, got, err, want)
-			}
+			must.Do(t, conn.QueryRowContext(t.Context(), query).Scan(&got))
+			should.Be(t, got, want, query)
 		}
 	}
 	unlock, err := s.LockSchema(t.Context())
@@ -196,16 +193,13 @@ func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
 		s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 1)
 		must.Get(s.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS kept (n INT)`))(t)
 		var n int
-		if err := s.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM kept`).Scan(&n); err != nil || n != want {
-			t.Errorf("it has %d rows (%v), want %d", n, err, want)
-		}
+		must.Do(t, s.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM kept`).Scan(&n))
+		should.Be(t, n, want, "its rows")
 		must.Get(s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`))(t)
 		should.Be(t, must.Get(os.Stat(path+"-wal"))(t).Mode().Perm(), 0o640, "the mode of its journal is")
 		closePool(t, s.DB)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("its mode has changed: %v (%v)", info.Mode(), err)
-	}
+	should.Be(t, must.Get(os.Stat(path))(t).Mode().Perm(), 0o640, "its mode")
 }
 
 // A transaction of a file writes from its begin on: two that read first, and then write, would
@@ -278,9 +272,7 @@ func TestAPreparedStatementIsWhatItsTextIs(t *testing.T) {
 			changed := must.Get(s.ExecContext(t.Context(), `UPDATE again SET less = ? WHERE id >= ?`, int64(math.MinInt64), 1))(t)
 			should.Be(t, must.Get(changed.RowsAffected())(t), int64(try+1), "try … matches rows", try)
 		}
-		if after := preparations(t, s); after != before+3 {
-			t.Errorf("%d statements were prepared, want 3", after-before)
-		}
+		should.Be(t, preparations(t, s), before+3, "the statements that were prepared")
 	})
 }
 
@@ -302,9 +294,8 @@ func TestAPreparedStatementOutlivesAChangeOfItsTable(t *testing.T) {
 				t.Fatalf("try %d: %v", try, err)
 			}
 			var n int
-			if err := s.QueryRowContext(t.Context(), `SELECT n FROM moved WHERE id = ?`, try).Scan(&n); err != nil || n != try {
-				t.Errorf("try %d reads %d: %v", try, n, err)
-			}
+			must.Do(t, s.QueryRowContext(t.Context(), `SELECT n FROM moved WHERE id = ?`, try).Scan(&n))
+			should.Be(t, n, try, "it reads, at this try,")
 			if try == 3 {
 				must.Get(s.ExecContext(t.Context(), `ALTER TABLE moved ADD COLUMN more BIGINT NOT NULL DEFAULT 7 FIRST, MODIFY n BIGINT`))(t)
 			}

@@ -61,9 +61,8 @@ func TestZKHasItsDefaults(t *testing.T) {
 func TestZKRestsBetweenRoundsOfItsServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zkServers{ctx: t.Context()}
-		if err := z.Init([]string{"a", "b"}); err != nil || z.Len() != 2 {
-			t.Fatalf("%d servers: %v", z.Len(), err)
-		}
+		must.Do(t, z.Init([]string{"a", "b"}))
+		must.Be(t, z.Len(), 2, "its servers")
 		tried := 0
 		round := func(want time.Duration, library bool) {
 			t.Helper()
@@ -170,9 +169,7 @@ func TestZKCallsWaitForTheirAnswers(t *testing.T) {
 			if len(late) != map[bool]int{true: 1}[c.err != nil] {
 				t.Errorf("%s: %d answers came late", name, len(late))
 			} else if c.err != nil {
-				if answer := <-late; answer != fmt.Sprint("answer", zk.ErrNodeExists) {
-					t.Errorf("%s: the late answer is %s", name, answer)
-				}
+				should.Be(t, <-late, fmt.Sprint("answer", zk.ErrNodeExists), name, "the late answer")
 			}
 			cancel()
 		}
@@ -221,9 +218,7 @@ func TestZKWaitsForItsConnection(t *testing.T) {
 			t.Errorf("%v is of an earlier connection", err)
 		}
 		s.end()
-		if _, err = s.Connected(t.Context()); !errors.Is(err, ErrBeginAgain) {
-			t.Errorf("after the end of the session: %v", err)
-		}
+		should.Reject(s.Connected(t.Context()))(t, ErrBeginAgain, "after the end of the session")
 	})
 }
 
@@ -269,9 +264,7 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		s.Discard(answers("c", nil))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(tried()) > 0 {
-			t.Error("asked without a connection")
-		}
+		should.Be(t, len(tried()), 0, "requests without a connection")
 		s.reconnect()
 		synctest.Wait()
 		should.Equal(t, tried(), []string{"c"}, "what was tried on the next connection")
@@ -344,9 +337,8 @@ func TestZKReadsBehindTheWatchOfAnother(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if <-read; time.Since(start) != time.Second {
-			t.Errorf("the second reads after %s, and the watch is set after a second", time.Since(start))
-		}
+		<-read
+		should.Be(t, time.Since(start), time.Second, "the second, which waits for the watch, reads after")
 		time.Sleep(time.Hour) // until the first has its answer
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // file is a JWKS file, and what is logged of it.
@@ -138,9 +139,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	s := f.open(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
 	for _, token := range []string{a.token(t), "Bearer " + sign(t, jose.HS256, []byte(secret)[:buyer.MinSecret], "shared", claims)} {
-		if got, err := from(s, token); err != nil || got.ID != "u-1" {
-			t.Errorf("%+v, %v", got, err)
-		}
+		should.Be(t, must.Get(from(s, token))(t).ID, "u-1", "the buyer")
 	}
 	audience := must.Get(buyer.NewKeys(t.Context(), f.path, "shop", slog.New(slog.DiscardHandler)))(t)
 	rejected(t, audience, "without the audience", "another audience", a.token(t))

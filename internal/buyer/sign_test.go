@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // signed is a token for an hour, as the value of Authorization.
@@ -30,9 +31,7 @@ func TestAGeneratedKeySignsWhatItsPublicKeyVerifies(t *testing.T) {
 	f.replace(t, string(jwks))
 	want := buyer.Buyer{ID: "7", GoodsID: 8}
 	key := must.Get(buyer.NewSigningKey(private, jwks))(t)
-	if got, err := from(f.open(t), signed(t, key, want, "")); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
+	should.Be(t, must.Get(from(f.open(t), signed(t, key, want, "")))(t), want, "the buyer")
 	expired := must.Get(key.Sign(want, "", -time.Minute))(t)
 	rejected(t, f.open(t), "after its time", "expired", "Bearer "+expired)
 
@@ -42,16 +41,12 @@ func TestAGeneratedKeySignsWhatItsPublicKeyVerifies(t *testing.T) {
 	set.Keys[0].KeyID = "of the admin"
 	f.write(t, newIssuer(t, "other").JSONWebKey, set.Keys[0])
 	key = must.Get(buyer.NewSigningKey(private, must.Get(json.Marshal(jose.JSONWebKeySet{Keys: append(set.Keys, newIssuer(t, "other").JSONWebKey)}))(t)))(t)
-	if got, err := from(f.open(t), signed(t, key, want, "")); err != nil || got != want {
-		t.Errorf("under another kid: %+v, %v; want %+v", got, err, want)
-	}
+	should.Be(t, must.Get(from(f.open(t), signed(t, key, want, "")))(t), want, "the buyer under another kid")
 }
 
 func TestASecretSignsForAnAudience(t *testing.T) {
 	s, key, want := must.Get(buyer.NewSecret([]byte(secret), "shop"))(t), buyer.NewSigningSecret([]byte(secret)), buyer.Buyer{ID: "7"}
-	if got, err := from(s, signed(t, key, want, "shop")); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
+	should.Be(t, must.Get(from(s, signed(t, key, want, "shop")))(t), want, "the buyer")
 	rejected(t, s, "without the audience", "another audience", signed(t, key, want, ""))
 }
 

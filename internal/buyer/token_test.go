@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 const secret = "a secret of thirty-two bytes and more"
@@ -63,13 +64,9 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 		{ID: "Andr\u00e9"}:          {"sub": "Andre\u0301", "exp": in(time.Minute), "aud": "shop"},
 		{ID: "7", GoodsID: 1 << 62}: {"sub": "7", "exp": in(time.Minute), "aud": "shop", "goods_id": int64(1 << 62)},
 	} {
-		if got, err := from(s, "bearer "+bySecret(t, claims)); err != nil || got != want {
-			t.Errorf("%v is %+v (%v), want %+v", claims, got, err, want)
-		}
+		should.Be(t, must.Get(from(s, "bearer "+bySecret(t, claims)))(t), want, claims, "is")
 	}
-	if got, err := from(s); err != nil || got != (buyer.Buyer{}) {
-		t.Errorf("without a token the buyer is %+v (%v)", got, err)
-	}
+	should.Be(t, must.Get(from(s))(t), (buyer.Buyer{}), "without a token the buyer is")
 	if _, err := buyer.NewSecret([]byte(secret)[:buyer.MinSecret-1], ""); err == nil {
 		t.Error("a secret of 31 bytes is taken")
 	}
@@ -112,9 +109,7 @@ func TestAClaimThatIsWrong(t *testing.T) {
 		}
 		rejected(t, s, c.claim, c.reason, "Bearer "+bySecret(t, claims))
 	}
-	if got, err := from(s, "Bearer "+bySecret(t, good())); err != nil || got.ID != "u-1" {
-		t.Errorf("a good token is %+v (%v)", got, err)
-	}
+	should.Be(t, must.Get(from(s, "Bearer "+bySecret(t, good())))(t).ID, "u-1", "a good token is")
 }
 
 func part(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -167,9 +162,7 @@ func TestThePublicKeyIsNoSecret(t *testing.T) {
 	f := newFile(t, jose.JSONWebKey{Key: public, KeyID: "a"})
 	s := f.open(t)
 	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
-	if got, err := from(s, "Bearer "+sign(t, jose.EdDSA, private, "a", claims)); err != nil || got.ID != "u-1" {
-		t.Errorf("a good token is %+v (%v)", got, err)
-	}
+	should.Be(t, must.Get(from(s, "Bearer "+sign(t, jose.EdDSA, private, "a", claims)))(t).ID, "u-1", "a good token is")
 	for _, kid := range []string{"a", "", "b"} {
 		rejected(t, s, "kid "+kid, "unknown key", "Bearer "+sign(t, jose.HS256, []byte(public), kid, claims))
 	}

@@ -185,9 +185,8 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 		}
 		flag, file := "--"+config.FlagOf(key), write(t, "secret", "\ufeff"+text+"\r\n") // as an editor of Windows writes it
 		c := load(t, "", append(needs(key), flag+"-file="+file)...)
-		if got := load(t, "", append(needs(key), flag+"="+text+"\n")...).Secrets()[key].Reveal(); got != text {
-			t.Errorf("%s=… is %q, want %q as in a file", flag, got, text) // a Secret of Kubernetes often ends its line
-		}
+		// A Secret of Kubernetes often ends its line.
+		should.Be(t, load(t, "", append(needs(key), flag+"="+text+"\n")...).Secrets()[key].Reveal(), text, flag)
 		for other, secret := range c.Secrets() {
 			should.Be(t, secret.Reveal(), map[bool]string{true: text}[other == key], "with …-file the secret …", flag, other)
 		}

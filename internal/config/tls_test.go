@@ -133,10 +133,8 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 		replace(t, step.to, step.from)
 		conn, err := tls.Dial("tcp", address, c)
 		must.Do(t, err)
-		name, err := io.ReadAll(conn)
-		if err != nil || string(name) != step.want {
-			t.Errorf("the server sees %q (%v), want %s", name, err, step.want)
-		}
+		name := must.Get(io.ReadAll(conn))(t)
+		should.Be(t, string(name), step.want, "the server sees", name)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
@@ -80,9 +81,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		log.Reset()
 		got := a.asAdmin(t, c.method, c.path, c.body, c.status)
 		lines := auditLines(t, log.String())
-		if len(lines) != 1 {
-			t.Fatalf("%s %s is logged in %d lines: %s", c.method, c.path, len(lines), &log)
-		}
+		must.Be(t, len(lines), 1, c.method, c.path, "the lines of", log.String())
 		l := lines[0]
 		if l.Message != "admin write" || l.Token != "owner" || l.Client != "127.0.0.1" || l.Method != c.method || l.Route != c.route || l.Path != c.path ||
 			l.Status != c.status || l.RequestID != got.header.Get("X-Request-ID") || strings.TrimPrefix(l.Problem, handler.TypePrefix) != c.problem {
@@ -144,9 +143,7 @@ func TestTheKeyOfAnAdminWriteIsInTheAuditLog(t *testing.T) {
 	long := strings.Repeat("9", 300)
 	a.ownerKeyed(t, long, "/goods/1/restock?quantity="+long)
 	lines := auditLines(t, log.String())
-	if len(lines) != 3 {
-		t.Fatalf("logged in %d lines: %s", len(lines), &log)
-	}
+	must.Be(t, len(lines), 3, "the lines of", log.String())
 	if _, ok := lines[0].Asked["idempotency_key"]; ok || lines[1].Asked["idempotency_key"] != "restock-1" {
 		t.Errorf("the keys are logged as %v and %v", lines[0].Asked, lines[1].Asked)
 	}

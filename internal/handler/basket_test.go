@@ -85,9 +85,8 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 		} {
 			should.Be(t, answer.problem(), "unknown-order", "the basket under a key is found", what, answer.text)
 		}
-		if found := a.get(t, "/orders?request_id=basket&user_id=ann"); found.text != sold.text {
-			t.Errorf("the basket under its key is answered with %d %s", found.status, found.text)
-		}
+		found := a.get(t, "/orders?request_id=basket&user_id=ann")
+		should.Be(t, found.text, sold.text, "the basket under its key is answered with", found.status)
 		if whole := a.get(t, "/orders/"+number); whole.status != http.StatusOK || whole.text != sold.text {
 			t.Errorf("the basket is found as %d %s, want %s", whole.status, whole.text, sold.text)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -96,9 +97,7 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 				}
 			}
 		}
-		if got := sendRaw(admin, "GET", "/healthz", func(*http.Request) {}); got.Code != http.StatusOK {
-			t.Errorf("%s: /healthz is answered with %d", name, got.Code)
-		}
+		should.Be(t, sendRaw(admin, "GET", "/healthz", func(*http.Request) {}).Code, http.StatusOK, name, "/healthz is answered with")
 	}
 }
 
@@ -122,22 +121,18 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 	}
 	const right, wrong, basic = "Bearer " + token, "Bearer wrong-token-of-a-stranger", "Basic wrong-token-of-a-stranger"
 	for i := range 30 {
-		if got := send("2001:db8::1", right); got.Code != http.StatusNotFound {
-			t.Fatalf("right token %d is answered with %d %s", i, got.Code, got.Body)
-		}
-		if got := send("2001:db8::1", ""); got.Code != http.StatusUnauthorized {
-			t.Fatalf("request %d without a token is answered with %d %s", i, got.Code, got.Body)
-		}
+		got := send("2001:db8::1", right)
+		must.Be(t, got.Code, http.StatusNotFound, "right token", i, "is answered with", got.Body)
+		got = send("2001:db8::1", "")
+		must.Be(t, got.Code, http.StatusUnauthorized, "request", i, "without a token is answered with", got.Body)
 	}
 	for i := range 10 {
-		if got := send(fmt.Sprintf("2001:db8::%d", i+1), []string{wrong, basic}[i%2]); got.Code != http.StatusUnauthorized {
-			t.Errorf("wrong token %d is answered with %d %s", i+1, got.Code, got.Body)
-		}
+		got := send(fmt.Sprintf("2001:db8::%d", i+1), []string{wrong, basic}[i%2])
+		should.Be(t, got.Code, http.StatusUnauthorized, "wrong token", i+1, "is answered with", got.Body)
 	}
 	for range 30 {
-		if got := send("2001:db8::ffff", right); got.Code != http.StatusNotFound {
-			t.Fatalf("after ten wrong ones the right token is answered with %d %s", got.Code, got.Body)
-		}
+		got := send("2001:db8::ffff", right)
+		must.Be(t, got.Code, http.StatusNotFound, "after ten wrong ones the right token is answered with", got.Body)
 	}
 	for _, given := range []string{wrong, basic, ""} {
 		got := send("2001:db8::ffff", given)
@@ -145,12 +140,10 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 			t.Errorf("after ten wrong ones %q is answered with %d %v %s", given, got.Code, got.Header(), got.Body)
 		}
 	}
-	if got := send("2001:db8:0:1::1", ""); got.Code != http.StatusUnauthorized {
-		t.Errorf("another one behind the same proxy is answered with %d %s", got.Code, got.Body)
-	}
-	if seen := n.seen(); seen["limited by token"] != 3 {
-		t.Errorf("three requests were throttled, and the observer was notified of %v", seen)
-	}
+	got := send("2001:db8:0:1::1", "")
+	should.Be(t, got.Code, http.StatusUnauthorized, "another one behind the same proxy is answered with", got.Body)
+	seen := n.seen()
+	should.Be(t, seen["limited by token"], 3, "three requests were throttled, and the observer was notified of", seen)
 	// The log of a replica writes those that repeat at a bounded rate.
 	lines := strings.Count(log.String(), "wrong admin token")
 	if lines != 10 || !strings.Contains(log.String(), "client=2001:db8::1 method=GET path=/nowhere audit=true") || strings.Contains(log.String(), "stranger") {
@@ -176,12 +169,10 @@ func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 			r.Host = host
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		if got := sendRaw(named, http.MethodGet, "/nowhere", change); got.Code != want {
-			t.Errorf("host %q is answered with %d %s, want %d", host, got.Code, got.Body, want)
-		}
-		if got := sendRaw(open, http.MethodGet, "/nowhere", change); got.Code != http.StatusNotFound {
-			t.Errorf("where all are allowed host %q is answered with %d %s", host, got.Code, got.Body)
-		}
+		got := sendRaw(named, http.MethodGet, "/nowhere", change)
+		should.Be(t, got.Code, want, "host", host, "is answered with", got.Body)
+		got = sendRaw(open, http.MethodGet, "/nowhere", change)
+		should.Be(t, got.Code, http.StatusNotFound, "where all are allowed host", host, "is answered with", got.Body)
 	}
 	// It is rejected before its token is looked at.
 	for range 20 {

@@ -183,9 +183,7 @@ func (a api) asAdmin(t *testing.T, method, path, body string, wanted int) answer
 	r := request(t, method, a.admin.URL+path, "application/json", body)
 	r.Header.Set("Authorization", "Bearer "+token)
 	got := send(t, r)
-	if got.status != wanted {
-		t.Fatalf("%s %s is answered with %d %s, want %d", method, path, got.status, got.text, wanted)
-	}
+	must.Be(t, got.status, wanted, method, path, "is answered with", got.text)
 	return got
 }
 
@@ -298,9 +296,7 @@ func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 	a := serveSQLite(t)
 	list, _ := a.get(t, "/strategies").body["strategies"].([]any)
-	if len(list) != len(strategy.Registry()) {
-		t.Fatalf("%d strategies, want %d", len(list), len(strategy.Registry()))
-	}
+	must.Be(t, len(list), len(strategy.Registry()), "the strategies")
 	for i, entry := range strategy.Registry() {
 		got, _ := list[i].(map[string]any)
 		claims, _ := got["claims"].(map[string]any)
@@ -325,8 +321,7 @@ func ExampleTypePrefix() {
 func TestTheBodyOfAGetIsNotRead(t *testing.T) {
 	a := serveSQLite(t)
 	for path, want := range map[string]int{"/goods/1": http.StatusOK, "/orders?request_id=k": http.StatusNotFound} {
-		if got := send(t, request(t, http.MethodGet, a.public.URL+path, "text/plain", strings.Repeat("x", 20_000))); got.status != want {
-			t.Errorf("%s with a body is answered with %d %s, want %d", path, got.status, got.text, want)
-		}
+		got := send(t, request(t, http.MethodGet, a.public.URL+path, "text/plain", strings.Repeat("x", 20_000)))
+		should.Be(t, got.status, want, path, "with a body is answered with", got.text)
 	}
 }

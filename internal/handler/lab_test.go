@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // openLab opens failpoints for a replica.
@@ -38,7 +39,6 @@ func TestTheClientSetsFaults(t *testing.T) {
 	if len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
 		t.Errorf("faults are %+v, want %+v", list, want)
 	}
-	if err := c.ClearFaults(t.Context()); err != nil || len(failpoints.Faults()) != 0 {
-		t.Errorf("after they were cleared (%v) faults are %+v", err, failpoints.Faults())
-	}
+	must.Do(t, c.ClearFaults(t.Context()))
+	should.Be(t, len(failpoints.Faults()), 0, "once they were cleared, faults are", failpoints.Faults())
 }

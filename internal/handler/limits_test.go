@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/rate"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -72,9 +73,8 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 	}
 	release()
 	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
-		if got := a.buy(t, "goods_id=2&user_id=u-1"); got.status != want {
-			t.Errorf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
-		}
+		got := a.buy(t, "goods_id=2&user_id=u-1")
+		should.Be(t, got.status, want, "retry", i, "is answered with", got.text)
 	}
 	// A rate-limited purchase releases its slot.
 	a.buy(t, "goods_id=2&user_id=u-2").is(t, "")
@@ -96,9 +96,8 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
 		if i == burst-1 {
 			want = http.StatusTooManyRequests
 		}
-		if got := a.buy(t, "goods_id=2"); got.status != want {
-			t.Fatalf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
-		}
+		got := a.buy(t, "goods_id=2")
+		must.Be(t, got.status, want, "retry", i, "is answered with", got.text)
 	}
 }
 

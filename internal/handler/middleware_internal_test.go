@@ -104,9 +104,7 @@ func TestARequestIsASpan(t *testing.T) {
 	r.Header.Set("X-Request-ID", "mine")
 	e.ServeHTTP(httptest.NewRecorder(), r)
 	ended := spans.Ended()
-	if len(ended) != 1 {
-		t.Fatalf("%d spans have ended, want 1", len(ended))
-	}
+	must.Be(t, len(ended), 1, "the spans that have ended")
 	span := ended[0]
 	if span.Name() != "GET /orders/:id" || span.SpanKind() != trace.SpanKindServer || !within.Equal(span.SpanContext()) ||
 		span.SpanContext().TraceID().String() != id || span.Parent().SpanID().String() != "b7ad6b7169203331" {

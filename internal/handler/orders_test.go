@@ -52,9 +52,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 		if err != nil || time.Since(created).Abs() > time.Minute {
 			t.Errorf("it was created at %v (%v)", created, err)
 		}
-		if again := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1", "Idempotency-Key", "key&1"); again.text != sale.text {
-			t.Errorf("the sale is answered with %s, and again with %s", sale.text, again.text)
-		}
+		should.Be(t, a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1", "Idempotency-Key", "key&1").text, sale.text, "again the sale is answered with")
 		for _, none := range []string{"/orders?request_id=never", "/orders/404", "/orders/1", "/orders/x"} { // 1 is a restock
 			a.get(t, none).is(t, "unknown-order")
 		}
@@ -117,9 +115,8 @@ func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
 	must.Do(t, err)
 	for query, want := range map[string]int{"": 100, "&limit=1": 1, "&limit=1000": 101} {
 		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=2"+query, "", http.StatusOK)
-		if list, _ := page.body["orders"].([]any); len(list) != want {
-			t.Errorf("a page of %q has %d orders, want %d", query, len(list), want)
-		}
+		list, _ := page.body["orders"].([]any)
+		should.Be(t, len(list), want, "the orders on a page of", query)
 	}
 	number := fmt.Sprint(a.buy(t, "goods_id=1&quantity=3").body["order_id"])
 	a.asAdmin(t, http.MethodPost, "/orders/"+number+"/return", `{"quantity": 1}`, http.StatusOK)

@@ -16,9 +16,7 @@ import (
 func (a api) reserve(t *testing.T, query string, wanted int, header ...string) (got answer, number string) {
 	t.Helper()
 	got = a.post(t, "/reservations?"+query, header...)
-	if got.status != wanted {
-		t.Fatalf("a reservation of %s is answered with %d %s, want %d", query, got.status, got.text, wanted)
-	}
+	must.Be(t, got.status, wanted, "a reservation of", query, "is answered with", got.text)
 	number, _ = got.body["reservation_id"].(string)
 	return got, number
 }
@@ -53,9 +51,8 @@ func TestABuyerHoldsAsMuchAsItMay(t *testing.T) {
 	a.post(t, "/reservations?goods_id=1").names(t, "user_id")
 	a.reserve(t, "goods_id=1&quantity=3&user_id=u-2", http.StatusCreated)
 	a.audit(t, map[string]float64{"stock": 5, "held": 5})
-	if got := a.post(t, "/reservations/"+number+"/release"); got.status != http.StatusOK {
-		t.Fatalf("a release is answered with %d %s", got.status, got.text)
-	}
+	got := a.post(t, "/reservations/"+number+"/release")
+	must.Be(t, got.status, http.StatusOK, "a release is answered with", got.text)
 	a.reserve(t, "goods_id=1&quantity=3&user_id=u-1", http.StatusCreated)
 }
 
@@ -127,9 +124,8 @@ func TestTheAdminSeesWhatVerifiedBuyersHave(t *testing.T) {
 	basket := fmt.Sprint(ann.order(t, "lines=1:2", "").body["order_id"])
 	for _, path := range []string{"/reservations/" + reservation, "/orders/" + order, "/orders?request_id=k", "/orders/" + basket} {
 		ann.get(t, path).is(t, "")
-		if got := bob.get(t, path); got.status != http.StatusNotFound {
-			t.Errorf("another buyer gets %s as %d %s", path, got.status, got.text)
-		}
+		got := bob.get(t, path)
+		should.Be(t, got.status, http.StatusNotFound, "another buyer gets", path, "as", got.text)
 		bob.asAdmin(t, http.MethodGet, path, "", http.StatusOK)
 	}
 	ann.get(t, "/reservations/"+reservation).is(t, "", "user_id", nil)

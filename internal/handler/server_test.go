@@ -92,9 +92,8 @@ func TestTheAdminAPITellsAProbeWhetherItIsReady(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		r := request(t, http.MethodGet, a.admin.URL+"/readyz", "", "")
 		r.Host = "rebound.example" // as a load balancer may ask
-		if got := send(t, r); got.status != want {
-			t.Errorf("it is answered with %d %s, want %d", got.status, got.text, want)
-		}
+		got := send(t, r)
+		should.Be(t, got.status, want, "it is answered with", got.text)
 		stopping.Store(true)
 	}
 }

@@ -160,9 +160,8 @@ func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	if s := a.described(t, "naive"); s["enabled"] != false || s["available"] != false || s["note"] != "rejected here: it is switched off: it oversells" {
 		t.Errorf("it is described as %v", s)
 	}
-	if s := a.described(t, "mutex"); s["enabled"] != true {
-		t.Errorf("mutex is described as %v", s)
-	}
+	s := a.described(t, "mutex")
+	should.Be(t, s["enabled"], true, "mutex is described as", s)
 	a.buy(t, "goods_id=1").is(t, "strategy-refused") // no other strategy takes the place of an item's own
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "naive"}`, http.StatusForbidden).is(t, "strategy-refused")
 	a.asAdmin(t, http.MethodPut, "/strategies/naive?enabled=true", "", http.StatusOK)
@@ -217,7 +216,6 @@ func TestSwitchesThatAreRejected(t *testing.T) {
 			t.Errorf("%s: answered with %s, want %s that tells of %s", c.name, got.text, c.problem, c.says)
 		}
 	}
-	if s := a.described(t, "mutex"); s["enabled"] != true {
-		t.Errorf("a rejected request has switched: %v", s)
-	}
+	s := a.described(t, "mutex")
+	should.Be(t, s["enabled"], true, "a rejected request has switched", s)
 }

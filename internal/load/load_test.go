@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // shop answers purchases as a test says; n counts them from 0.
@@ -75,12 +76,8 @@ func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
 	if r.Errors["busy"] != 100 || r.Errors["http-418"] != 100 || len(r.Errors) != 2 {
 		t.Errorf("errors are %v", r.Errors)
 	}
-	if fmt.Sprint(r.Replicas) != "[replica-0 replica-1]" {
-		t.Errorf("replicas are %v", r.Replicas)
-	}
-	if n := r.Latency.TotalCount(); n != 800 {
-		t.Errorf("%d latencies", n)
-	}
+	should.Be(t, fmt.Sprint(r.Replicas), "[replica-0 replica-1]", "the replicas")
+	should.Be(t, r.Latency.TotalCount(), 800, "the latencies")
 }
 
 // A look is a GET of the item, and no order, so two of them are no duplicate.
@@ -102,9 +99,7 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := asked.Add(1) - 1
 		id := fmt.Sprint("r-", n/2)
-		if auth := r.Header.Get("Authorization"); auth != "Bearer buyer" {
-			t.Errorf("%s %s is sent with %q", r.Method, r.URL, auth)
-		}
+		should.Be(t, r.Header.Get("Authorization"), "Bearer buyer", r.Method, r.URL, "is sent with")
 		switch {
 		case n%2 == 0 && r.URL.Path == "/reservations" && r.URL.Query().Get("goods_id") == "7" && r.URL.Query().Get("strategy") == "s":
 			time.Sleep(time.Millisecond) // the wait of a sale begins with its reservation
@@ -174,9 +169,8 @@ func TestALostAnswerIsUnknownAndNotSentAgain(t *testing.T) {
 
 func TestAnAnswerThatComesTooLateIsUnknown(t *testing.T) {
 	url := shop(t, func(http.ResponseWriter, int64) { time.Sleep(300 * time.Millisecond) })
-	if r := run(t, load.Plan{URL: url, Clients: 1, Requests: 1, Timeout: 50 * time.Millisecond}); r.Unknown != 1 {
-		t.Errorf("%+v", r)
-	}
+	r := run(t, load.Plan{URL: url, Clients: 1, Requests: 1, Timeout: 50 * time.Millisecond})
+	should.Be(t, r.Unknown, 1, "the unknown outcomes of", r)
 }
 
 func TestARequestThatWasNeverSentIsNoUnknown(t *testing.T) {
@@ -201,9 +195,7 @@ func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
 		sold(w, fmt.Sprint(n), "r")
 	})
 	r := run(t, load.Plan{URL: url, Clients: 8, Requests: 1_000_000, SoldOut: func(context.Context) (bool, error) {
-		if n := underWay.Load(); n != 0 {
-			t.Errorf("%d requests are under way", n)
-		}
+		should.Be(t, underWay.Load(), 0, "the requests under way")
 		left.Store(100)
 		return calls.Add(1) <= 5, nil
 	}})
@@ -344,9 +336,7 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 			if r.Method != http.MethodPost || r.URL.Path != "/deduct" || r.URL.RawQuery != c.query || r.Header.Get("Idempotency-Key") != c.key {
 				t.Errorf("%s: sent %s %s?%s under %q, want %s under %q", name, r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Idempotency-Key"), c.query, c.key)
 			}
-			if got := r.Header.Get("Authorization"); got != "" {
-				t.Errorf("%s: it is sent with %q", name, got)
-			}
+			should.Be(t, r.Header.Get("Authorization"), "", name, "it is sent with")
 			w.WriteHeader(c.status)
 			_, _ = w.Write([]byte(c.body)) // the client notices
 		}))
@@ -360,16 +350,13 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 		if got.Start.Before(before) || got.End.Before(got.Start) {
 			t.Errorf("%s: from %s to %s", name, got.Start, got.End)
 		}
-		if got.Start, got.End = (time.Time{}), (time.Time{}); got != c.want {
-			t.Errorf("%s: observed %+v, want %+v", name, got, c.want)
-		}
+		got.Start, got.End = (time.Time{}), (time.Time{})
+		should.Be(t, got, c.want, name, "observed")
 		through := "[] []"
 		if c.want.Kind == load.Sold {
 			through = "[s] [r]"
 		}
-		if got := fmt.Sprint(r.Strategies, r.Replicas); got != through {
-			t.Errorf("%s: sold through %s, want %s", name, got, through)
-		}
+		should.Be(t, fmt.Sprint(r.Strategies, r.Replicas), through, name, "sold through")
 	}
 }
 
@@ -485,10 +472,8 @@ func TestTheSlowestRateSendsNoCrowd(t *testing.T) {
 	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	r, err := load.Run(ctx, load.Plan{URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Rate: 1e-10, Timeout: time.Second})
-	if err != nil || r.Sent != 1 {
-		t.Errorf("%d requests were sent (%v), want 1", r.Sent, err)
-	}
+	r := must.Get(load.Run(ctx, load.Plan{URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Rate: 1e-10, Timeout: time.Second}))(t)
+	should.Be(t, r.Sent, 1, "the requests that were sent")
 }
 
 func TestProgressReachesTheEnd(t *testing.T) {
@@ -498,9 +483,7 @@ func TestProgressReachesTheEnd(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // a run waits for the last one
 		last = n
 	}})
-	if last != 50 {
-		t.Errorf("the last progress is %d of 50", last)
-	}
+	should.Be(t, last, 50, "the last progress")
 	// One request is held until its progress is there.
 	reported := make(chan struct{})
 	slow := shop(t, func(w http.ResponseWriter, n int64) {

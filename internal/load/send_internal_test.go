@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestOnlyARequestThatNeverLeftHasAKnownOutcome(t *testing.T) {
@@ -64,9 +66,7 @@ func TestASaleIsAnAnswerWithItsNumber(t *testing.T) {
 		{fasthttp.StatusOK, `{"reservation_id": "r", "order_id": "o"}`, Answer{Kind: Sold, Order: "o"}},
 		{fasthttp.StatusOK, `{"reservation_id": "r"}`, Answer{Kind: Failed, Problem: "http-200"}},
 	} {
-		if got := read(c.status, []byte(c.body)); got != c.want {
-			t.Errorf("%d %s is %+v, want %+v", c.status, c.body, got, c.want)
-		}
+		should.Be(t, read(c.status, []byte(c.body)), c.want, c.status, c.body, "is")
 	}
 }
 

@@ -431,9 +431,7 @@ func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 			{At: began.Add(ttl*2/3 + ttl/10 + 2*took), Took: took, What: Renewed, TTL: ttl, Left: 459 * time.Millisecond},
 		}
 		got := told.all()
-		if len(got) != len(want) {
-			t.Fatalf("%d notes, want %d: %+v", len(got), len(want), got)
-		}
+		must.Be(t, len(got), len(want), "the notes", got)
 		for i, n := range got {
 			if !n.At.Equal(want[i].At) || n.Took != want[i].Took || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
 				t.Errorf("note %d is %+v, want %+v", i, n, want[i])
@@ -455,9 +453,7 @@ func TestALeaseTellsItsExpiryWhereItHasOne(t *testing.T) {
 		var none, one notes
 		endless.Follow(none.take)
 		ends.Follow(one.take)
-		if got := none.all(); len(got) != 0 {
-			t.Errorf("a lease without an expiry told %+v", got)
-		}
+		should.Equal(t, none.all(), nil, "a lease without an expiry told")
 		if got := one.all(); len(got) != 1 || got[0] != (Note{At: time.Now(), What: Expires, TTL: time.Second}) {
 			t.Errorf("told %+v, want the expiry in a second", got)
 		}
@@ -478,9 +474,7 @@ func TestAVoteIsToldAsItWasAnswered(t *testing.T) {
 			{At: asked, Took: time.Second, What: VotedAgainst, By: "2"},
 			{At: asked, Took: time.Second, What: NoVote, By: "5", Err: silent},
 		}
-		if got := told.all(); !slices.Equal(got, want) {
-			t.Errorf("told %+v, want %+v", got, want)
-		}
+		should.Equal(t, told.all(), want, "told")
 	})
 }
 

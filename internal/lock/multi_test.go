@@ -63,9 +63,7 @@ func takeAll(t *testing.T, l lock.Locker, names ...string) *lock.MultiLease {
 
 func assertDid(t *testing.T, s *shelf, want ...string) {
 	t.Helper()
-	if !slices.Equal(s.did, want) {
-		t.Errorf("it did %q, want %q", s.did, want)
-	}
+	should.Equal(t, s.did, want, "it did")
 }
 
 // assertFree takes and gives back each name.
@@ -93,9 +91,7 @@ func TestNamesAreTakenInOneOrderEachOnceAndGivenBackInReverse(t *testing.T) {
 			must.Do(t, lease.Release(t.Context()))
 		}
 		assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
-		if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
-			t.Errorf("the caller's names are %q", names)
-		}
+		should.Equal(t, names, []string{"c", "a", "b", "a"}, "the caller's names are")
 		if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the lease ended because of %v", cause)
 		}

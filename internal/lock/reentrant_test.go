@@ -104,9 +104,7 @@ func TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow(t *testing.T) {
 				t.Errorf("the lease that was lost is released with %v, want %v", err, ErrLost)
 			}
 			synctest.Wait() // what ends late of the first lease is no end of the next one
-			if again := mustAcquire(me, t, r); again.Token() != 2 {
-				t.Errorf("the owner does not join its new lease: it has token %d", again.Token())
-			}
+			should.Be(t, mustAcquire(me, t, r).Token(), 2, "the owner joins its new lease, which has the token")
 		})
 	}
 }
@@ -174,9 +172,7 @@ func TestAJoinerThatLeavesLastGivesTheNameBack(t *testing.T) {
 			t.Errorf("the joiner left with %v", err)
 		}
 		g.assertReleased(t, 1)
-		if len(r.owned) != 0 {
-			t.Fatalf("a name that was given back is kept for its owner: %v", r.owned)
-		}
+		must.Be(t, len(r.owned), 0, "a name that was given back is kept for its owner", r.owned)
 	}
 }
 

@@ -49,9 +49,7 @@ func TestAReleaseIsRepeatedUntilItIsAnswered(t *testing.T) {
 				}
 				return c.ends
 			})(t.Context())
-			if want := map[bool]error{true: failed, false: c.ends}[c.fails > 0]; !errors.Is(err, want) {
-				t.Errorf("%s: the release is answered with %v, want %v", name, err, want)
-			}
+			should.Fail(t, err, map[bool]error{true: failed, false: c.ends}[c.fails > 0], name, "the release is answered with")
 			if !strings.Contains(name, "closing") {
 				time.Sleep(2 * ttl)
 			}

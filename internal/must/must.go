@@ -21,3 +21,11 @@ func Get[T any](value T, err error) func(t testing.TB) T {
 		return value
 	}
 }
+
+// Be ends the test where a value is not the wanted one; about says of what it is.
+func Be[T comparable](t testing.TB, got, want T, about ...any) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("%v: it is %v, want %v", about, got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/nearest"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestOnlyANearNameIsSuggested(t *testing.T) {
@@ -11,9 +12,7 @@ func TestOnlyANearNameIsSuggested(t *testing.T) {
 	for word, want := range map[string]string{
 		"dmeo": "demo", "strategy": "strategies", "lib": "lab", "99": "", "x": "", "": "", "strategically": "", "库": "", "库有": "库存",
 	} {
-		if got := nearest.Of(word, known); got != want {
-			t.Errorf("%q is taken for %q, want %q", word, got, want)
-		}
+		should.Be(t, nearest.Of(word, known), want, word, "is taken for")
 	}
 }
 
@@ -28,8 +27,6 @@ func TestEveryUnknownNameIsReported(t *testing.T) {
 		if err := nearest.Check("a strategy", []string{"naive", "mutex"}, words...); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("of %v it says %q, want %q", words, got, want)
-		}
+		should.Be(t, got, want, "of", words, "it says")
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/should"
 )
 
 func TestAPauseLastsNoLongerThanItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, gone := time.Now(), errors.New("gone")
-		if err := pause.For(t.Context(), time.Second); err != nil || time.Since(start) != time.Second {
-			t.Errorf("a second lasted %s (%v)", time.Since(start), err)
-		}
+		must.Do(t, pause.For(t.Context(), time.Second))
+		should.Be(t, time.Since(start), time.Second, "a second lasted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(gone) })
 		if err := pause.For(ctx, time.Hour); !errors.Is(err, gone) || time.Since(start) != 2*time.Second {
@@ -29,9 +30,7 @@ func TestNoPauseAfterTheEndOfItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	for range 100 {
-		if err := pause.For(ctx, 0); !errors.Is(err, gone) {
-			t.Fatalf("no pause ends with %v, want the cause", err)
-		}
+		should.Fail(t, pause.For(ctx, 0), gone, "no pause ends with")
 	}
 }
 

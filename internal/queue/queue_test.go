@@ -359,9 +359,7 @@ func TestAWriteLastsAsLongAsItsLastCallerWaitsAndNoLongerThanItsLimit(t *testing
 		d.pass(time.Minute)
 		d.assertError(unlimited, false, context.DeadlineExceeded)
 		d.assertBegun("p0", "p1 p2 p3", "unlimited")
-		if want := []time.Duration{time.Second, 5 * time.Second, time.Minute}; !slices.Equal(d.left, want) {
-			t.Errorf("the writes have %s, want %s", d.left, want)
-		}
+		should.Equal(t, d.left, []time.Duration{time.Second, 5 * time.Second, time.Minute}, "the writes have")
 	})
 }
 

@@ -28,9 +28,7 @@ func TestABucketFillsAgain(t *testing.T) {
 		{0, 500 * time.Millisecond},
 	} {
 		now = now.Add(step.after)
-		if wait := l.Take("u-1", now); wait != step.wait {
-			t.Errorf("step %d: wait %s, want %s", i, wait, step.wait)
-		}
+		should.Be(t, l.Take("u-1", now), step.wait, "step", i, "wait")
 	}
 	should.Be(t, l.Take("u-2", now), 0, "another one has to wait")
 }
@@ -82,9 +80,7 @@ func TestATokenIsGivenBack(t *testing.T) {
 	} {
 		step.do()
 		for range 2 {
-			if wait := l.Wait("u-1", now); wait != step.wait {
-				t.Errorf("step %d: wait %s, want %s", i, wait, step.wait)
-			}
+			should.Be(t, l.Wait("u-1", now), step.wait, "step", i, "wait")
 		}
 	}
 	should.Be(t, l.buckets.Len(), 1, "are known")

@@ -80,9 +80,8 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 		a.assert(3, place, repo.Allocation{Units: 6, Epoch: 7})
 		a.step(a.Refill(ctx, allocated, place, 0))
 		a.assert(0, place, repo.Allocation{Units: 9, Epoch: 8})
-		if audit, err := a.Audit(ctx, allocated); err != nil || !audit.Clean {
-			t.Errorf("the audit is %+v (%v)", audit, err)
-		}
+		audit := must.Get(a.Audit(ctx, allocated))(t)
+		should.Be(t, audit.Clean, true, "the audit is clean", audit)
 	})
 }
 
@@ -112,9 +111,7 @@ func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
 		labtest.AwaitRowWait(t, d, "UPDATE tb_stock_place%", answered)
 		must.Do(t, written.Commit())
 		must.Do(t, <-answered)
-		if has, err := s.Allocation(t.Context(), 1, "elsewhere"); err != nil || filled != has {
-			t.Errorf("it was filled to %+v, and is %+v (%v)", filled, has, err)
-		}
+		should.Be(t, filled, must.Get(s.Allocation(t.Context(), 1, "elsewhere"))(t), "it was filled to")
 	})
 }
 
@@ -132,10 +129,8 @@ func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
 				want.Epoch++
 				want.PerUser = limit
 			}
-			after, err := a.Allocation(t.Context(), allocated, place)
-			if err != nil || after != want {
-				t.Errorf("limited to %d: %+v (%v), want %+v", limit, after, err, want)
-			}
+			after := must.Get(a.Allocation(t.Context(), allocated, place))(t)
+			should.Be(t, after, want, "limited to", limit)
 			before = after
 		}
 	})
@@ -169,10 +164,8 @@ func TestARestockCountsWhatIsAllocated(t *testing.T) {
 		create(t, a.Store, allocated, 10)
 		a.step(a.Fill(t.Context(), allocated, place, 0))
 		should.Reject(a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"))(t, stock.ErrStockLimit)
-		left, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full")
-		if err != nil || left != stock.MaxStock-10 {
-			t.Errorf("restocked to %d (%v)", left, err)
-		}
+		left := must.Get(a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"))(t)
+		should.Be(t, left, stock.MaxStock-10, "restocked to")
 		should.Reject(a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"))(t, stock.ErrDuplicateRequest)
 	})
 }
@@ -195,9 +188,7 @@ func TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere(t *testing.T)
 		var buckets repo.Buckets
 		gathered := make(chan error, 1)
 		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
-			if taken, err := tx.TakeFromBucket(t.Context(), 1, 0, 1); err != nil || !taken {
-				t.Fatalf("taken %v, %v", taken, err)
-			}
+			must.Be(t, must.Get(tx.TakeFromBucket(t.Context(), 1, 0, 1))(t), true, "taken")
 			go func() {
 				gathered <- s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
 					row, buckets, err = tx.Gather(t.Context(), 1)
@@ -436,10 +427,8 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 			}
 		}
 		for item, left := range []int64{8, 3, 0} {
-			of, err := s.Allocation(t.Context(), int64(item+1), "elsewhere")
-			if err != nil || of.Units != left {
-				t.Errorf("the allocation of item %d is %+v, %v; want %d units", item+1, of, err, left)
-			}
+			of := must.Get(s.Allocation(t.Context(), int64(item+1), "elsewhere"))(t)
+			should.Be(t, of.Units, left, "the allocation of item", item+1, "is", of)
 			if audit, err := s.Audit(t.Context(), int64(item+1)); err != nil || !audit.Clean || audit.Sold != 10-left {
 				t.Errorf("the audit of item %d is %+v, %v; want %d sold", item+1, audit, err, 10-left)
 			}

@@ -259,9 +259,7 @@ func asksAgain(t *testing.T, s *repo.Store, buyers []*archiveBuyer, seen []strin
 			t.Errorf("%d orders are listed, and %d were seen before; want %d", len(listed), len(seen), want.Orders)
 		}
 		for i, request := range seen {
-			if listed[i].RequestID != request {
-				t.Fatalf("order %d was seen as %s, and is %s", i, request, listed[i].RequestID)
-			}
+			must.Be(t, listed[i].RequestID, request, "order", i, "as it was seen")
 		}
 		_, err = s.Archive(t.Context(), time.Now(), repo.MaxArchived)
 		must.Do(t, err)

@@ -347,9 +347,7 @@ func endedReservations(t *testing.T, s *repo.Store) (released, expired string) {
 	released, expired = hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann")
 	must.Do(t, errOf(s.Release(t.Context(), released)))
 	over(t, s, expired)
-	if ended := expireAll(t, s); ended != 1 {
-		t.Fatalf("%d reservations expire, want 1", ended)
-	}
+	must.Be(t, expireAll(t, s), 1, "the reservations that expire")
 	must.Do(t, s.ExpireIn(t.Context(), released, -3*time.Hour), s.ExpireIn(t.Context(), expired, -3*time.Hour))
 	return released, expired
 }

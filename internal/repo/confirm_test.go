@@ -203,10 +203,8 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 			if number != "" {
 				must.Do(t, errOf(confirm(t, s, number, number)))
 			}
-			lines, err := s.ConfirmedLines(t.Context(), basket)
-			if err != nil || len(lines) != confirmed {
-				t.Fatalf("after %d confirmations the lines are %+v, %v", confirmed, lines, err)
-			}
+			lines := must.Get(s.ConfirmedLines(t.Context(), basket))(t)
+			must.Be(t, len(lines), confirmed, "the lines that are confirmed", lines)
 			if confirmed == 2 && (lines[0].GoodsID != 2 || lines[1].GoodsID != 3) {
 				t.Errorf("the lines are %+v, want those of items 2 and 3", lines)
 			}

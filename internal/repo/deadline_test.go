@@ -170,13 +170,9 @@ func TestAPendingCommitIsWaitedForUnderALock(t *testing.T) {
 		s, proxy := bounded(t, d, 400*time.Millisecond)
 		direct := labtest.Open(t, d, "r2")
 		held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
-		if err := sell(t.Context(), s, 1, "pending"); !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Fatalf("the sale is %v, want %v", err, stock.ErrUnknownOutcome)
-		}
+		should.Fail(t, sell(t.Context(), s, 1, "pending"), stock.ErrUnknownOutcome, "the sale is")
 		time.AfterFunc(200*time.Millisecond, held.Pass)
-		goods, err := direct.GoodsSettled(t.Context(), 1)
-		if err != nil || goods.Stock != 9 {
-			t.Errorf("the next holder reads %d, %v; want 9", goods.Stock, err)
-		}
+		goods := must.Get(direct.GoodsSettled(t.Context(), 1))(t)
+		should.Be(t, goods.Stock, 9, "the next holder reads")
 	})
 }

@@ -160,9 +160,7 @@ func TestWhatIsDoneToOneItemLeavesTheOthersAlone(t *testing.T) {
 	before := others()
 	for _, step := range item.steps() {
 		step.do()
-		if after := others(); !slices.Equal(before, after) {
-			t.Fatalf("%s has changed other items from\n%q to\n%q", step.name, before, after)
-		}
+		should.Equal(t, before, others(), step.name, "the other items")
 		if audit, err := s.AuditInFull(t.Context(), item.id); err != nil || !audit.Clean {
 			t.Fatalf("after %s the audit is %+v, of buyers %+v (%v)", step.name, audit, audit.Buyers, err)
 		}

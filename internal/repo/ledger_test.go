@@ -125,9 +125,7 @@ func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
 	}
 	should.Be(t, must.Get(s.Reservation(t.Context(), held))(t).State, stock.Held, "the other one is")
 	// Of an order that was written before its row, what is left is what is there now.
-	if found, err := s.Orders(t.Context(), "one"); err != nil || found["one"].Remaining != 10-2-1 {
-		t.Errorf("the order is %+v (%v), want 7 left", found["one"], err)
-	}
+	should.Be(t, must.Get(s.Orders(t.Context(), "one"))(t)["one"].Remaining, 10-2-1, "the order leaves")
 }
 
 // A restock, and each step of a reservation, is written by the replica that takes it, when it takes it. What a
@@ -169,9 +167,8 @@ func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
 			t.Errorf("%q is %+v (%v), want %+v", id, got, err, want)
 		}
 		if want.Kind == stock.Return {
-			if got.Remaining = back.Remaining; got != back {
-				t.Errorf("the return is answered with %+v, want %+v", back, got)
-			}
+			got.Remaining = back.Remaining
+			should.Be(t, got, back, "the return is answered with")
 		}
 	}
 	if got, ok, err := s.Order(t.Context(), released); err != nil || ok {
@@ -216,9 +213,7 @@ func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
 	if got, ok, err := s.Order(t.Context(), order.ID); err != nil || !ok || got != order {
 		t.Errorf("by its number it is %+v, %v (%v)", got, ok, err)
 	}
-	if page, err := s.UsersAfter(t.Context(), 1, ""); err != nil || len(page) > 0 {
-		t.Errorf("of an item without a limit the buyers %v are counted (%v)", page, err)
-	}
+	should.Equal(t, must.Get(s.UsersAfter(t.Context(), 1, ""))(t), nil, "the buyers of an item without a limit who are counted")
 	for epoch := range int64(2) { // also where the allocation does not cover it any more
 		should.Fail(t, s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: epoch}}), stock.ErrDuplicateRequest, "kept again in epoch …", epoch)
 	}
@@ -253,9 +248,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 			should.Be(t, must.Get(s.Orders(t.Context(), key))(t)[key].RequestID, key, "by its request it is")
 		}
 		must.Do(t, s.SetLimit(t.Context(), 1, 5))
-		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2, Beside: 2}}) {
-			t.Errorf("the buyers are %+v (%v)", buyers, err)
-		}
+		should.Equal(t, must.Get(s.UsersAfter(t.Context(), 1, ""))(t), []repo.UserUnits{{User: user, Units: 2, Beside: 2}}, "the buyers are")
 		reason := longest(200, "小")
 		must.Do(t, s.SwitchOff(t.Context(), s.Strategy(), reason))
 		should.Be(t, must.Get(s.SwitchedOff(t.Context()))(t)[s.Strategy()], reason, "what is off is")

@@ -165,10 +165,8 @@ func TestNothingIsTakenUnderAnotherLimit(t *testing.T) {
 					if _, err := tx.CountIn(t.Context(), 1, limit, nil); err != nil {
 						return err
 					}
-					taken, err := take(tx, row)
-					if err != nil || taken != (limit == 3) {
-						t.Errorf("%s, under a limit of %d where it is 3: taken %v (%v)", name, limit, taken, err)
-					}
+					taken := must.Get(take(tx, row))(t)
+					should.Be(t, taken, limit == 3, name, "under a limit of", limit, "where it is 3: taken")
 					return undone
 				})
 				should.Fail(t, err, undone, name)
@@ -262,14 +260,10 @@ func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
 	}
 	after := ""
 	for i, pages := 0, []int{repo.UsersAtOnce, 1, 0}; len(pages) > 0; pages = pages[1:] {
-		page, err := s.UsersAfter(t.Context(), 2, after)
-		if err != nil || len(page) != pages[0] {
-			t.Fatalf("after %q there are %d users (%v), want %d", after, len(page), err, pages[0])
-		}
+		page := must.Get(s.UsersAfter(t.Context(), 2, after))(t)
+		must.Be(t, len(page), pages[0], "the users after", after)
 		for _, u := range page {
-			if want := (repo.UserUnits{User: fmt.Sprintf("2-%04d", i), Units: int64(i + 1), Beside: int64(i + 1)}); u != want {
-				t.Fatalf("user %d is %+v, want %+v", i, u, want)
-			}
+			must.Be(t, u, (repo.UserUnits{User: fmt.Sprintf("2-%04d", i), Units: int64(i + 1), Beside: int64(i + 1)}), "user", i, "is")
 			i, after = i+1, u.User
 		}
 	}

@@ -89,9 +89,8 @@ func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if outcome == nil {
-				if got, _ := page(t, s, 1, before, 100); fmt.Sprint(got) != "[slow quick of slow]" {
-					t.Errorf("after the commit the page has %v", got)
-				}
+				got, _ := page(t, s, 1, before, 100)
+				should.Be(t, fmt.Sprint(got), "[slow quick of slow]", "after the commit the page has")
 				one[0].RequestID = "undone"
 				continue
 			}
@@ -99,9 +98,8 @@ func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 				t.Errorf("after the rollback the page has %v, want none before the gap is settled", got)
 			}
 			must.Do(t, settleNow(t, s))
-			if got, _ := page(t, s, 1, before, 100); fmt.Sprint(got) != "[quick of undone]" {
-				t.Errorf("when it is settled the page has %v", got)
-			}
+			got, _ := page(t, s, 1, before, 100)
+			should.Be(t, fmt.Sprint(got), "[quick of undone]", "when it is settled the page has")
 		}
 	})
 }

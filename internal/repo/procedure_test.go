@@ -208,9 +208,7 @@ func TestTheProcedureTakesEveryName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, o := range outcomes {
-			if !errors.Is(o.Rejected, stock.ErrUserLimit) {
-				t.Errorf("the second unit of %q is %v, want %v", batch[i].UserID, o.Rejected, stock.ErrUserLimit)
-			}
+			should.Fail(t, o.Rejected, stock.ErrUserLimit, "the second unit of", batch[i].UserID, "is")
 		}
 		wantOrders(t, s, int64(len(users)))
 	})

@@ -133,10 +133,8 @@ func TestRestock(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
-		left, err := s.Restock(t.Context(), 1, 7, "more")
-		if err != nil || left != 12 {
-			t.Errorf("restocked to %d (%v), want 12", left, err)
-		}
+		left := must.Get(s.Restock(t.Context(), 1, 7, "more"))(t)
+		should.Be(t, left, 12, "restocked to")
 		should.Reject(s.Restock(t.Context(), 1, 7, "more"))(t, stock.ErrDuplicateRequest)
 		should.Reject(s.Restock(t.Context(), 2, 7, "other"))(t, stock.ErrUnknownGoods)
 		should.Reject(s.Restock(t.Context(), 1, stock.MaxStock-11, "too much"))(t, stock.ErrStockLimit)
@@ -199,23 +197,17 @@ func TestMigrations(t *testing.T) {
 				}
 			}
 			for range list {
-				if undone, err := s.MigrateDown(t.Context()); err != nil || len(undone) != 1 {
-					t.Fatalf("took back %v (%v), want one", undone, err)
-				}
+				must.Be(t, len(must.Get(s.MigrateDown(t.Context()))(t)), 1, "the migrations that were taken back")
 			}
 			should.Be(t, len(must.Get(s.MigrateDown(t.Context()))(t)), 0, "taken back of nothing")
-			pending, err := s.Migrations(t.Context())
-			if err != nil || len(pending) != len(list) {
-				t.Fatalf("%d migrations (%v)", len(pending), err)
-			}
+			pending := must.Get(s.Migrations(t.Context()))(t)
+			must.Be(t, len(pending), len(list), "the pending migrations")
 			for i, m := range pending {
 				if !m.AppliedAt.IsZero() || m.Version != list[i].Version || i > 0 && m.Version <= pending[i-1].Version {
 					t.Errorf("round %d: %+v was taken back, and is number %d", step, m, i)
 				}
 			}
-			if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != len(list) {
-				t.Fatalf("applied %v (%v), want all %d again", applied, err, len(list))
-			}
+			must.Be(t, len(must.Get(s.MigrateUp(t.Context()))(t)), len(list), "the migrations that were applied again")
 		}
 	})
 }
@@ -297,9 +289,7 @@ func TestALostCommitIsUnknown(t *testing.T) {
 				create(t, s, 1, 5)
 				labtest.Lose(cut, "COMMIT", delivered)
 				err := sell(t.Context(), s, 1, "lost")
-				if !errors.Is(err, stock.ErrUnknownOutcome) {
-					t.Fatalf("a lost commit is %v, want %v", err, stock.ErrUnknownOutcome)
-				}
+				should.Fail(t, err, stock.ErrUnknownOutcome, "a lost commit is")
 				if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 					t.Errorf("%v does not name the backend", err)
 				}

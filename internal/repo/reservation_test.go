@@ -201,10 +201,8 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 		must.Do(t, s.Create(t.Context(), stock.NewItem{GoodsID: 1, Units: 10, PerUser: 3}, "first"))
 		has := func(want int64) {
 			t.Helper()
-			limit, err := s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}})
-			if err != nil || limit.Has["ann"] != want {
-				t.Errorf("the buyer has %d (%v), want %d", limit.Has["ann"], err, want)
-			}
+			limit := must.Get(s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}}))(t)
+			should.Be(t, limit.Has["ann"], want, "the buyer has")
 			if full, err := s.AuditInFull(t.Context(), 1); err != nil || !full.Clean || full.Buyers == nil {
 				t.Errorf("the audit is %+v, %v", full, err)
 			}

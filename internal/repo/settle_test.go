@@ -255,8 +255,6 @@ func TestSettlingGoesOnUntilAllIsSettled(t *testing.T) {
 
 func auditsAll(t *testing.T, s *repo.Store, want stock.Audits) {
 	t.Helper()
-	got, err := s.AuditAll(t.Context())
-	if err != nil || got != want {
-		t.Errorf("all goods audit as %+v, %v; want %+v", got, err, want)
-	}
+	got := must.Get(s.AuditAll(t.Context()))(t)
+	should.Be(t, got, want, "all goods audit as")
 }

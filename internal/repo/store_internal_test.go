@@ -147,9 +147,7 @@ func TestAQueryThatFailsGivesItsConnectionBack(t *testing.T) {
 		if !errors.Is(err, stock.ErrBackendUnavailable) || rows > 1 {
 			t.Errorf("%s: %v after %d rows", name, err, rows)
 		}
-		if n := s.Stats().InUse; n != 0 {
-			t.Fatalf("%s: %d connections are in use", name, n)
-		}
+		must.Be(t, s.Stats().InUse, 0, name, "the connections in use")
 	}
 }
 
@@ -223,9 +221,7 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 		should.Be(t, must.Get(s.readCluster(t.Context()))(t), want, "one that answers … is a node of", query)
 	}
 	s.dialect.clusters = "no statement"
-	if kind, err := s.readCluster(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("one that does not answer is a node of %q (%v)", kind, err)
-	}
+	should.Reject(s.readCluster(t.Context()))(t, stock.ErrBackendUnavailable, "of one that does not answer")
 }
 
 // A vtgate names all keyspaces. One that is sharded may have one shard.
@@ -317,9 +313,8 @@ func TestATimeIsReadInUTC(t *testing.T) {
 		want.In(time.FixedZone("", 3600)), "2026-03-04 06:06:07.089+01:00", "2026-03-04 05:06:07.089+00:00", "2026-03-04 05:06:07.089",
 	} {
 		var m moment
-		if err := m.Scan(value); err != nil || m.Time != want {
-			t.Errorf("%v is read as %v (%v)", value, m.Time, err)
-		}
+		must.Do(t, m.Scan(value))
+		should.Be(t, m.Time, want, value, "is read as")
 	}
 	for _, value := range []any{nil, 7, []byte("2026-03-04 05:06:07"), "yesterday"} {
 		if err := new(moment).Scan(value); err == nil {

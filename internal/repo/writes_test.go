@@ -236,10 +236,8 @@ func TestATokenOfAnUnknownItemIsNotFenced(t *testing.T) {
 	if _, err := s.ClaimFence(t.Context(), 404, 1); !errors.Is(err, stock.ErrUnknownGoods) || errors.Is(err, stock.ErrFenced) {
 		t.Errorf("a claim of an item that is not there: %v", err)
 	}
-	claim, err := s.ClaimFence(t.Context(), 1, 7)
-	if err != nil || claim.Token != 7 {
-		t.Fatalf("the claim is %+v (%v)", claim, err)
-	}
+	claim := must.Get(s.ClaimFence(t.Context(), 1, 7))(t)
+	must.Be(t, claim.Token, 7, "the claim is", claim)
 	for strategy, want := range map[string]uint64{me: 7, other: 0, "a": 0, "z": 0} {
 		should.Be(t, must.Get(s.As(strategy).Fence(t.Context(), 1))(t), want, "the token of … is", strategy)
 	}
@@ -363,9 +361,7 @@ func TestTheLastClaimMayWrite(t *testing.T) {
 			{"redis-lua", 1, nil},
 		} {
 			claim, err := s.As(c.strategy).ClaimFence(t.Context(), 1, c.token)
-			if !errors.Is(err, c.want) {
-				t.Fatalf("token %d of %s: %v, want %v", c.token, c.strategy, err, c.want)
-			}
+			should.Fail(t, err, c.want, "token", c.token, "of", c.strategy)
 			if err != nil {
 				continue
 			}

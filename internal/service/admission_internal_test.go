@@ -82,9 +82,8 @@ func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T)
 	if len(own) != 200 || full != fullItem {
 		t.Errorf("the item's own strategy has %d slots beside them and the %s is full, want 200", len(own), full)
 	}
-	if other, _ := flood(p, 2, Mode{Strategy: "slow"}); len(other) != 150 {
-		t.Errorf("another item has %d slots by a strategy that is asked for, want 150", len(other))
-	}
+	other, _ := flood(p, 2, Mode{Strategy: "slow"})
+	should.Be(t, len(other), 150, "the slots of another item by a strategy that is asked for")
 	releaseAll(own)
 	releaseAll(slow)
 	releaseAll(another)

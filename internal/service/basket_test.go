@@ -323,9 +323,7 @@ func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
 	must.Get(s.hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}))(t)
 	must.Do(t, errOf(s.Confirm(t.Context(), alone+"-1-2", "paid")))
 	for _, number := range []string{"", alone, sold.Number[:35], strings.ToUpper(sold.Number), sold.Lines[0].Number} {
-		if found, err := s.Basket(t.Context(), number); !errors.Is(err, stock.ErrUnknownOrder) {
-			t.Errorf("number %q is that of %+v, %v", number, found, err)
-		}
+		should.Reject(s.Basket(t.Context(), number))(t, stock.ErrUnknownOrder, "the basket of number", number)
 	}
 }
 
@@ -457,9 +455,7 @@ func TestABasketThatWasAbandonedIsSoldWithItsOwnUnits(t *testing.T) {
 func TestABasketThatWasRejectedHoldsNothingUnderItsOldNumber(t *testing.T) {
 	s, b := openTill(t, lab.Database(t, servers.SQLite), 1, 0), basketOf(1, 2)
 	for range 1 + 19 {
-		if _, err := s.Sell(t.Context(), b, s.hold); !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Fatalf("without a unit of item 2 it is answered with %v, want %v", err, stock.ErrInsufficientStock)
-		}
+		should.Reject(s.Sell(t.Context(), b, s.hold))(t, stock.ErrInsufficientStock, "without a unit of item 2 it is answered with")
 	}
 	must.Get(s.inventory.Restock(t.Context(), 2, 1, "more"))(t)
 	var held []string

@@ -52,14 +52,12 @@ func TestALimitInTheBackgroundIsShown(t *testing.T) {
 	if !failed() {
 		t.Error("the failure is forgotten")
 	}
-	if _, err := s.inventory.SetLimit(t.Context(), 1, 2); err != nil || state(s) != "" {
-		t.Errorf("made again it is %q (%v), want nothing", state(s), err)
-	}
+	must.Get(s.inventory.SetLimit(t.Context(), 1, 2))(t)
+	should.Be(t, state(s), "", "made again it is")
 	if _, err := s.inventory.SetLimit(t.Context(), 1, 0); err != nil {
 		t.Error(err)
 	}
 	fail()
-	if _, err := other.inventory.SetLimit(t.Context(), 1, 2); err != nil || state(s) != "" {
-		t.Errorf("made by another replica it is %q (%v), want nothing", state(s), err)
-	}
+	must.Get(other.inventory.SetLimit(t.Context(), 1, 2))(t)
+	should.Be(t, state(s), "", "made by another replica it is")
 }

@@ -37,10 +37,8 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 		must.Do(t, errOf(feed.List(t.Context(), reader, page, 10)))
 	}
 	lags := func() map[string]time.Duration {
-		lags, err := feed.Lags(t.Context())
-		if err != nil || len(lags) != 3 {
-			t.Fatalf("three readers lag by %v, %v", lags, err)
-		}
+		lags := must.Get(feed.Lags(t.Context()))(t)
+		must.Be(t, len(lags), 3, "the readers that lag", lags)
 		return lags
 	}
 	time.Sleep(time.Millisecond)
@@ -102,14 +100,12 @@ func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 	}
 	ask("0")
 	ask("5")
-	lags, err := feed.Lags(t.Context())
-	if err != nil || len(lags) != maxReaders {
-		t.Errorf("after another page for two of %d readers, the replica remembers %v (%v)", maxReaders, lags, err)
-	}
+	lags := must.Get(feed.Lags(t.Context()))(t)
+	should.Be(t, len(lags), maxReaders, "after another page for two, the replica remembers the readers", lags)
 	ask("another")
-	lags, err = feed.Lags(t.Context())
-	if _, first := lags["0"]; err != nil || len(lags) != maxReaders || !first {
-		t.Errorf("after %d readers and another one, the replica remembers %v (%v)", maxReaders, lags, err)
+	lags = must.Get(feed.Lags(t.Context()))(t)
+	if _, first := lags["0"]; len(lags) != maxReaders || !first {
+		t.Errorf("after %d readers and another one, the replica remembers %v", maxReaders, lags)
 	}
 	if _, second := lags["1"]; second {
 		t.Error("it remembers the one that asked longest ago")

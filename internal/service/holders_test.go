@@ -95,9 +95,7 @@ func TestWhatIsNotHeldAnyMoreDoesNotCount(t *testing.T) {
 	must.Do(t, errOf(store.Release(t.Context(), released)))
 	number(heldBy("ann", 1))
 	full()
-	if o, err := held.Deduct(t.Context(), 1, heldBy("", 1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
-		t.Errorf("a reservation without a buyer is answered with %v, %v", o.Rejected, err)
-	}
+	should.Fail(t, must.Get(held.Deduct(t.Context(), 1, heldBy("", 1)))(t).Rejected, stock.ErrUserUnknown, "a reservation without a buyer is answered with")
 }
 
 // A copy that waits for the turn of its buyer finds the limit reached by what it is a copy of.

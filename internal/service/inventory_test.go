@@ -75,13 +75,9 @@ func TestARepeatedRestockNotifiesTheCopies(t *testing.T) {
 	copied := &notifiedLate{}
 	s := openBeside(t, copied)
 	s.create(t, 1, 5)
-	if _, err := s.inventory.Restock(t.Context(), 1, 3, "delivery"); !errors.Is(err, stock.ErrUnknownOutcome) {
-		t.Fatalf("a restock that could not notify a copy is answered with %v, want %v", err, stock.ErrUnknownOutcome)
-	}
-	goods, err := s.inventory.Restock(t.Context(), 1, 3, "delivery")
-	if err != nil || goods.Stock != 8 {
-		t.Errorf("again it is answered with %d units, %v; want 8", goods.Stock, err)
-	}
+	should.Reject(s.inventory.Restock(t.Context(), 1, 3, "delivery"))(t, stock.ErrUnknownOutcome, "a restock that could not notify a copy is answered with")
+	goods := must.Get(s.inventory.Restock(t.Context(), 1, 3, "delivery"))(t)
+	should.Be(t, goods.Stock, 8, "again it is answered with, in units,")
 	should.Equal(t, copied.notified, []int64{3, 3}, "the copy was notified of")
 }
 
@@ -252,9 +248,8 @@ func TestAChangeThatWasHalfMadeIsUnknown(t *testing.T) {
 	}
 	limit.Choice = func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }
 	should.Reject(s.inventory.Change(t.Context(), 1, limit))(t, stock.ErrUnknownOutcome)
-	if _, own := s.replicas[0].Mode(1, stock.Choice{}); own.Strategy != "mutex" {
-		t.Errorf("it is sold by %s, want by what was set", own.Strategy)
-	}
+	_, own := s.replicas[0].Mode(1, stock.Choice{})
+	should.Be(t, own.Strategy, "mutex", "it is sold by")
 }
 
 // A choice that is set, and cannot be read again, is not one that failed.
@@ -325,9 +320,8 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	}
 	// What else is set of an item does not ask whether its strategy is possible.
 	must.Do(t, c.SwitchOff(t.Context(), "sql-bucket", "late"))
-	if err := change(service.Change{Choice: func(before stock.Choice) stock.Choice { before.MaxQuantity = nil; return before }}); err != nil || c.MaxQuantity(1) != stock.MaxQuantity {
-		t.Errorf("%v, and %d units at most", err, c.MaxQuantity(1))
-	}
+	must.Do(t, change(service.Change{Choice: func(before stock.Choice) stock.Choice { before.MaxQuantity = nil; return before }}))
+	should.Be(t, c.MaxQuantity(1), stock.MaxQuantity, "the most units of a purchase")
 	if got := c.Unserved(); len(got) != 1 || c.ItemsThrough("sql-bucket") != 1 || c.ItemsThrough("mutex") != 0 {
 		t.Errorf("%v are not served, %d items are sold through sql-bucket, %d through mutex", got, c.ItemsThrough("sql-bucket"), c.ItemsThrough("mutex"))
 	}

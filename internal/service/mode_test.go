@@ -39,9 +39,8 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 	choose(stock.Choice{Strategy: "mutex", Group: new(true)})
 	should.Be(t, own(asked), want, "the replica that was asked sells by")
 	soon(t, "another replica sells by it", func() bool { return own(other) == want })
-	if err := late.LookAtSwitches(t.Context()); err != nil || own(late) != want {
-		t.Errorf("one that starts later sells by %s (%v)", own(late), err)
-	}
+	must.Do(t, late.LookAtSwitches(t.Context()))
+	should.Be(t, own(late), want, "one that starts later sells by")
 	choose(stock.Choice{})
 	soon(t, "another replica sells by the default", func() bool { return own(other) == other.Default() })
 }

@@ -162,10 +162,8 @@ func (s shop) sells(t *testing.T, name string, goods int64, quantities ...int64)
 func (s shop) rejects(t *testing.T, name string, goods int64) {
 	t.Helper()
 	for replica := range s.replicas {
-		outcome, err := s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
-		if err != nil || !errors.Is(outcome.Rejected, stock.ErrInsufficientStock) {
-			t.Errorf("%s: a unit of an item that is sold out: %v, %v", name, err, outcome.Rejected)
-		}
+		outcome := must.Get(s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}))(t)
+		should.Fail(t, outcome.Rejected, stock.ErrInsufficientStock, name, "a unit of an item that is sold out")
 	}
 }
 

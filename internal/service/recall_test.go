@@ -22,10 +22,8 @@ func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
 	s.sells(t, "redis-stock", 1, 1, 1, 3) // the first is written at once, the others wait
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	outcome, err := s.strategy(t, 0, "sql-conditional").Deduct(ctx, 1, stock.Purchase{Quantity: 1})
-	if err != nil || !errors.Is(outcome.Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("answered with %v, %v, want %v", err, outcome.Rejected, stock.ErrInsufficientStock)
-	}
+	outcome := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(ctx, 1, stock.Purchase{Quantity: 1}))(t)
+	should.Fail(t, outcome.Rejected, stock.ErrInsufficientStock, "answered with")
 	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || audit.Pending == nil || *audit.Pending == 0 {
 		t.Errorf("nothing was pending: %+v, %v", audit, err)
 	}

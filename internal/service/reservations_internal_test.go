@@ -134,9 +134,8 @@ func TestAReturnIsAnnouncedOnce(t *testing.T) {
 			t.Errorf("again %t, %q was announced", want, got)
 		}
 	}
-	if _, _, err := r.GiveBack(t.Context(), number, 1, "another", false); !errors.Is(err, stock.ErrReturned) {
-		t.Errorf("more than was bought: %v, want %v", err, stock.ErrReturned)
-	}
+	_, _, err := r.GiveBack(t.Context(), number, 1, "another", false)
+	should.Fail(t, err, stock.ErrReturned, "more than was bought")
 }
 
 // A strategy that was not notified is named in the log, and the release is one all the same.
@@ -163,9 +162,7 @@ func TestAReservationThatCannotBeReadIsNoUnknownOrder(t *testing.T) {
 		}
 		return map[string]stock.Order{ids[0]: {ID: "7", Kind: stock.Hold, RequestID: ids[0]}}, nil
 	})}
-	if found, err := c.OrderOf(t.Context(), "k", ""); !errors.Is(err, stock.ErrBackendUnavailable) {
-		t.Errorf("it is answered with %+v (%v)", found, err)
-	}
+	should.Reject(c.OrderOf(t.Context(), "k", ""))(t, stock.ErrBackendUnavailable, "it is answered with")
 }
 
 // A basket is rejected, and Redis hangs: all lines are given back at once all the same.
@@ -187,9 +184,7 @@ func TestALineIsGivenBackWhileABackendHangs(t *testing.T) {
 			held = append(held, p.Number)
 			return hold(ctx, store, goodsID, p)
 		})
-		if !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Fatalf("the basket is answered with %v", err)
-		}
+		should.Fail(t, err, stock.ErrInsufficientStock, "the basket is answered with")
 		for _, number := range held {
 			should.Be(t, must.Get(r.Read(t.Context(), number))(t).State, stock.Released, "line …", number)
 		}

@@ -247,9 +247,7 @@ func TestAReservationIsFoundByItsKeyOnceItIsPaid(t *testing.T) {
 		if err != nil || held.Rejected != nil {
 			t.Fatal(err, held.Rejected)
 		}
-		if found, err := s.replicas[0].OrderOf(t.Context(), key, "ann"); !errors.Is(err, stock.ErrUnknownOrder) {
-			t.Errorf("before it is %s it is found as %+v (%v)", key, found, err)
-		}
+		should.Reject(s.replicas[0].OrderOf(t.Context(), key, "ann"))(t, stock.ErrUnknownOrder, "before it is", key, "it is found as")
 		must.Do(t, end(held.Order.ID))
 		found, err := s.replicas[0].OrderOf(t.Context(), key, "ann")
 		if key == "released" {

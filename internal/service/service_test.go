@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -148,9 +149,7 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 		}
 		copies.Wait()
 		for i, a := range answers {
-			if a.Order != answers[0].Order {
-				t.Fatalf("copy %d got %+v, copy 0 got %+v", i, a.Order, answers[0].Order)
-			}
+			must.Be(t, a.Order, answers[0].Order, "copy", i, "and copy 0 have the orders")
 		}
 		assertSold(t, s, goods, 2)
 	})
@@ -217,9 +216,7 @@ func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
 		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
 		s.create(t, 1, 10)
 		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})
-		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Fatal(err)
-		}
+		should.Reject(seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}))(t, stock.ErrUnknownOutcome, "a sale")
 		must.Do(t, store.Close())
 		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, want) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(want, stock.ErrUnknownOutcome) {
 			t.Errorf("%T: where the row cannot be read, the next batch is answered with %v, want %v", by, err, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -192,15 +193,12 @@ func sellsExactly(t *testing.T, admin *sql.DB, d *servers.Database, strategies .
 		s.create(t, goods, 3)
 		for i, want := range []error{nil, nil, stock.ErrInsufficientStock} {
 			key := fmt.Sprintf("%d-%d", goods, i)
-			outcome, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{RequestID: key, Keyed: true, Quantity: int64(i + 1), UserID: foreign})
-			if err != nil || !errors.Is(outcome.Rejected, want) {
-				t.Errorf("%s: purchase %d is answered with %v, %v; want %v", name, i, outcome.Rejected, err, want)
-			}
+			outcome := must.Get(s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{RequestID: key, Keyed: true, Quantity: int64(i + 1), UserID: foreign}))(t)
+			should.Fail(t, outcome.Rejected, want, name, "purchase", i, "is answered with")
 		}
 		assertSold(t, s, goods, 3)
 		var rows int
-		if err := admin.QueryRowContext(t.Context(), fmt.Sprintf("SELECT COUNT(*) FROM %s.tb_stock_ledger WHERE goods_id = %d AND HEX(user_id) = '%X'", c.DBName, goods, foreign)).Scan(&rows); err != nil || rows != 2 {
-			t.Errorf("%s: %d orders are of the buyer (%v), want 2", name, rows, err)
-		}
+		must.Do(t, admin.QueryRowContext(t.Context(), fmt.Sprintf("SELECT COUNT(*) FROM %s.tb_stock_ledger WHERE goods_id = %d AND HEX(user_id) = '%X'", c.DBName, goods, foreign)).Scan(&rows))
+		should.Be(t, rows, 2, name, "the orders of the buyer")
 	}
 }

@@ -488,9 +488,7 @@ func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
 	if got, err := c.OrderOfAny(t.Context(), "late"); err != nil || got.ID != "pending" || got.Durable != stock.InRedis {
 		t.Errorf("what is pending is found as %+v, %v", got, err)
 	}
-	if got, err := c.OrderOfAny(t.Context(), "none"); !errors.Is(err, stock.ErrUnknownOrder) {
-		t.Errorf("an unknown key finds %+v, %v", got, err)
-	}
+	should.Reject(c.OrderOfAny(t.Context(), "none"))(t, stock.ErrUnknownOrder, "an unknown key finds")
 	should.Do(t, store.Close())
 }
 

@@ -158,9 +158,7 @@ func TestACrowdThatGetsNothingTakesNoLockAndSharesItsReads(t *testing.T) {
 		}
 	}
 	shown := f.crowd(callers, func(int) {
-		if goods, err := f.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 0 {
-			t.Errorf("it has %+v (%v)", goods, err)
-		}
+		should.Be(t, must.Get(f.inventory.Goods(t.Context(), 1))(t).Stock, 0, "its units")
 	})
 	if shown > callers/10 {
 		t.Errorf("%d looks at an item take %d statements", callers, shown)
@@ -224,9 +222,7 @@ func TestADatabaseThatFailsIsNeverSoldOut(t *testing.T) {
 			outcome, err := buyers.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
 			patient <- errors.Join(outcome.Rejected, err)
 		}()
-		if outcome, err := buyers.Deduct(ctx, goods, stock.Purchase{Quantity: 1}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: one that leaves gets %+v (%v)", name, outcome, err)
-		}
+		should.Reject(buyers.Deduct(ctx, goods, stock.Purchase{Quantity: 1}))(t, context.DeadlineExceeded, name, "one that leaves gets")
 		leave()
 		f.Thaw()
 		should.Fail(t, <-patient, stock.ErrInsufficientStock, "the one that stays gets", name)
@@ -242,18 +238,14 @@ func TestWhatIsRejectedIsRejectedForTheSameReason(t *testing.T) {
 	for range 3 { // it sells, is not known to be sold out, and then is
 		for user, want := range map[string]error{"": stock.ErrUserUnknown, "at its limit": stock.ErrUserLimit, "late": stock.ErrInsufficientStock} {
 			must.Get(conditional.Deduct(t.Context(), 1, heldBy("at its limit", 1)))(t)
-			outcome, err := conditional.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1, UserID: user})
-			if err != nil || !errors.Is(outcome.Rejected, want) {
-				t.Errorf("buyer %q: %v, %v; want %v", user, err, outcome.Rejected, want)
-			}
+			outcome := must.Get(conditional.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1, UserID: user}))(t)
+			should.Fail(t, outcome.Rejected, want, "buyer", user)
 		}
 	}
 	s.create(t, 2, 4)
 	s.sells(t, "sql-bucket", 2, 1)
-	outcome, err := conditional.Deduct(t.Context(), 2, stock.Purchase{Quantity: 100})
-	if err != nil || !errors.Is(outcome.Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("more than there is: %v, %v", err, outcome.Rejected)
-	}
+	outcome := must.Get(conditional.Deduct(t.Context(), 2, stock.Purchase{Quantity: 100}))(t)
+	should.Fail(t, outcome.Rejected, stock.ErrInsufficientStock, "more than there is")
 	s.sells(t, "sql-conditional", 2, 1, 1, 1)
 	s.rejects(t, "sql-conditional", 2)
 }

@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -89,10 +88,8 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 			}
 		}
 		must.Do(t, tx.Commit())
-		swept, err := s.replicas[0].Sweep(t.Context())
-		if err != nil || swept != strangers {
-			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
-		}
+		swept := must.Get(s.replicas[0].Sweep(t.Context()))(t)
+		should.Be(t, swept, strangers, "the names that were swept")
 		for table, want := range map[string]int{"lock_token": 3, "distribute_lock": 1, "record_lock": 0} {
 			should.Be(t, count(t, db, `SELECT COUNT(*) FROM `+table), want, table)
 		}
@@ -138,9 +135,7 @@ func TestAnItemSellsAtOnceThatAnotherReplicaHasCreated(t *testing.T) {
 			_, err := s.strategy(t, 0, "sql-insert-lock").Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
 			return err
 		}
-		if err := buy(); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Fatalf("%v, want %v", err, stock.ErrUnknownGoods)
-		}
+		should.Fail(t, buy(), stock.ErrUnknownGoods, "a sale")
 		s.create(t, 1, 5)
 		should.Do(t, buy())
 		deleteItem(t, openPool(t, d), 1)

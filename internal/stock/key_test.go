@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -73,9 +74,7 @@ func TestAKeyStandsForOnePurchase(t *testing.T) {
 	} {
 		order := stock.Order{ID: "7", Kind: stock.Deduction, RequestID: id, GoodsID: 1, Quantity: 2, UserID: "ann"}
 		c.change(&order)
-		if got := order.Answers(1, ask); got != c.want {
-			t.Errorf("%s answers the purchase: %v, want %v", name, got, c.want)
-		}
+		should.Be(t, order.Answers(1, ask), c.want, name, "answers the purchase")
 	}
 }
 
@@ -86,17 +85,13 @@ func TestAStoredIDSaysWhoseKeyItIs(t *testing.T) {
 		"no buyer": stock.BuyerKey("k", ""), "a buyer": stock.BuyerKey("k", "ann"), "another": stock.BuyerKey("k", "bob"),
 		"a restock": stock.RestockKey.Of("k"), "a return": stock.ReturnKey.Of("k"), "an end": stock.FinalKey.Of("k"), "a line": stock.LineKey.Of("k"),
 	} {
-		if stock.IsLine(id) != (name == "a line") {
-			t.Errorf("the key of %s is that of a line: %t", name, stock.IsLine(id))
-		}
+		should.Be(t, stock.IsLine(id), name == "a line", "the key of", name, "is that of a line")
 		if other, ok := seen[id]; ok || stock.KeyOf(id) != "k" {
 			t.Errorf("the key of %s is stored as %q, and so is that of %q", name, id, other)
 		}
 		seen[id] = name
 	}
-	if got := stock.BuyerKey("k", ""); got != "k" {
-		t.Errorf("the key of no buyer is stored as %q", got)
-	}
+	should.Be(t, stock.BuyerKey("k", ""), "k", "the key of no buyer is stored as")
 }
 
 // A key of a buyer has 22 characters of a hash: buyers that share one would share a purchase.

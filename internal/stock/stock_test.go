@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -37,9 +38,7 @@ func TestAllotIsFirstComeFirstServed(t *testing.T) {
 		for i, rejected := range stock.Allot(c.available, c.batch, stock.Limit{}) {
 			got[i] = rejected == nil
 		}
-		if !slices.Equal(got, c.fits) {
-			t.Errorf("%d for %v fits %v, want %v", c.available, c.batch, got, c.fits)
-		}
+		should.Equal(t, got, c.fits, c.available, "for", c.batch, "fits")
 	}
 }
 
@@ -114,9 +113,7 @@ func TestAnAuditIsCleanWhereItsBuyersAre(t *testing.T) {
 
 func TestAvailabilityIsAWordForTheUnitsLeft(t *testing.T) {
 	for units, want := range map[int64]string{-1: "sold-out", 0: "sold-out", 1: "few-left", 10: "few-left", 11: "in-stock"} {
-		if got := (stock.Goods{Stock: units}).Availability(); got != want {
-			t.Errorf("%d units are %s, want %s", units, got, want)
-		}
+		should.Be(t, (stock.Goods{Stock: units}).Availability(), want, units, "units are")
 	}
 	start, end := time.Unix(10, 0), time.Unix(20, 0)
 	for now, want := range map[int64]string{9: "not-started", 10: "in-stock", 19: "in-stock", 20: "ended"} {
@@ -176,9 +173,7 @@ func TestAuditSinceAnEarlierOne(t *testing.T) {
 	earlier = stock.AuditOf(1, 8, stock.Sums{Restocked: 10, Sold: 4, Orders: 4, Held: 1, Returned: 3})
 	later = stock.AuditOf(1, 6, stock.Sums{Restocked: 11, Sold: 7, Orders: 6, Held: 3, Returned: 5})
 	want := stock.Audit{GoodsID: 1, Stock: 6, Initial: 10, Sold: 3, Orders: 2, Held: 3, Returned: 2, Clean: true}
-	if since := later.Since(earlier); since != want {
-		t.Errorf("with reservations and returns, since then %+v, want %+v", since, want)
-	}
+	should.Be(t, later.Since(earlier), want, "with reservations and returns, since then")
 }
 
 // An audit has every sum of the ledger, and what came back can be sold again.
@@ -233,9 +228,7 @@ func TestAReservationIsHeldNoLongerThanItsLongest(t *testing.T) {
 func TestHeldUnitsAreNotUndersold(t *testing.T) {
 	a := stock.AuditOf(1, 0, stock.Sums{Restocked: 10, Sold: 6, Held: 3})
 	for rejected, want := range map[int64]int64{0: 0, 1: 1, 5: 1} {
-		if got := a.Undersold(rejected); got != want {
-			t.Errorf("%d rejected of 10, with 6 sold and 3 held: %d undersold, want %d", rejected, got, want)
-		}
+		should.Be(t, a.Undersold(rejected), want, rejected, "rejected of 10, with 6 sold and 3 held, are undersold by")
 	}
 }
 
@@ -265,14 +258,10 @@ func TestAReservationThatIsNotHeldSaysWhy(t *testing.T) {
 // Units are sold with a deduction and with a confirmation, and with no other row. A purchase with a time is held.
 func TestOnlyDeductionsAndConfirmationsSell(t *testing.T) {
 	for _, kind := range []stock.Kind{stock.Deduction, stock.Restock, stock.Hold, stock.Confirmation, stock.Release, stock.Expiry, stock.Return} {
-		if got := (stock.Order{Kind: kind}).Sells(); got != (kind == stock.Deduction || kind == stock.Confirmation) {
-			t.Errorf("%s sells: %v", kind, got)
-		}
+		should.Be(t, (stock.Order{Kind: kind}).Sells(), kind == stock.Deduction || kind == stock.Confirmation, kind, "sells")
 	}
 	for ttl, want := range map[time.Duration]stock.Kind{0: stock.Deduction, 1: stock.Hold} {
-		if got := (stock.Purchase{TTL: ttl}).Kind(); got != want {
-			t.Errorf("a purchase for %s is a %s, want %s", ttl, got, want)
-		}
+		should.Be(t, (stock.Purchase{TTL: ttl}).Kind(), want, "a purchase for", ttl, "is a")
 	}
 }
 
@@ -289,13 +278,9 @@ func TestAnErrorShowsItsFigures(t *testing.T) {
 		{&stock.LineError{GoodsID: 7, Err: stock.ErrReturned}, stock.ErrReturned, "item 7: more units than are left of the order"},
 	} {
 		for _, kind := range kinds {
-			if want := errors.Is(c.want, kind); errors.Is(c.err, kind) != want {
-				t.Errorf("%v is %v: %v, want %v", c.err, kind, !want, want)
-			}
+			should.Be(t, errors.Is(c.err, kind), errors.Is(c.want, kind), c.err, "is", kind)
 		}
-		if c.err.Error() != c.text {
-			t.Errorf("it reads %q, want %q", c.err, c.text)
-		}
+		should.Be(t, c.err.Error(), c.text, "it reads")
 	}
 }
 
@@ -305,9 +290,7 @@ func TestTheLimitsAreThoseOfTheAPI(t *testing.T) {
 		"quantity": {stock.MaxQuantity, 1_000_000}, "stock": {stock.MaxStock, 1_000_000_000_000}, "per_user": {stock.MaxPerUser, 1_000_000_000},
 		"key": {stock.MaxRequestID, 128}, "user": {stock.MaxUserID, 64}, "payment_reference": {stock.MaxPaymentReference, 128}, "lines": {stock.MaxLines, 32},
 	} {
-		if c.got != c.want {
-			t.Errorf("the limit of %s is %d, want %d", name, c.got, c.want)
-		}
+		should.Be(t, c.got, c.want, "the limit of", name, "is")
 	}
 }
 
@@ -325,9 +308,7 @@ func TestTheNamesOfJSON(t *testing.T) {
 		`{"strategy":"s","group":true,"fenced":false,"max_quantity":3}`: stock.Choice{Strategy: "s", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))},
 		`{}`: stock.Choice{},
 	} {
-		if got, err := json.Marshal(value); err != nil || string(got) != want {
-			t.Errorf("%T is %s (%v), want %s", value, got, err, want)
-		}
+		should.Be(t, string(must.Get(json.Marshal(value))(t)), want, value, "in JSON")
 	}
 }
 
@@ -336,8 +317,6 @@ func TestATimeIsKeptToTheMillisecond(t *testing.T) {
 	now := time.Date(2026, 11, 27, 20, 0, 0, 123_456_000, time.UTC)
 	read, other := now.Truncate(time.Millisecond), now.Add(time.Millisecond)
 	for change, want := range map[stock.SaleChange]bool{{}: true, {EndsAt: &read}: true, {EndsAt: &other}: false, {StartsAt: &read}: false, {StartsAt: new(time.Time)}: true} {
-		if got := change.Keeps(stock.Sale{EndsAt: &now}); got != want {
-			t.Errorf("%+v keeps it: %t", change, got)
-		}
+		should.Be(t, change.Keeps(stock.Sale{EndsAt: &now}), want, change, "keeps it")
 	}
 }

@@ -105,9 +105,7 @@ func TestEachKindOfFailureIsLoggedAtOnce(t *testing.T) {
 			log.Info("listening") // no failure
 		}
 		for message, want := range map[string]int{"a warning": 1, "busy": 1, "internal": 1, "backend=redis": 1, "backend=etcd": 1, "listening": 3} {
-			if got := out.lines(message); len(got) != want {
-				t.Errorf("%d lines of %q, want %d", len(got), message, want)
-			}
+			should.Be(t, len(out.lines(message)), want, "the lines of", message)
 		}
 	})
 }
@@ -124,9 +122,8 @@ func TestCloseWritesWhatIsHeld(t *testing.T) {
 			log.Warn("twice")
 		}
 		bounded.Close()
-		if got := out.lines("once"); len(got) != 1 {
-			t.Errorf("what was written once is %q", got)
-		}
+		got := out.lines("once")
+		should.Be(t, len(got), 1, "what was written once is", got)
 		if got := out.lines("twice"); len(got) != 2 || standsFor(t, got) != 2 {
 			t.Errorf("what was written twice is %q", got)
 		}
@@ -134,13 +131,11 @@ func TestCloseWritesWhatIsHeld(t *testing.T) {
 			t.Errorf("the log has %q", got)
 		}
 		log.Error("request failed")
-		if got := out.lines("request failed"); len(got) != 3 {
-			t.Errorf("after Close the log has %q", got)
-		}
+		got = out.lines("request failed")
+		should.Be(t, len(got), 3, "after Close the log has", got)
 		time.Sleep(time.Minute) // the interval of each kind ends after that
-		if got := out.lines(""); len(got) != 6 {
-			t.Errorf("a minute after Close the log has %q", got)
-		}
+		got = out.lines("")
+		should.Be(t, len(got), 6, "a minute after Close the log has", got)
 	})
 }
 
@@ -190,8 +185,7 @@ func TestALineOutlivesItsRequest(t *testing.T) {
 		}
 		end()
 		time.Sleep(time.Minute)
-		if got := out.lines("request failed"); len(got) != 2 {
-			t.Errorf("the log has %q", got)
-		}
+		got := out.lines("request failed")
+		should.Be(t, len(got), 2, "the log has", got)
 	})
 }

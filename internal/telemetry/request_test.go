@@ -106,8 +106,6 @@ func TestABuildIsItsCommitAndWhatIsNotInIt(t *testing.T) {
 		"abd and changes": {{Key: "vcs.revision", Value: "abd"}, {Key: "vcs.modified", Value: "true"}},
 		"abe":             {{Key: "vcs.revision", Value: "abe"}},
 	} {
-		if got := telemetry.Commit(&debug.BuildInfo{Settings: settings}); got != want {
-			t.Errorf("a build of %v is %q, want %q", settings, got, want)
-		}
+		should.Be(t, telemetry.Commit(&debug.BuildInfo{Settings: settings}), want, "a build of", settings, "is")
 	}
 }

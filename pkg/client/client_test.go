@@ -98,9 +98,8 @@ func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := unserved(busy, sold)
 		sale, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-		if want := `{"goods_id":1}`; !slices.Equal(s.bodies, []string{want, want}) {
-			t.Errorf("asked for %q, want %s both times", s.bodies, want)
-		}
+		want := `{"goods_id":1}`
+		should.Equal(t, s.bodies, []string{want, want}, "asked for")
 		keys := s.seen()
 		if err != nil || sale.OrderID != "7" || sale.Replayed || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
 			t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
@@ -271,9 +270,7 @@ func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
 		"Purchase": client.Purchase{}, "Sold": client.Sale{}, "Goods": client.Goods{}, "Audit": client.Audit{},
 		"Reservation": client.Reservation{}, "Strategy": client.Strategy{}, "Claims": client.Claims{},
 	} {
-		if got, want := tags(of), contract.Fields(schema); !slices.Equal(got, want) {
-			t.Errorf("%T has %v, and %s is described with %v", of, got, schema, want)
-		}
+		should.Equal(t, tags(of), contract.Fields(schema), "the fields of", schema)
 	}
 	// They report a malformed request, or a client that has gone.
 	plain := []string{"body-too-large", "request-timeout", "unsupported-media-type", "not-found", "method-not-allowed", "misdirected-request", "internal", "client-gone"}
@@ -300,9 +297,7 @@ func tags(of any) []string {
 // What identifies a purchase is its own, whatever a Client sends with each.
 func TestAHeaderOfAClientReplacesNoneOfACall(t *testing.T) {
 	c := over(func(r *http.Request) (*http.Response, error) {
-		if sent, want := described(t, r), `POST http://public/deduct auth=Bearer b key=mine {"goods_id":1}`; sent != want {
-			t.Errorf("sent %s, want %s", sent, want)
-		}
+		should.Be(t, described(t, r), `POST http://public/deduct auth=Bearer b key=mine {"goods_id":1}`, "sent")
 		return reply(http.StatusOK, `{"order_id": "o"}`), nil
 	})
 	c.Header = http.Header{"Idempotency-Key": {"another"}, "Content-Type": {"text/plain"}, "Authorization": {"Basic another"}}

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 const root = "../.."
@@ -59,31 +62,24 @@ func TestSkipsAreCountedByReason(t *testing.T) {
 `
 	var ran []string
 	skipped := make(map[string]int)
-	if err := read(strings.NewReader(events), &ran, skipped); err != nil || !slices.Equal(ran, []string{"TestOne"}) {
-		t.Errorf("%q ran (%v)", ran, err)
-	}
+	must.Do(t, read(strings.NewReader(events), &ran, skipped))
+	should.Equal(t, ran, []string{"TestOne"}, "the tests that ran")
 	var out strings.Builder
 	printSkipped(&out, skipped)
-	if want := "SKIPPED     2  no mysql\nSKIPPED     1  no disk\n"; out.String() != want {
-		t.Errorf("it prints\n%s, want\n%s", &out, want)
-	}
+	should.Be(t, out.String(), "SKIPPED     2  no mysql\nSKIPPED     1  no disk\n", "it prints")
 }
 
 // Each package is tested once, also where the race detector is used for some of them alone.
 func TestEachPackageIsInOnePart(t *testing.T) {
 	t.Chdir(root)
-	all, err := options{}.parts(t.Context())
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%d parts (%v), want one", len(all), err)
-	}
+	all := must.Get(options{}.parts(t.Context()))(t)
+	must.Be(t, len(all), 1, "the parts")
 	parts, err := options{race: true}.parts(t.Context())
 	if err != nil || len(parts) != 2 || !parts[0].race || parts[1].race {
 		t.Fatalf("%+v (%v), want one part with the race detector and one without", parts, err)
 	}
 	inParts := slices.Sorted(slices.Values(slices.Concat(parts[0].packages, parts[1].packages)))
-	if !slices.Equal(inParts, slices.Sorted(slices.Values(all[0].packages))) {
-		t.Errorf("the parts have %q, want %q", inParts, all[0].packages)
-	}
+	should.Equal(t, inParts, slices.Sorted(slices.Values(all[0].packages)), "the parts have")
 }
 
 // The parts run at the same time: one that fails is not covered up by the other.

@@ -110,9 +110,7 @@ func (s *site) isClean(t *testing.T) {
 	t.Helper()
 	client := s.redis.Open()
 	defer closed(t, client)
-	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-		t.Errorf("Redis has %v (%v)", keys, err)
-	}
+	should.Equal(t, must.Get(client.Keys(t.Context(), "*").Result())(t), nil, "the keys in Redis")
 	conn := s.dial(t)
 	defer conn.Close()
 	if there, _, err := conn.Exists("/stockd"); err != nil || there {
@@ -120,9 +118,8 @@ func (s *site) isClean(t *testing.T) {
 	}
 	etcd := must.Get(s.etcd.Open())(t)
 	defer closed(t, etcd)
-	if keys, err := etcd.Get(t.Context(), "", clientv3.WithPrefix()); err != nil || len(keys.Kvs) > 0 {
-		t.Errorf("etcd has %v (%v)", keys, err)
-	}
+	keys := must.Get(etcd.Get(t.Context(), "", clientv3.WithPrefix()))(t)
+	should.Be(t, len(keys.Kvs), 0, "etcd has", keys)
 	var rows int
 	if err := s.sql.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM tb_goods_stock").Scan(&rows); err != nil || rows > 0 {
 		t.Errorf("the database has %d rows (%v)", rows, err)

@@ -279,9 +279,8 @@ func TestWhatIsNoRequestIsAnsweredWithAProblem(t *testing.T) {
 		if scheme == "https" {
 			conn := dial(t, listener)
 			must.Get(io.WriteString(conn, get+host+"\r\n"))(t)
-			if status, _, _ := problemOn(t, "HTTP where HTTPS is served", conn); status != http.StatusBadRequest {
-				t.Errorf("HTTP where HTTPS is served is answered with %d", status)
-			}
+			status, _, _ := problemOn(t, "HTTP where HTTPS is served", conn)
+			should.Be(t, status, http.StatusBadRequest, "HTTP where HTTPS is served is answered with")
 		}
 	}
 }
@@ -300,9 +299,7 @@ func TestConnectionsThatWaitForAFileAreLoggedOnceInAWhile(t *testing.T) {
 		l := newCappedListener(exhausted{}, config.HTTP{}, maxAnswered, nil, nil)
 		l.noFile = warnOfFiles(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), "public")
 		for range 3 * 60 {
-			if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
-				t.Fatal(err)
-			}
+			should.Reject(l.Accept())(t, syscall.EMFILE)
 			time.Sleep(time.Second)
 		}
 		if n := strings.Count(log.String(), "too many open files"); n < 10 || n > 18 {

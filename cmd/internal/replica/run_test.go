@@ -202,9 +202,8 @@ func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
 	if got := r.get(t, r.AdminURL+"/lab/here"); got.Status != http.StatusOK || r.get(t, r.URL+"/lab/here").Status != http.StatusNotFound {
 		t.Errorf("their route is answered with %d, and is not the public's", got.Status)
 	}
-	if err := r.stop(); err != nil || !changed {
-		t.Errorf("it ends with %v; the strategies were changed: %v", err, changed)
-	}
+	should.Do(t, r.stop())
+	should.Be(t, changed, true, "the strategies were changed")
 	close(f.events)
 	var events []string
 	for event := range f.events {
@@ -316,9 +315,8 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
 	r, other := runs(t, Options{}, dsn, "STOCKD_HTTP_DRAIN_DELAY=6s"), runs(t, Options{}, dsn)
 	must.Get(r.Create(t.Context(), client.NewItem{GoodsID: 1, Stock: 5}))(t)
-	if got := r.get(t, r.URL+"/readyz"); got.Status != http.StatusOK {
-		t.Fatalf("it is not ready: %d %s", got.Status, got.Text)
-	}
+	got := r.get(t, r.URL+"/readyz")
+	must.Be(t, got.Status, http.StatusOK, "it is answered with", got.Text)
 	r.HTTP = &http.Client{Transport: &http.Transport{}}
 	stopped := make(chan error)
 	go func() { stopped <- r.stop() }()
@@ -351,9 +349,8 @@ func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
 		_, _ = io.WriteString(w, `{}`) // the client notices
 	}), func(string, string) {})
 	request := cmdtest.Ask(t, http.MethodGet, "http://"+listener.Addr().String()+"/")
-	if got := cmdtest.Do(request); got.Status != http.StatusTeapot {
-		t.Errorf("the request that was cancelled is answered with %d %s", got.Status, got.Text)
-	}
+	got := cmdtest.Do(request)
+	should.Be(t, got.Status, http.StatusTeapot, "the request that was cancelled is answered with", got.Text)
 	if err := group.Wait(); err == nil || !strings.Contains(err.Error(), "drain public: requests were cancelled") {
 		t.Errorf("it ends with %v, want what did not end by itself", err)
 	}

@@ -155,9 +155,8 @@ func TestALockWaitsInTheDatabaseForASlice(t *testing.T) {
 	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
 	var waits int64
-	if err := deps.DB.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&waits); err != nil || waits != lockSlice.Milliseconds() {
-		t.Errorf("it waits for %d ms (%v), want %s", waits, err, lockSlice)
-	}
+	must.Do(t, deps.DB.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&waits))
+	should.Be(t, waits, lockSlice.Milliseconds(), "it waits for, in ms")
 }
 
 // A session of ZooKeeper, in which its locks live, lasts as long as lock.ttl says.
@@ -178,9 +177,8 @@ func TestASessionLastsForTheTTLOfItsLocks(t *testing.T) {
 		LastSeen        int64
 		Timeout         int32
 	}
-	if err := binary.Read(conn, binary.BigEndian, &hello); err != nil || hello.Timeout != 11_000 {
-		t.Errorf("it asks for a session of %d ms (%v), want lock.ttl", hello.Timeout, err)
-	}
+	must.Do(t, binary.Read(conn, binary.BigEndian, &hello))
+	should.Be(t, hello.Timeout, 11_000, "it asks for a session of, in ms")
 }
 
 // A client that is slow has the time that the configuration gives it, and no more.

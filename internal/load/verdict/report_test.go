@@ -3,7 +3,6 @@ package verdict_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -108,9 +108,7 @@ func TestVerdicts(t *testing.T) {
 			if r.Verdict != c.verdict || !strings.Contains(r.Reason, c.reason) {
 				t.Errorf("%s: %s, want %s: …%s…", r.Verdict, r.Reason, c.verdict, c.reason)
 			}
-			if got := (&verdict.Report{Runs: []verdict.Run{r}}).AsExpected(); got != (c.verdict == verdict.Expected) {
-				t.Errorf("the report is as expected: %v", got)
-			}
+			should.Be(t, (&verdict.Report{Runs: []verdict.Run{r}}).AsExpected(), c.verdict == verdict.Expected, "the report is as expected")
 		})
 	}
 }
@@ -134,9 +132,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 	if err != nil || string(content) != want {
 		t.Errorf("a run is kept as\n%s (%v), want\n%s", content, err, want)
 	}
-	if err := verdict.WriteJSON(filepath.Join(t.TempDir(), "no", "folder"), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("where the figures cannot be written: %v", err)
-	}
+	should.Fail(t, verdict.WriteJSON(filepath.Join(t.TempDir(), "no", "folder"), nil), os.ErrNotExist, "where the figures cannot be written")
 }
 
 // A run of every kind as a person sees it: its name, its figures, and what needs a note once.
@@ -172,9 +168,7 @@ func TestTheTableOfARun(t *testing.T) {
 		{"\na: slow here\nb, grouped, fenced: slow here\nc: not run: no Redis\nd: slow here\n", 1},
 		{"\na to d: shorter runs, of 2,000 units each, because a lock takes several round trips a sale\nSQLite, 2 processors\n", 1},
 	} {
-		if strings.Count(got, want.row) != want.times {
-			t.Errorf("the table lacks, or has too often, %q:\n%s", want.row, got)
-		}
+		should.Be(t, strings.Count(got, want.row), want.times, "the rows", want.row, "of", got)
 	}
 	all := again
 	all.SalesOnly, all.Shorter = false, false
@@ -192,9 +186,7 @@ func TestTheTableOfARun(t *testing.T) {
 			t.Errorf("want %q and not %q in\n%s", c.has, c.lacks, got)
 		}
 	}
-	if err := full.Table(fullDisk{}, false); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("a table that cannot be written: %v", err)
-	}
+	should.Fail(t, full.Table(fullDisk{}, false), io.ErrShortWrite, "a table that cannot be written")
 }
 
 type fullDisk struct{}
@@ -262,9 +254,7 @@ func TestARunHasTheColumnsOfAnAggregateReport(t *testing.T) {
 			Sent: c.sent, Sold: c.sold, Rejected: c.rejected, Unknown: c.sent - c.sold - c.rejected, Received: c.received,
 			Elapsed: 2 * time.Second, Latency: h,
 		}, stock.Audit{})
-		if got := [6]float64{r.Min, r.P50, r.P90, r.P95, r.P99, r.Max}; got != c.latency {
-			t.Errorf("%s: %v ms, want %v", c.name, got, c.latency)
-		}
+		should.Be(t, [6]float64{r.Min, r.P50, r.P90, r.P95, r.P99, r.Max}, c.latency, c.name, "in ms")
 		if r.ErrorPercent != c.errors || r.KilobytesPerSecond != c.kilobytes {
 			t.Errorf("%s: %v %% errors, %v kB/s; want %v, %v", c.name, r.ErrorPercent, r.KilobytesPerSecond, c.errors, c.kilobytes)
 		}
@@ -279,9 +269,8 @@ func TestOnlyASaleThatCouldSellOutMustHave(t *testing.T) {
 		want      verdict.Verdict
 	}{{0, 0, verdict.Expected}, {1, 0, verdict.Unexpected}, {1, 5, verdict.Expected}} {
 		r := verdict.Run{Stock: 10, Sold: 8, Orders: 8, Answered: 8, Clean: true, ExpectedClean: true, Rejected: c.rejected, Restocked: c.restocked}
-		if r.Judge(); r.Verdict != c.want {
-			t.Errorf("%d rejected and %d restocked: %s, want %s", c.rejected, c.restocked, r.Verdict, c.want)
-		}
+		r.Judge()
+		should.Be(t, r.Verdict, c.want, c.rejected, "rejected and", c.restocked, "restocked")
 	}
 }
 
@@ -295,8 +284,6 @@ func TestTheVerdictInWords(t *testing.T) {
 		"inconsistent — expected":       {Verdict: verdict.Expected},
 		"oversold by 1, 1 units gone without a sale, 2 below zero — expected": {Verdict: verdict.Expected, Oversold: 1, Lost: -1, Left: -2},
 	} {
-		if got := r.Words(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		should.Be(t, r.Words(), want, "its words")
 	}
 }

@@ -233,10 +233,8 @@ func TestEtcdLivesForTheTTL(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server), etcdReplica(t, server, 4100*time.Millisecond)
 	defer locktest.Release(t, locktest.Hold(t, l, t.Name()))
-	left, err := admin.TimeToLive(t.Context(), admin.keys(t, t.Name())[0].lease)
-	if err != nil || left.GrantedTTL != 5 {
-		t.Errorf("a session of 4.1 s is granted for %d s (%v), want 5", left.GrantedTTL, err)
-	}
+	left := must.Get(admin.TimeToLive(t.Context(), admin.keys(t, t.Name())[0].lease))(t)
+	should.Be(t, left.GrantedTTL, 5, "a session of 4.1 s is granted for, in seconds,")
 }
 
 // A waiter tells which key is its own, and that the watch woke it; one that did not wait was not

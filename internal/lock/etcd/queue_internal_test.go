@@ -263,13 +263,10 @@ func TestEtcdQueueTellsStrays(t *testing.T) {
 	m.put(testPrefix+"a/2-1", 2)
 	m.put(testPrefix+"a/1-1", 1)
 	want := []position{{testPrefix + "a/1-1", 2}}
-	if strays := m.queue.apply(m.history); !slices.Equal(strays, want) {
-		t.Errorf("the watch tells of %v, want %v", strays, want)
-	}
+	should.Equal(t, m.queue.apply(m.history), want, "the watch tells of")
 	m.put(testPrefix+"b/2-1", 2)
-	if _, strays := m.queue.replace(m.live(), m.rev); !slices.Equal(strays, want) {
-		t.Errorf("a look tells of %v, want %v", strays, want)
-	}
+	_, strays := m.queue.replace(m.live(), m.rev)
+	should.Equal(t, strays, want, "a look tells of")
 }
 
 // Whatever is still under way because of a put that was not answered must not
@@ -292,9 +289,7 @@ func TestEtcdQueueUsesNoKeyAgainThatIsInDoubt(t *testing.T) {
 		t.Errorf("%s is used again before it is seen to be gone", known.key)
 	}
 	m.queue.apply(m.history)
-	if next := m.queue.enter("a"); next.key != known.key {
-		t.Errorf("%s is not used again, but %s", known.key, next.key)
-	}
+	should.Be(t, m.queue.enter("a").key, known.key, "the key that is used again")
 }
 
 func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
@@ -310,9 +305,7 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 		<-one.settled.Done() // the only waiter needs no watch
 		lease := m.queue.claim(one, func(context.Context, position) error { return nil })
 		happens(m, one.key)
-		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Context()))
-		}
+		should.Fail(t, context.Cause(lease.Context()), lock.ErrLost, what, "the lease ended with")
 	}
 }
 

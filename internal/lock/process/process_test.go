@@ -81,9 +81,7 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 		must.Do(t, held.Release(t.Context()))
 		waiters.Wait()
 		for i, n := range order {
-			if i != n {
-				t.Fatalf("served in the order %v", order)
-			}
+			must.Be(t, i, n, "served in the order", order)
 		}
 	})
 }

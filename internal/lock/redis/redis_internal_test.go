@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"math/big"
-	"slices"
 	"testing"
 	"time"
 
@@ -40,9 +39,7 @@ func TestAMessageWakesTheWaiterThatItNames(t *testing.T) {
 					woken = append(woken, s.id)
 				}
 			}
-			if !slices.Equal(woken, c.want) {
-				t.Errorf("woken: %q, want %q", woken, c.want)
-			}
+			should.Equal(t, woken, c.want, "woken")
 		})
 	}
 }

@@ -158,9 +158,8 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the next one is not granted: %v", err)
 	}
-	if err := lease.Release(t.Context()); err != nil || lease.Token() != 7 {
-		t.Errorf("its token is %d, and it is released with %v", lease.Token(), err)
-	}
+	must.Do(t, lease.Release(t.Context()))
+	should.Be(t, lease.Token(), 7, "its token")
 }
 
 // Of those that wait in one replica one asks the masters: a crowd would slow them down, and they would count
@@ -210,9 +209,8 @@ func TestARedlockLeaseIsCountedFromItsVotes(t *testing.T) {
 			t.Errorf("it is counted from %s, and its token was asked for at %s", n.At, voted)
 		}
 	})
-	if err := lease.Release(t.Context()); err != nil || !told {
-		t.Errorf("its expiry was told: %t (%v)", told, err)
-	}
+	must.Do(t, lease.Release(t.Context()))
+	should.Be(t, told, true, "its expiry was told")
 }
 
 // A majority frees the name, and redsync says no more. A master that did not get the release would keep the name for a TTL.

@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -112,13 +111,11 @@ func TestARequestThatIsSentAgainHasTheSameAnswer(t *testing.T) {
 				if left := expiryOf(t, client, key); left <= 0 || left > redisTTL {
 					t.Errorf("hold %s: it expires in %s, want %s", hold, left, redisTTL)
 				}
-				if tokens = append(tokens, token); token != tokens[0] {
-					t.Errorf("hold %s: the tokens are %d", hold, tokens)
-				}
+				tokens = append(tokens, token)
+				should.Be(t, token, tokens[0], "hold", hold, "the tokens are", tokens)
 				if name != "redis-lua" {
-					if fields, want := client.HLen(t.Context(), key).Val(), map[string]int64{"1": 3, "2": 4}[hold]; fields != want {
-						t.Errorf("hold %s: %d fields of the lock, want the owner, the token, and one for each hold", hold, fields)
-					}
+					fields, want := client.HLen(t.Context(), key).Val(), map[string]int64{"1": 3, "2": 4}[hold]
+					should.Be(t, fields, want, "hold", hold, "the fields of the lock: the owner, the token, and one for each hold")
 				}
 				must.Do(t, client.PExpire(t.Context(), key, time.Hour).Err())
 			}
@@ -174,9 +171,7 @@ func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	queued(t, client, "alive", "the living", 2, time.Now().Add(time.Hour))
 	must.Do(t, lease.Release(t.Context()))
 	assertWoken(t, woken, key, "the living")
-	if left := client.ZRange(t.Context(), key+":queue", 0, -1).Val(); !slices.Equal(left, []string{"the living"}) {
-		t.Errorf("the queue is %q", left)
-	}
+	should.Equal(t, client.ZRange(t.Context(), key+":queue", 0, -1).Val(), []string{"the living"}, "the queue is")
 }
 
 // Two clients find the same expired time: the first to replace it has the name, the second not.
@@ -199,9 +194,7 @@ func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
 	answered := locktest.HoldLater(ctx, second, "expired")
 	labtest.AwaitReached(t, late)
 	lease := locktest.Hold(t, first, "expired")
-	if until, want := client.Get(t.Context(), key).Val(), now.Add(redisTTL).UnixMilli(); until != strconv.FormatInt(want, 10) {
-		t.Errorf("it is held until %s, want %d: a TTL from now by the clock that was given", until, want)
-	}
+	should.Be(t, client.Get(t.Context(), key).Val(), strconv.FormatInt(now.Add(redisTTL).UnixMilli(), 10), "by the clock that was given it is held until")
 	late.Pass()
 	time.AfterFunc(100*time.Millisecond, cancel)
 	should.Fail(t, answered.Fails(t), context.Canceled)
@@ -375,9 +368,8 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			hold()
 			const large = 1<<53 + 2 // the next one is none of Lua's numbers
 			must.Do(t, client.Set(t.Context(), counter, large, 0).Err())
-			if hold(); last != large+1 {
-				t.Errorf("token %d came after %d", last, large)
-			}
+			hold()
+			should.Be(t, last, large+1, "the token after", large)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 )
 
@@ -40,16 +41,12 @@ func TestEveryLockIsInItsFamily(t *testing.T) {
 		should.Be(t, strings.Join(names, " "), want, "the locks of … are", family)
 		n += len(names)
 	}
-	if all := registry.Locks(); len(all) != n {
-		t.Errorf("there are %d locks, and %d in the families", len(all), n)
-	}
+	should.Be(t, len(registry.Locks()), n, "the locks, of which each is in a family")
 }
 
 func TestALockIsFoundByItsName(t *testing.T) {
 	for _, e := range registry.Locks() {
-		if found, err := registry.Find(e.Name); err != nil || found.Name != e.Name {
-			t.Errorf("by the name %s %q is found (%v)", e.Name, found.Name, err)
-		}
+		should.Be(t, must.Get(registry.Find(e.Name))(t).Name, e.Name, "by its name is found")
 	}
 	found, err := registry.Find("mutex")
 	if err == nil || found.New != nil {

@@ -38,9 +38,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 		for range 2 {
 			locktest.Release(t, locktest.HoldWithin(t, sqlLock(t, d, "sql-insert-lock"), "other", 5*time.Second))
 		}
-		if n := count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`); n != 1 {
-			t.Fatalf("the dead holder has %d rows, want 1", n)
-		}
+		must.Be(t, count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`), 1, "the rows of the dead holder")
 		should.Be(t, labtest.Eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }), true, "the dead holder's row is not freed")
 	})
 }

@@ -35,9 +35,7 @@ func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
 	pool, dialect, err := d.Pool(connections, 5*time.Second)
 	must.Do(t, err)
-	if dialect != d.Driver {
-		t.Fatalf("dialect is %s, want %s", dialect, d.Driver)
-	}
+	must.Be(t, dialect, d.Driver, "dialect is")
 	t.Cleanup(func() { pool.Close() }) //nolint:errcheck // a test may have closed it
 	return pool
 }
@@ -379,9 +377,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 				locktest.Release(t, first)
 			}
 			late := way.Arm(servers.Rule{Sent: statement, Do: servers.Hold})
-			if _, err := l.Acquire(ctx, name); !errors.Is(err, stock.ErrBackendUnavailable) {
-				t.Errorf("%s late: %v, want the backend's failure", statement, err)
-			}
+			should.Reject(l.Acquire(ctx, name))(t, stock.ErrBackendUnavailable, statement, "late")
 			if !late.Disarm() {
 				t.Errorf("%s was not sent", statement)
 			}

@@ -36,9 +36,7 @@ func FuzzZooKeeperNames(f *testing.F) {
 		if plain, err := url.PathUnescape(last); err == nil && plain != name {
 			t.Errorf("%q is kept in %q, as %q would be", name, folder, plain)
 		}
-		if got, err := numberOf(fmt.Sprintf("%s-%010d", strings.ReplaceAll(name, "-", ""), number)); err != nil || got != int(number) {
-			t.Errorf("%d is read as %d (%v)", number, got, err)
-		}
+		should.Be(t, must.Get(numberOf(fmt.Sprintf("%s-%010d", strings.ReplaceAll(name, "-", ""), number)))(t), int(number), number, "is read as")
 		if got, err := numberOf(name); err != nil && got != 0 {
 			t.Errorf("%q is %d and %v", name, got, err)
 		}

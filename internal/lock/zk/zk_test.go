@@ -132,9 +132,8 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		session := client.SessionID()
 		way.Cut()
 		labtest.AwaitLoss(t, lease, time.Second)
-		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
-			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
-		}
+		nodes := admin.nodes(t, kind, name)
+		must.Be(t, len(nodes), 1, "there are … nodes of a session that lives", nodes)
 		zkMend(t, way)
 		admin.awaitNodes(t, kind, name, 0, 5*time.Second)
 		locktest.Release(t, locktest.Hold(t, l, name))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -50,9 +51,8 @@ func TestWorkInTheBackgroundBeginsAfterItsRequest(t *testing.T) {
 		done = ctx.Err() == nil
 		return nil
 	})
-	if err := jobs.Close(testGrace); err != nil || !done {
-		t.Errorf("the work was done: %t, the close ended with %v", done, err)
-	}
+	must.Do(t, jobs.Close(testGrace))
+	should.Be(t, done, true, "the work was done")
 }
 
 func TestClosingCutsLongWorkOff(t *testing.T) {

@@ -20,9 +20,8 @@ func TestAChangeIsShownUntilItSucceeds(t *testing.T) {
 	}
 	should.Fail(t, c.Run(1, recall, func() error { wantState("meanwhile", stock.ChangeInProgress, nil); return cause }), cause, "it is answered with")
 	wantState("after a failure", stock.ChangeFailed, cause)
-	if of := c.Of(2); len(of) > 0 {
-		t.Errorf("another item has %+v", of)
-	}
+	of := c.Of(2)
+	should.Be(t, len(of), 0, "another item has", of)
 	_ = c.Run(1, recall, func() error { wantState("tried again", stock.ChangeInProgress, nil); return nil })
 	wantState("after a success", "", nil)
 	func() {

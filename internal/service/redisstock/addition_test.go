@@ -198,8 +198,6 @@ func TestUnitsThatComeBackRebuildNothing(t *testing.T) {
 		r.sold = append(r.sold, o)
 	}
 	should.Be(t, steps.Seen(), 0, "a counter was surveyed")
-	if after, err := r.store.Allocation(t.Context(), goods, redisstock.Allocation); err != nil || after.Epoch != before.Epoch {
-		t.Errorf("the allocation is %+v (%v), and was in epoch %d", after, err, before.Epoch)
-	}
+	should.Be(t, must.Get(r.store.Allocation(t.Context(), goods, redisstock.Allocation))(t).Epoch, before.Epoch, "the epoch of the allocation")
 	r.assertOnce(t)
 }

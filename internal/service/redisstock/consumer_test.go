@@ -156,9 +156,7 @@ func TestAnEntryThatAnotherConsumerHasHadForAMomentIsLeftToIt(t *testing.T) {
 	if left := inHand(); len(left) != 1 || left[0].ID != young.ID || left[0].Consumer != "dead" || left[0].RetryCount != young.RetryCount {
 		t.Errorf("consumers have %+v in hand, want %+v alone", left, young)
 	}
-	if orders, err := s.store.Orders(t.Context(), reported[2].RequestID); err != nil || len(orders) != 0 {
-		t.Errorf("the ledger has %+v (%v), want nothing of what another consumer has in hand", orders, err)
-	}
+	should.Be(t, len(must.Get(s.store.Orders(t.Context(), reported[2].RequestID))(t)), 0, "the orders in the ledger that another consumer has in hand")
 }
 
 // A consumer has left more than a batch, and no other waits between the batches that it takes over:
@@ -332,9 +330,7 @@ func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
 	labtest.AwaitReached(t, slow)
 	assertCloses(t, a)
 	s.assertInLedger(t, reported)
-	if pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result(); err != nil || pending.Count != 0 {
-		t.Errorf("consumers have %+v in hand (%v)", pending, err)
-	}
+	should.Be(t, must.Get(s.client.XPending(t.Context(), s.key("orders"), "ledger").Result())(t).Count, 0, "the orders that consumers have in hand")
 }
 
 // A Redis that went back in time unnoticed has an order on its stream that was archived since, and
@@ -343,10 +339,8 @@ func TestAReplicaThatClosesWritesWhatItHasInHand(t *testing.T) {
 func TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain(t *testing.T) {
 	s, seller, reported := openSold(t, lab.Redis(t), 10, "seller", idle)
 	reported = append(reported, sell(t, seller, buy(2)))
-	entries, err := s.client.XRange(t.Context(), s.key("orders"), "-", "+").Result()
-	if err != nil || len(entries) != 1 {
-		t.Fatalf("the stream has %v, %v; want one order", entries, err)
-	}
+	entries := must.Get(s.client.XRange(t.Context(), s.key("orders"), "-", "+").Result())(t)
+	must.Be(t, len(entries), 1, "the stream has", entries)
 	b := s.replica(t, "b")
 	settle(t, b)
 	labtest.Archive(t, s.database, s.store)

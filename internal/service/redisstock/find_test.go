@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/redisstock"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -68,9 +69,7 @@ func TestPendingUnitsAreUnknownWithoutACounter(t *testing.T) {
 	sell(t, b, buy(2))
 	settle(t, b)
 	forget()
-	if pending, err := b.Pending(t.Context(), goods); err != nil || pending != 0 {
-		t.Errorf("of sales that are in the ledger, %d units are pending (%v)", pending, err)
-	}
+	should.Be(t, must.Get(b.Pending(t.Context(), goods))(t), 0, "the pending units of sales that are in the ledger")
 }
 
 // The time in an order's number is its replica's, and the place on the stream that of Redis: a clock that

@@ -85,9 +85,7 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	reported = append(reported, sell(t, a, buy(5)))
 	settle(t, a)
 	must.Do(t, s.redis.Restart(t.Context()))
-	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
-		t.Fatal("the old copy was not loaded")
-	}
+	must.Be(t, s.client.HGet(t.Context(), s.key("goods:1"), "units").Val(), "9", "the units of the old copy, once it was loaded")
 	s.assertNotSoldAgain(t, a, reported)
 }
 
@@ -112,9 +110,7 @@ func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
 	settle(t, a)
 	follow(t, s.client, old)
 	lead(t, s.client)
-	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
-		t.Fatal("the state of the other master was not taken over")
-	}
+	must.Be(t, s.client.HGet(t.Context(), s.key("goods:1"), "units").Val(), "9", "the units that were taken over from the other master")
 	s.assertNotSoldAgain(t, a, reported)
 }
 

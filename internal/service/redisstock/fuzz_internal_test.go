@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
@@ -95,9 +96,7 @@ func FuzzMemory(f *testing.F) {
 			return
 		}
 		written := fmt.Sprintf("%s\n%d\n%d\n%d\n%s\n%s\n%d", order.ID, order.GoodsID, order.Quantity, order.Remaining, escape(order.Replica), order.UserID, order.CreatedAt.UnixMilli())
-		again, err := s.readRequest("key-1", written)
-		if err != nil || again != order {
-			t.Errorf("%q is %+v, and written again %+v (%v)", memory, order, again, err)
-		}
+		again := must.Get(s.readRequest("key-1", written))(t)
+		should.Be(t, again, order, memory, "is written again as")
 	})
 }

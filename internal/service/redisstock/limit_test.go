@@ -286,7 +286,5 @@ func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // it waits for the rebuild
 	held.Pass()
 	must.Do(t, errors.Join(<-first, <-changed))
-	if o, err := deduct(t, a, by("小明", 4)); err != nil || !errors.Is(o.Rejected, stock.ErrUserLimit) {
-		t.Errorf("4 of 3 are answered with %+v (%v), want %v", o, err, stock.ErrUserLimit)
-	}
+	should.Fail(t, must.Get(deduct(t, a, by("小明", 4)))(t).Rejected, stock.ErrUserLimit, "4 of 3 are answered with")
 }

@@ -3,7 +3,6 @@ package redisstock_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -151,9 +150,7 @@ func openSold(t *testing.T, server *servers.Redis, units int64, name string, cha
 // rejects buys what must be rejected.
 func rejects(t *testing.T, r *redisstock.Stock, p stock.Purchase, want error) {
 	t.Helper()
-	if o, err := deduct(t, r, p); err != nil || !errors.Is(o.Rejected, want) {
-		t.Errorf("%+v is answered with %+v (%v), want %v", p, o, err, want)
-	}
+	should.Fail(t, must.Get(deduct(t, r, p))(t).Rejected, want, p, "is answered with")
 }
 
 // handTo has a consumer read so many entries, which it then has in hand.
@@ -251,9 +248,7 @@ func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 	t.Helper()
 	for _, order := range reported {
 		orders := must.Get(s.store.Orders(t.Context(), order.RequestID))(t)
-		if got := orders[order.RequestID]; got != order {
-			t.Fatalf("the ledger has %+v, the answer was %+v", got, order)
-		}
+		must.Be(t, orders[order.RequestID], order, "the ledger has")
 	}
 }
 

@@ -110,10 +110,8 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
-	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
-	if err != nil || place.Epoch != d.Rebuilding.Epoch {
-		t.Errorf("the place is %+v (%v), want it in epoch %d", place, err, d.Rebuilding.Epoch)
-	}
+	place := must.Get(s.store.Allocation(t.Context(), goods, redisstock.Allocation))(t)
+	should.Be(t, place.Epoch, d.Rebuilding.Epoch, "the place is", place)
 	reported = append(reported, sell(t, b, by("小明", 1)))
 	assertHas(t, b, "小明", 3)
 	assertHas(t, b, "user-777", 1)
@@ -252,9 +250,7 @@ func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 	must.Do(t, s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err())
 	a := s.replica(t, "a")
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
-	if d, err := a.Drift(t.Context(), goods); err != nil || d.Epoch != 101 {
-		t.Errorf("the counter is %+v (%v), want it in epoch 101", d, err)
-	}
+	should.Be(t, must.Get(a.Drift(t.Context(), goods))(t).Epoch, 101, "the epoch of the counter")
 }
 
 // The commit of an epoch was sent and not answered: nothing was accepted from it, so that the purchase
@@ -358,9 +354,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "item 2:") {
 		t.Errorf("the failure is %v, want it to name item 2", err)
 	}
-	if d, err := a.Drift(t.Context(), 3); err != nil || d.Redis != 9 {
-		t.Errorf("after a repair that failed, the drift of the next one is %+v (%v)", d, err)
-	}
+	should.Be(t, must.Get(a.Drift(t.Context(), 3))(t).Redis, 9, "after a repair that failed, the drift of the next one is")
 	// Of a stream whose server does not answer, one item is asked: a look must not wait for each.
 	err := s.replica(t, "b", at("127.0.0.1:1")).Reconcile(t.Context())
 	for id, asked := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {

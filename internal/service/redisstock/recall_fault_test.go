@@ -314,9 +314,8 @@ func TestWhatIsDoneToAnItemLeavesTheOthersAlone(t *testing.T) {
 			must.Do(t, errors.Join(s.client.Del(t.Context(), s.key("goods:1")).Err(), a.Reconcile(t.Context())))
 		},
 	} {
-		if do(); state() != before {
-			t.Errorf("one item is %s, and another was %s and is %s", name, before, state())
-		}
+		do()
+		should.Be(t, state(), before, "one item is", name, "and another")
 	}
 	b := s.replica(t, "b")
 	s.assertConsistent(t, b, reported)
@@ -439,9 +438,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 			labtest.AwaitReached(t, last)
 			s.writeAndDie(t, reported[1:1+written]) // the first is settled
 			last.Pass()
-			if got, want := <-recalled, (stock.Recalled{Returned: 5, Pending: 5 - written}); got != want {
-				t.Errorf("%+v is recalled, want %+v", got, want)
-			}
+			should.Be(t, <-recalled, stock.Recalled{Returned: 5, Pending: 5 - written}, "recalled is")
 			s.assertEndsWith(t, 5, 5-written, reported)
 		})
 	}

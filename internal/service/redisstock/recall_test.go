@@ -79,9 +79,7 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	s.assertReach(t, 10, 0, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if m, err := messages.ReceiveMessage(ctx); err != nil || m.Payload != "1" {
-		t.Errorf("of units in the row, replicas are notified with %v (%v)", m, err)
-	}
+	should.Be(t, must.Get(messages.ReceiveMessage(ctx))(t).Payload, "1", "of units in the row, replicas are notified with")
 	reported = append(reported, sell(t, a, buy(4)))
 	s.assertExact(t, a, reported)
 	s.assertReach(t, 0, 6, false)

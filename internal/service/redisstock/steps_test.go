@@ -258,9 +258,7 @@ func TestReplicasAreNotifiedOfUnitsThatComeBack(t *testing.T) {
 		m := must.Get(messages.ReceiveMessage(t.Context()))(t)
 		got = append(got, m.Payload)
 	}
-	if want := []string{"1", "1", "", "1", "end"}; !slices.Equal(got, want) {
-		t.Errorf("replicas are notified with %q, want %q: two counters, a settled order, a dead letter", got, want)
-	}
+	should.Equal(t, got, []string{"1", "1", "", "1", "end"}, "replicas are notified with")
 }
 
 // Any step may arrive twice, from two consumers or replicas.
@@ -333,15 +331,12 @@ func TestStagedUsersExpireAndAreMissed(t *testing.T) {
 			t.Errorf("%s, the users expire in %s", step, left)
 		}
 		s.client.Persist(t.Context(), staged)
-		if got := s.page(next, 1); got != "MORE" {
-			t.Fatalf("a page is answered with %v", got)
-		}
+		must.Be(t, s.page(next, 1), "MORE", "a page is answered with")
 	}
 	s.client.Del(t.Context(), staged)
 	should.Be(t, s.page(next, 1), "LOST", "without the users, a page")
-	if got, _ := s.run("survey", []string{"goods:1", "marker"}, "a", 1000, 1).([]any); got[0] != "NONE" {
-		t.Errorf("what is to be done then is %v, want another epoch", got)
-	}
+	got, _ := s.run("survey", []string{"goods:1", "marker"}, "a", 1000, 1).([]any)
+	should.Be(t, got[0], "NONE", "what is to be done then is", got)
 }
 
 // An item without a limit has no users to stage, also where an order of one leaves the stream meanwhile.
@@ -353,9 +348,7 @@ func TestARebuildWithoutALimitStagesNoUser(t *testing.T) {
 	}
 	next := counterOf{epoch: 2, units: 9}
 	s.begin(next)
-	if got := s.page(next, 2); got != "MORE" {
-		t.Fatalf("a page is answered with %v", got)
-	}
+	must.Be(t, s.page(next, 2), "MORE", "a page is answered with")
 	s.settle(s.read()[0])
 	should.Be(t, s.client.Exists(t.Context(), s.base+"staged:1").Val(), 0, "a user is staged")
 	should.Be(t, s.page(next, 2), "THERE", "the last page")

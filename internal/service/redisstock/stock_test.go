@@ -74,10 +74,8 @@ func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 	first := sell(t, a, buy(1))
 	late.Pass()
 	buyer.Wait()
-	place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation)
-	if err != nil || place.Epoch != 1 {
-		t.Errorf("the place is %+v (%v), want it in its first epoch", place, err)
-	}
+	place := must.Get(s.store.Allocation(t.Context(), goods, redisstock.Allocation))(t)
+	should.Be(t, place.Epoch, 1, "the epoch of the allocation", place)
 	s.assertExact(t, a, orders(first, second.Order))
 }
 
@@ -140,9 +138,7 @@ func (s *shop) assertNeedsNoRedis(t *testing.T, r *redisstock.Stock) {
 	if err != nil || byRequest || byNumber || pending != 0 || recalled != (stock.Recalled{}) {
 		t.Errorf("orders are found %t and %t, %d units pending and %+v recalled (%v)", byRequest, byNumber, pending, recalled, err)
 	}
-	if place, err := s.store.Allocation(t.Context(), goods, redisstock.Allocation); err != nil || place.Epoch != 0 {
-		t.Errorf("the allocation is %+v (%v), want none", place, err)
-	}
+	should.Be(t, must.Get(s.store.Allocation(t.Context(), goods, redisstock.Allocation))(t).Epoch, 0, "the epoch of the allocation")
 }
 
 // What was written is delivered again, because taking it off the stream failed.
@@ -392,9 +388,7 @@ func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
 	s, a, reported := openSold(t, lab.Redis(t), 6, "a", idle) // what follows stays pending, so that it is one batch
 	twice := buy(1)
 	reported = append(reported, sell(t, a, twice))
-	if n, err := s.client.Del(t.Context(), s.key("request:"+twice.RequestID)).Result(); err != nil || n != 1 {
-		t.Fatalf("%d keys of the request id are gone (%v)", n, err)
-	}
+	must.Be(t, must.Get(s.client.Del(t.Context(), s.key("request:"+twice.RequestID)).Result())(t), 1, "the keys of the request id that are gone")
 	sell(t, a, twice)
 	reported = append(reported, sell(t, a, buy(2)))
 	b := s.replica(t, "b")
@@ -427,22 +421,17 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 			must.Do(t, s.client.HIncrBy(t.Context(), s.key("goods:1"), field, n).Err())
 		}
 		for look := 1; look <= c.looks; look++ {
-			d, err := a.Drift(t.Context(), goods)
-			if err != nil || d.Drift != c.drift {
-				t.Fatalf("before look %d the drift is %+v (%v), want %d", look, d, err, c.drift)
-			}
+			d := must.Get(a.Drift(t.Context(), goods))(t)
+			must.Be(t, d.Drift, c.drift, "before look", look, "the drift is", d)
 			must.Do(t, a.Reconcile(t.Context()))
 			should.Be(t, s.seen.compared.Load(), 3, "after look", look)
-			if n, want := s.seen.repaired.Load(), int64(look/c.looks); n != want {
-				t.Errorf("after look %d of %d the counter was reported as repaired %d times", look, c.looks, n)
-			}
+			should.Be(t, s.seen.repaired.Load(), int64(look/c.looks), "the repairs after look", look, "of", c.looks)
 		}
 		s.seen.repaired.Store(0)
 		s.assertExact(t, a, reported)
 	}
-	if err := a.Reconcile(t.Context()); err != nil || s.seen.compared.Load() != 0 {
-		t.Errorf("after the repairs a difference of %d is reported (%v)", s.seen.compared.Load(), err)
-	}
+	must.Do(t, a.Reconcile(t.Context()))
+	should.Be(t, s.seen.compared.Load(), 0, "the difference that is reported after the repairs")
 	reported = append(reported, sell(t, a, buy(9)))
 	s.assertExact(t, a, reported)
 }

@@ -382,9 +382,7 @@ func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
 		release()
 		q.assertBatches("first", "a b c")
 	})
-	if !slices.Equal(seen.batches, []int{1, 3}) {
-		t.Errorf("batches of %v purchases are reported, want 1 and 3", seen.batches)
-	}
+	should.Equal(t, seen.batches, []int{1, 3}, "the reported sizes of batches")
 }
 
 // A copy of a purchase that is still being written waits for what becomes of it, and is written where that failed.
@@ -523,7 +521,5 @@ func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
 	for _, s := range spans.Ended() {
 		names = append(names, s.Name())
 	}
-	if want := []string{"wait for lock", "hold lock", "write batch", "request"}; !slices.Equal(names, want) {
-		t.Errorf("the steps that have ended are %q, want %q", names, want)
-	}
+	should.Equal(t, names, []string{"wait for lock", "hold lock", "write batch", "request"}, "the steps that have ended are")
 }

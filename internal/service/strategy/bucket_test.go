@@ -121,9 +121,8 @@ func losesNothingByAnotherNumber(t *testing.T, of numbered) {
 				})
 			}
 			buyers.Wait()
-			if a := s.audit(t, 1); !a.Clean {
-				t.Fatalf("with %v: %+v", counts, a)
-			}
+			a := s.audit(t, 1)
+			must.Be(t, a.Clean, true, "it is clean with", counts, a)
 		}
 		s.crowd(t, 1, 5, 1)
 		s.wantSoldOut(t, 1, units)
@@ -146,19 +145,15 @@ func TestBucketsAreOneItem(t *testing.T) {
 			}
 		}
 		must.Get(store.Restock(t.Context(), 1, 10, rand.Text()))(t)
-		goods, err := store.InStock(t.Context(), 1)
-		if err != nil || goods.Stock != 13 {
-			t.Errorf("%d in stock (%v), want 13", goods.Stock, err)
-		}
+		goods := must.Get(store.InStock(t.Context(), 1))(t)
+		should.Be(t, goods.Stock, 13, "in stock")
 		if a := s.audit(t, 1); !a.Clean || a.Stock != 13 {
 			t.Errorf("%+v, want 13 in stock", a)
 		}
 		if !buy(t, s.replicas[0], 1, 3) { // more than any bucket has, and no more than all of them
 			t.Error("what is in several buckets was rejected")
 		}
-		if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 10 {
-			t.Errorf("the row has %d (%v), want the restock", row.Stock, err)
-		}
+		should.Be(t, must.Get(store.Goods(t.Context(), 1))(t).Stock, 10, "the row has")
 		outcomes, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(8), purchase(8)})
 		if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
 			t.Errorf("of 8 and 8 units of 10: %+v, %v", outcomes, err)

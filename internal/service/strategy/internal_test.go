@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -213,9 +212,8 @@ func TestALockIsClosedAfterItsRelease(t *testing.T) {
 		if _, err := g.hold(t.Context(), 1, nil, func(context.Context, lock.Lease, int64, []stock.Purchase) ([]stock.Outcome, error) { return nil, nil }); err != nil {
 			t.Error(err)
 		}
-		if err := g.Close(); err != nil || !slices.Equal(steps, []string{"released", "closed"}) {
-			t.Errorf("the lock is %v, %v; want it released, and then closed", steps, err)
-		}
+		must.Do(t, g.Close())
+		should.Equal(t, steps, []string{"released", "closed"}, "the lock is")
 	})
 }
 
@@ -317,9 +315,7 @@ func TestAStrategyIsMadeWithWhatIsConfigured(t *testing.T) {
 
 func TestTheNameOfALockIsThatOfItsItem(t *testing.T) {
 	for _, id := range []int64{1, 1 << 40} {
-		if got, err := ItemOf(lockName(id)); err != nil || got != id {
-			t.Errorf("%q is of item %d (%v)", lockName(id), got, err)
-		}
+		should.Be(t, must.Get(ItemOf(lockName(id)))(t), id, lockName(id), "is of item")
 	}
 	for _, name := range []string{"", "7", "goods/", "goods/x", "orders/7"} {
 		if got, err := ItemOf(name); err == nil {
@@ -360,9 +356,8 @@ func TestASaleNarrowsTheWindowOfPauses(t *testing.T) {
 	store := labtest.Open(t, &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db")}, "replica-1")
 	must.Do(t, store.CreateGoods(t.Context(), 1, 10, "create"))
 	s := optimistic{store: site{Store: store}, observer: unobserved{}, tries: 1, pace: &pace{step: time.Millisecond, most: time.Second, window: 16 * time.Millisecond}}
-	if _, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "k", Quantity: 1}}); err != nil || s.pace.window != 15*time.Millisecond {
-		t.Errorf("after a sale (%v) pauses are drawn from %s, want 15ms", err, s.pace.window)
-	}
+	must.Get(s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "k", Quantity: 1}}))(t)
+	should.Be(t, s.pace.window, 15*time.Millisecond, "after a sale pauses are drawn from")
 }
 
 // A sale from a copy ends with the lease that it is made under.

@@ -98,9 +98,7 @@ func TestAWaitInVainIsReported(t *testing.T) {
 		}()
 		<-still.reached
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if err := oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text(), MaxWait: 10 * time.Millisecond}})); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("%s: a wait in vain of 10 ms ended with %v, want %v", entry.Name, err, stock.ErrBusy)
-		}
+		should.Fail(t, oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text(), MaxWait: 10 * time.Millisecond}})), stock.ErrBusy, entry.Name, "a wait in vain of 10 ms ended with")
 		cancel()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 		if err := oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBusy) {
@@ -183,9 +181,7 @@ func assertPlaceInSeveral(t *testing.T, seen *looksOn, store *repo.Store, joiner
 	if _, err := joiner.DeductItems(t.Context(), items); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
-	if want := []string{fmt.Sprint(name, goods), fmt.Sprint(name, other)}; !slices.Equal(seen.between, want) {
-		t.Errorf("%s came by %v with two items, want %v", name, seen.between, want)
-	}
+	should.Equal(t, seen.between, []string{fmt.Sprint(name, goods), fmt.Sprint(name, other)}, name, "came between two items by")
 }
 
 // eachWithoutServer calls with each strategy that SQLite is enough for, and with a

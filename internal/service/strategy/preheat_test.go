@@ -193,9 +193,7 @@ func TestAnAttemptThatIsOvertakenKeepsTheMarkOfTheOther(t *testing.T) {
 	}
 	held.Pass()
 	<-done //nolint:errcheck // it has the copy of the third, or failed for want of it
-	if mark, err := direct.Get(t.Context(), key+":filling").Result(); err != nil || mark != "the mark of another" {
-		t.Errorf("the mark of the other attempt is %q (%v)", mark, err)
-	}
+	should.Be(t, must.Get(direct.Get(t.Context(), key+":filling").Result())(t), "the mark of another", "the mark of the other attempt")
 }
 
 // Another replica copies the item: its copy is waited for no longer than for a lock, and not by a client that has
@@ -265,9 +263,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 				for sold := range 4 {
 					must.Do(t, deduct(t, s))
 					for _, key := range []string{copyOf(prefix, entry.Name), copyOf(prefix, entry.Name) + ":ready"} {
-						if ttl, err := locks.Redis.PTTL(t.Context(), key).Result(); err != nil || ttl != -1 {
-							t.Errorf("copied again %v, after %d sales: %s expires in %s (%v), want never", again, sold+1, key, ttl, err)
-						}
+						should.Be(t, must.Get(locks.Redis.PTTL(t.Context(), key).Result())(t), -1, "copied again", again, "after", sold+1, "sales", key, "expires in")
 					}
 				}
 				if err := deduct(t, s); err != nil { // the last one: an empty list is no key
@@ -558,9 +554,7 @@ func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
 		s := newCopying(t, entry, store, locks, prefix)
 		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		defer held.Pass()
-		if err := buyWithin(t, s, "pending", 500*time.Millisecond); !errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Fatalf("the first sale is %v", err)
-		}
+		should.Fail(t, buyWithin(t, s, "pending", 500*time.Millisecond), stock.ErrUnknownOutcome, "the first sale is")
 		locks.Redis.Del(t.Context(), copyOf(prefix, entry.Name)+":ready") // Redis has forgotten the copy
 		time.AfterFunc(300*time.Millisecond, held.Pass)
 		should.Fail(t, deduct(t, s), stock.ErrInsufficientStock) // one more than there is

@@ -66,9 +66,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 				}
 				for i, want := range c.want {
 					got, asked := outcomes[i], c.batch[i]
-					if !errors.Is(got.Rejected, want) {
-						t.Errorf("%v of %v: %v, want %v", asked, c.batch, got.Rejected, want)
-					}
+					should.Fail(t, got.Rejected, want, asked, "of", c.batch)
 					if o := got.Order; want == nil && (o.RequestID != asked.RequestID || o.UserID != asked.UserID || o.Quantity != asked.Quantity || o.GoodsID != goods || o.Strategy != entry.Name || o.ID == "" || slices.Contains(ids, o.ID)) {
 						t.Errorf("%v is sold as %+v", asked, o)
 					}
@@ -85,9 +83,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 			if first, last := orders[keyed.RequestID], orders[last.RequestID]; err != nil || first.Remaining != 8 || last.Remaining != 1 {
 				t.Errorf("the ledger has %+v and %+v (%v) for purchases with a key, want that 8 units remained and 1", first, last, err)
 			}
-			if _, err := made.Deduct(t.Context(), goods+1000, []stock.Purchase{buy(own("12"), "a", 1)}); !errors.Is(err, stock.ErrUnknownGoods) {
-				t.Errorf("an unknown item: %v", err)
-			}
+			should.Reject(made.Deduct(t.Context(), goods+1000, []stock.Purchase{buy(own("12"), "a", 1)}))(t, stock.ErrUnknownGoods, "an unknown item")
 		})
 	})
 }
@@ -202,16 +198,12 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 	other := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Lock: lock.Deps{
 		Issue: func(context.Context, string) (uint64, error) { return 8, nil },
 	}})
-	outcomes, err := other.(strategy.Fencer).DeductFenced(t.Context(), 1, []stock.Purchase{purchase(1)}) //nolint:forcetypeassert // the same
-	if err != nil || outcomes[0].Order.Token != 8 {
-		t.Errorf("without a token of its lock a sale is %+v (%v), want the one that was issued", outcomes, err)
-	}
+	outcomes := must.Get(other.(strategy.Fencer).DeductFenced(t.Context(), 1, []stock.Purchase{purchase(1)}))(t) //nolint:forcetypeassert // the same
+	should.Be(t, outcomes[0].Order.Token, 8, "without a token of its lock a sale is", outcomes)
 	if given.Floor == nil || given.TriedInVain == nil {
 		t.Fatal("the lock cannot ask for the tokens that the store has seen, or not report its tries")
 	}
-	if floor, err := given.Floor(t.Context(), "goods/1"); err != nil || floor != 8 {
-		t.Errorf("the store has seen token %d (%v), want 8", floor, err)
-	}
+	should.Be(t, must.Get(given.Floor(t.Context(), "goods/1"))(t), 8, "the store has seen token")
 }
 
 // A batch that fails gives the turn of its item back: there are fewer of them than purchases that fail.
@@ -238,9 +230,7 @@ func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods 
 			t.Fatalf("%s: %v", name, err)
 		}
 		for range 10 {
-			if _, err := deduct(ctx, goods, []stock.Purchase{known}); !errors.Is(err, stock.ErrDuplicateRequest) {
-				t.Fatalf("%s: a copy is answered with %v", name, err)
-			}
+			should.Reject(deduct(ctx, goods, []stock.Purchase{known}))(t, stock.ErrDuplicateRequest, name, "a copy is answered with")
 		}
 		if err := oneOf(deduct(ctx, goods, []stock.Purchase{purchase(1)})); err != nil {
 			t.Fatalf("%s after ten failures: %v", name, err)

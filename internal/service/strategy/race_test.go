@@ -198,9 +198,7 @@ func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 				defer held.Pass()
 				start := time.Now()
-				if err := buyWithin(t, sells, "pending", 500*time.Millisecond); !errors.Is(err, stock.ErrUnknownOutcome) {
-					t.Fatalf("the first sale is %v, want %v", err, stock.ErrUnknownOutcome)
-				}
+				should.Fail(t, buyWithin(t, sells, "pending", 500*time.Millisecond), stock.ErrUnknownOutcome, "the first sale is")
 				if took := time.Since(start); took > 4*time.Second {
 					t.Errorf("it took %s", took)
 				}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -149,9 +148,7 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 	must.Do(t, buy(rest))              // sell the rest
 	time.Sleep(200 * time.Millisecond) // consumers write it meanwhile
 	for range 5 {
-		if err := buy(1); !errors.Is(err, stock.ErrInsufficientStock) {
-			t.Fatalf("a purchase of an item that is sold out is answered with %v", err)
-		}
+		should.Fail(t, buy(1), stock.ErrInsufficientStock, "a purchase of an item that is sold out is answered with")
 	}
 	database, server := ask()
 	for range rejections {

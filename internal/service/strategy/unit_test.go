@@ -147,9 +147,7 @@ func TestABatchIsSoldFromThePoolAndTheRowTogether(t *testing.T) {
 			t.Errorf("of 1, 3 and 1 units of 3: %+v, %v", outcomes, err)
 		}
 		must.Get(s.stores[0].Restock(t.Context(), 1, 50, rand.Text()))(t)
-		if _, err = s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(50), first}); !errors.Is(err, stock.ErrDuplicateRequest) {
-			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
-		}
+		should.Reject(s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(50), first}))(t, stock.ErrDuplicateRequest)
 		if a := s.audit(t, 1); !a.Clean || a.Stock != 51 {
 			t.Errorf("%+v, want 51 in stock", a)
 		}
@@ -204,9 +202,7 @@ func TestUnitRowsThatAreKeptLookSold(t *testing.T) {
 		err = take(2, func() error {
 			return errors.Join(undone, take(1, func() error {
 				should.Fail(t, take(1, func() error { return nil }), errSold) // a unit while all are kept
-				if left, err := store.InStock(t.Context(), 1); err != nil || left.Stock != 4 {
-					t.Errorf("%d in stock (%v), want 4: nothing is committed", left.Stock, err)
-				}
+				should.Be(t, must.Get(store.InStock(t.Context(), 1))(t).Stock, 4, "in stock")
 				return undone
 			}))
 		})

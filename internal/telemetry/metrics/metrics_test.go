@@ -35,9 +35,7 @@ func scrape(t *testing.T, m *metrics.Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-	if w.Code != http.StatusOK {
-		t.Fatalf("a scrape is answered with %d %s", w.Code, w.Body)
-	}
+	must.Be(t, w.Code, http.StatusOK, "a scrape is answered with", w.Body)
 	return w.Body.String()
 }
 
@@ -280,9 +278,8 @@ func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
 	scraped := scrape(t, m)
 	wants(t, scraped, `stockd_stopping 0`, `stockd_config_lock_wait_seconds 2.5`)
 	for _, unknown := range []string{"stockd_backend_up", "stockd_backend_writable", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader", "stockd_room"} {
-		if lines := about(scraped, unknown); len(lines) > 0 {
-			t.Errorf("what is unknown is %q", lines)
-		}
+		lines := about(scraped, unknown)
+		should.Be(t, len(lines), 0, "what is unknown is", lines)
 	}
 }
 
@@ -395,7 +392,5 @@ func TestThePoolsOfMastersAreOne(t *testing.T) {
 func TestThePoolOfADatabase(t *testing.T) {
 	stats := sql.DBStats{MaxOpenConnections: 16, InUse: 3, Idle: 2, WaitCount: 9, WaitDuration: time.Second}
 	want := metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: time.Second}
-	if got := metrics.SQLPool("stock", func() sql.DBStats { return stats }).Stats(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	should.Be(t, metrics.SQLPool("stock", func() sql.DBStats { return stats }).Stats(), want, "the statistics")
 }

@@ -18,18 +18,14 @@ func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
 		spans := tracetest.NewSpanRecorder()
 		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 		get := redisSpans{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
-		if err := get(ctx, redis.NewCmd(ctx, "get", "a key")); !errors.Is(err, failure) {
-			t.Errorf("the answer %v becomes %v", failure, err)
-		}
+		should.Fail(t, get(ctx, redis.NewCmd(ctx, "get", "a key")), failure, "the failure of a command")
 		request.End()
 		if span := spans.Ended()[0]; span.Name() != "redis get" || len(span.Attributes()) != attributes {
 			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), attributes)
 		}
 		ctx, request = sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 		pipeline := redisSpans{}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return failure })
-		if err := pipeline(ctx, nil); !errors.Is(err, failure) {
-			t.Errorf("the answer %v to a pipeline becomes %v", failure, err)
-		}
+		should.Fail(t, pipeline(ctx, nil), failure, "the failure of a pipeline")
 		request.End()
 		if span := spans.Ended()[2]; span.Name() != "redis pipeline" || len(span.Attributes()) != attributes {
 			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), attributes)
