@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"context"
+	crypto "crypto/rand"
 	"database/sql"
 	"errors"
 	"strings"
@@ -176,4 +177,90 @@ func TestADatabaseThatIsNotKnownIsNotOpened(t *testing.T) {
 func closePool(t testing.TB, pool *sql.DB) {
 	t.Helper()
 	must.Do(t, pool.Close())
+}
+
+// What the server has been asked it may answer before the goodbye: until then the call is under
+// way, and an answer that came later would be written into what the call has returned.
+func TestZKACloseWaitsForTheAnswersUnderWay(t *testing.T) {
+	way := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
+	client := backend.NewZooKeeper(backend.ZooKeeperOptions{Servers: []string{way.Address}})
+	t.Cleanup(client.Close)
+	link := must.Get(client.Connected(t.Context()))(t)
+	path := "/" + crypto.Text()
+	held := way.Arm(servers.Rule{Sent: path, Do: servers.Hold})
+	defer held.Pass()
+	made := make(chan error, 1)
+	go func() {
+		made <- backend.ZKDo(t.Context(), link, func(conn *zk.Conn) error {
+			_, err := conn.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			return err
+		})
+	}()
+	labtest.AwaitReached(t, held)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		client.Close()
+	}()
+	<-link.Ctx.Done()
+	select {
+	case err := <-made:
+		t.Fatalf("the close ended a call under way: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	held.Pass()
+	must.Do(t, <-made)
+	<-closed
+}
+
+func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
+	for version, since := range map[string]bool{
+		"6.0.16": false, "6.2": true, "6.2.0": true, "6.9": true, "6.10.1": true, "7.0.15": true, "10.11.14-MariaDB": true, "5": false, "": false,
+	} {
+		should.Be(t, backend.IsSince(version, "6.2"), since, "is since 6.2:", version)
+	}
+}
+
+// foreign closes its literal where the server takes the last byte of a letter and the backslash after it for one
+// letter of its own, as gbk and Shift JIS do.
+const foreign = `你'), (2, 0x6d696e65)-- `
+
+// What a DSN says of text is utf8mb4, or rejected by its name: a server that reads the bytes of a literal in another way
+// than the driver writes them executes what a buyer says.
+func TestADSNDoesNotAlterWhatTextMeans(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		admin, _ := labtest.Connect(t, d)
+		defer closePool(t, admin)
+		must.Get(admin.ExecContext(t.Context(), `CREATE TABLE texts (id INT PRIMARY KEY, who VARCHAR(99) CHARACTER SET utf8mb4 NOT NULL)`))(t)
+		for parameters, rejected := range map[string]string{
+			"charset=gbk": "charset", "charset=big5": "charset", "charset=sjis": "charset", "charset=gb18030,utf8mb4": "charset", "charset=utf8": "charset",
+			"collation=gbk_chinese_ci": "collation", "collation=latin1_bin&charset=utf8mb4": "collation",
+			"charset=utf8mb4": "", "charset=utf8mb4,utf8&parseTime=false&loc=Local": "", "collation=utf8mb4_unicode_ci": "",
+			"character_set_client=gbk": "", "sql_mode=NO_BACKSLASH_ESCAPES": "", "sql_mode=%27ANSI_QUOTES,PIPES_AS_CONCAT%27": "",
+			"multiStatements=true&clientFoundRows=false&columnsWithAlias=true&maxAllowedPacket=100&timeTruncate=1h": "",
+			"autocommit=0": "", "completion_type=2": "", "timestamp=1": "timestamp", "insert_id=7": "insert_id", "no_such_setting=1": "no_such_setting",
+		} {
+			s, err := backend.OpenSQL(backend.SQLOptions{
+				Driver: d.Driver, DSN: d.DSN + "?" + parameters, Password: d.Password, MaxOpen: 1, ConnectTimeout: 5 * time.Second,
+			})
+			if rejected != "" {
+				if err == nil || !strings.Contains(err.Error(), rejected) {
+					t.Errorf("%s: %v, want it rejected by the name of %s", parameters, err, rejected)
+				}
+				continue
+			}
+			must.Do(t, err)
+			if _, err = s.ExecContext(t.Context(), `INSERT INTO texts (id, who) VALUES (?, ?)`, 1, foreign); err != nil {
+				t.Errorf("%s: %v", parameters, err)
+			}
+			closePool(t, s.DB)
+			var rows int
+			var who string
+			if err := admin.QueryRowContext(t.Context(), `SELECT COUNT(*), MIN(who) FROM texts`).Scan(&rows, &who); err != nil || rows != 1 || who != foreign {
+				t.Errorf("%s: %d rows and %q are there (%v), want 1 and %q", parameters, rows, who, err, foreign)
+			}
+			_, err = admin.ExecContext(t.Context(), `DELETE FROM texts`)
+			must.Do(t, err)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -330,4 +331,92 @@ func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
 	}
 	should.Reject(s.inventory.Change(t.Context(), 9, service.Change{PerUser: new(int64(3))}))(t, stock.ErrUnknownGoods, "a limit of an unknown item")
 	should.Reject(s.inventory.Change(t.Context(), 9, to(stock.Choice{Strategy: "mutex"})))(t, stock.ErrUnknownGoods, "an unknown item")
+}
+
+// A limit that goes on without its request is shown in progress, then as failed until it is made again, here or by
+// another replica, which cannot know of either.
+func TestALimitInTheBackgroundIsShown(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	locking := labtest.Open(t, d, "locking")
+	s, other := open(t, d, 1), open(t, d, 1)
+	s.create(t, 1, 10)
+	state := func(of shop) string {
+		changes := must.Get(of.inventory.Item(t.Context(), 1))(t).Changes
+		if len(changes) == 0 {
+			return ""
+		}
+		if c := changes[0]; len(changes) > 1 || c.Kind != stock.ChangeOfLimit || c.PerUser != 2 || c.Since.IsZero() || (c.Err != nil) != (c.State == stock.ChangeFailed) {
+			t.Errorf("it has %+v, want a limit of 2", changes)
+		}
+		return changes[0].State
+	}
+	failed := func() bool { return state(s) == stock.ChangeFailed }
+	fail := func() {
+		must.Do(t, locking.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := s.inventory.SetLimit(soon, 1, 2); err == nil {
+				t.Error("a limit of a locked item is set")
+			}
+			if got, elsewhere := state(s), state(other); got != stock.ChangeInProgress || elsewhere != "" {
+				t.Errorf("it is %q, and %q at another replica; want it in progress here", got, elsewhere)
+			}
+			should.Be(t, labtest.Eventually(20*time.Second, failed), true, "it is …, want it failed", state(s))
+			return nil
+		}))
+	}
+	fail()
+	if !failed() {
+		t.Error("the failure is forgotten")
+	}
+	must.Get(s.inventory.SetLimit(t.Context(), 1, 2))(t)
+	should.Be(t, state(s), "", "made again it is")
+	if _, err := s.inventory.SetLimit(t.Context(), 1, 0); err != nil {
+		t.Error(err)
+	}
+	fail()
+	must.Get(other.inventory.SetLimit(t.Context(), 1, 2))(t)
+	should.Be(t, state(s), "", "made by another replica it is")
+}
+
+// Units that a strategy has allocated are recalled for a correction, by whatever strategy the item is sold.
+func TestACorrectionReachesUnitsInEveryAllocation(t *testing.T) {
+	s := openAll(t, lab.Database(t, servers.MariaDB))
+	for i, name := range []string{"sql-conditional", "sql-bucket", "sql-unit", "redis-stock", "redis-decr"} {
+		t.Run(name, func(t *testing.T) {
+			goods := int64(i + 1)
+			s.create(t, goods, 20)
+			s.sells(t, name, goods, 1, 1)
+			s.settles(t, goods, 2)
+			for _, c := range []struct {
+				to   stock.Correction
+				by   int64
+				left int64
+			}{
+				{stock.Correction{By: -15, Reason: "fire"}, -15, 3},
+				{stock.Correction{By: 4, Reason: "found"}, 4, 7},
+				{stock.Correction{Counted: new(int64(5)), Reason: "counted"}, -2, 5},
+				{stock.Correction{Counted: new(int64(6)), Reason: "counted again"}, 1, 6},
+			} {
+				for range 2 { // under one key once
+					row, by, err := s.inventory.Correct(t.Context(), goods, c.to, name+c.to.Reason)
+					if err != nil || by != c.by || row.Stock != c.left {
+						t.Fatalf("%+v: by %d to %d (%v), want by %d to %d", c.to, by, row.Stock, err, c.by, c.left)
+					}
+				}
+				should.Fail(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "other"}, name+c.to.Reason)), stock.ErrKeyReused, "the key with another correction")
+				s.sells(t, name, goods, 1) // and the strategy allocates again
+				soon(t, "the orders in the ledger", func() bool {
+					audit, err := s.inventory.Audit(t.Context(), goods)
+					return err == nil && audit.Pending != nil && *audit.Pending == 0
+				})
+				should.Fail(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: -c.left, Reason: "too much"}, "")), stock.ErrBelowZero, "one unit more than there are")
+				must.Do(t, errOf(s.inventory.Correct(t.Context(), goods, stock.Correction{By: 1, Reason: "back"}, "")))
+			}
+			s.settles(t, goods, 6)
+		})
+	}
 }

@@ -79,3 +79,13 @@ func (s shop) perSecond(t *testing.T, name string, goods int64) float64 {
 	}
 	return float64(sold.Load()) / lasts.Seconds()
 }
+
+func TestProveEveryOtherPairSellsAllThatIsLeft(t *testing.T) {
+	eachPair(t, isOther, sellsAllThatIsLeft)
+}
+
+func TestProveEveryOtherPairSellsAtTheSameTime(t *testing.T) {
+	eachPair(t, isOther, sellsAtTheSameTime)
+}
+
+func isOther(first, second string) bool { return !isElsewhere(first, second) }
