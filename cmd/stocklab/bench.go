@@ -50,7 +50,6 @@ func benchCommand() *cobra.Command {
 			"on a stockd that runs already.",
 		Example: "  stocklab bench --quick --only sql-conditional\n" +
 			"  stocklab bench --servers local --json benchmark.json",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.redo != "" {
 				return s.redraw(cmd)

@@ -40,7 +40,6 @@ func demoCommand() *cobra.Command {
 			"and the items that were sold stay in their database.",
 		Example: "  stocklab demo                                    # eight runs, in half a minute\n" +
 			"  stocklab demo --strategies naive,mutex,sql-conditional --replicas 1,3",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.addFlags(cmd.Flags())

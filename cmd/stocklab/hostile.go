@@ -37,7 +37,6 @@ func labHostileCommand() *cobra.Command {
 			"The exit status is 0 only where every bound held.",
 		Example: "  stocklab lab hostile\n" +
 			"  stocklab lab hostile --choose --json hostile.json",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	addPlanFlags(flags, &plan)

@@ -25,7 +25,6 @@ func labCommand() *cobra.Command {
 		Short: "Reproduce the known failures of locks, and what helps, and judge them by evidence",
 		Example: "  stocklab lab list\n" +
 			"  stocklab lab run watchdog --servers=local",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labHostileCommand())
@@ -38,7 +37,6 @@ func labListCommand() *cobra.Command {
 		Short: "List the experiments",
 		Example: "  stocklab lab list\n" +
 			"  stocklab lab list | grep -i redlock",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := verdict.NewTable("", 0, "#", "name", "what it shows")
 			for _, e := range experiments.All() {

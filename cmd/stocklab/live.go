@@ -45,7 +45,6 @@ func liveCommand() *cobra.Command {
 			"failpoints or the servers themselves is left out. The items that were sold stay in their database.",
 		Example: "  stocklab live --open\n" +
 			"  stocklab live --listen 0.0.0.0:8090              # a class watches, and buys at /buy",
-		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := cmd.Flags()

@@ -24,7 +24,6 @@ func replicaCommand() *cobra.Command {
 		Use:    "replica",
 		Short:  "Run one replica of an experiment",
 		Hidden: true,
-		Args:   cli.NoArgs,
 	}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		var o replica.Options
@@ -71,7 +70,7 @@ func without(c config.Config, deps strategy.Deps) strategy.Deps {
 // baselineCommands are the programs that the benchmark measures beside replicas.
 func baselineCommands() (list []*cobra.Command) {
 	for _, program := range baseline.Programs() {
-		cmd := &cobra.Command{Use: baseline.Command(program), Short: "Run a program that is measured beside stockd", Hidden: true, Args: cli.NoArgs}
+		cmd := &cobra.Command{Use: baseline.Command(program), Short: "Run a program that is measured beside stockd", Hidden: true}
 		list = append(list, cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 			o := baseline.Options{Listen: c.HTTP.Listen, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), Connections: c.Database.MaxOpen}
 			if program == baseline.Script {

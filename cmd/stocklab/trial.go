@@ -30,7 +30,6 @@ func trialCommand() *cobra.Command {
 		Example: "  stocklab trial\n" +
 			"  stocklab trial --only redsync --question learns,late-release\n" +
 			"  stocklab trial --json trial.json --markdown > trial.md",
-		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&only, "only", nil, "libraries by a part of their names, separated by commas; empty: all")

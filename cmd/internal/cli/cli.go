@@ -67,15 +67,15 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 // rejectArgs has those commands reject arguments that do not say otherwise.
 func rejectArgs(cmd *cobra.Command) {
 	if cmd.Args == nil {
-		cmd.Args = NoArgs
+		cmd.Args = noArgs
 	}
 	for _, c := range cmd.Commands() {
 		rejectArgs(c)
 	}
 }
 
-// NoArgs rejects arguments.
-func NoArgs(cmd *cobra.Command, args []string) error {
+// noArgs rejects arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
