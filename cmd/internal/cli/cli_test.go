@@ -22,7 +22,7 @@ import (
 // program is one with a command that does, and fails as do does.
 func program(do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
 	root := &cobra.Command{Use: "stockd", Short: "sells"}
-	root.AddCommand(Configured(&cobra.Command{Use: "serve", Short: "serves", Args: NoArgs}, do))
+	root.AddCommand(Configured(&cobra.Command{Use: "serve", Short: "serves", Args: noArgs}, do))
 	return root
 }
 
@@ -114,7 +114,7 @@ func TestAWrongFlagNamesWhatIsAllowed(t *testing.T) {
 		"--json " + folder:               "--json must be a file, and " + folder + " is a folder",
 	} {
 		done := false
-		cmd := &cobra.Command{Use: "bench", Args: NoArgs, RunE: func(*cobra.Command, []string) error { done = true; return nil }}
+		cmd := &cobra.Command{Use: "bench", Args: noArgs, RunE: func(*cobra.Command, []string) error { done = true; return nil }}
 		cmd.Flags().Int("clients", 1, "")
 		cmd.Flags().Float64("rate", 0, "")
 		cmd.Flags().Duration("timeout", time.Second, "")
