@@ -29,8 +29,6 @@ import (
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/stockd/stockd/internal/should"
 )
 
 const chart = "stockd"
@@ -206,14 +204,18 @@ func TestSelectorsChooseTheReplicasAlone(t *testing.T) {
 	others := []map[string]string{one[*batch.Job](t, list, "").Spec.Template.Labels, one[*core.Pod](t, list, "-test").Labels}
 	chooses := func(what string, selector map[string]string) {
 		for key, value := range selector {
-			should.Be(t, replicas[key], value, what, "chooses the replicas by", key)
+			if replicas[key] != value {
+				t.Errorf("%s does not choose the replicas: %s is %q", what, key, value)
+			}
 		}
 		for _, labels := range others {
 			matches := len(selector) > 0
 			for key, value := range selector {
 				matches = matches && labels[key] == value
 			}
-			should.Be(t, matches, false, what, "chooses", labels)
+			if matches {
+				t.Errorf("%s chooses %v", what, labels)
+			}
 		}
 	}
 	chooses("the service", one[*core.Service](t, list, "-stockd").Spec.Selector)
@@ -223,7 +225,9 @@ func TestSelectorsChooseTheReplicasAlone(t *testing.T) {
 	chooses("the policy", one[*network.NetworkPolicy](t, list, "").Spec.PodSelector.MatchLabels)
 	monitor := one[*monitoring.ServiceMonitor](t, list, "").Spec
 	for key, value := range monitor.Selector.MatchLabels {
-		should.Be(t, one[*core.Service](t, list, "-admin").Labels[key], value, "Prometheus finds the admin service by", key)
+		if admin := one[*core.Service](t, list, "-admin").Labels; admin[key] != value {
+			t.Errorf("Prometheus does not find the admin service: %s is %q", key, value)
+		}
 	}
 }
 
@@ -247,7 +251,9 @@ func TestPodsMayOnlyWhatTheyNeed(t *testing.T) {
 				}
 			}
 			text := fmt.Sprintf("%+v", pod)
-			should.Be(t, strings.Contains(text, "owner-password"), of == "migration", name, "the", of, "has the owner's password")
+			if owns := strings.Contains(text, "owner-password"); owns != (of == "migration") {
+				t.Errorf("%s: the %s has the owner's password: %t", name, of, owns)
+			}
 		}
 	}
 }
@@ -293,9 +299,13 @@ func TestTheAdminAPIHasTheNamesOfItsService(t *testing.T) {
 		return found
 	}
 	values := maps.Clone(shops(t)["shop"])
-	should.Equal(t, hosts(values), []string{"shop-stockd-admin,shop-stockd-admin.sale,shop-stockd-admin.sale.svc,shop-stockd-admin.sale.svc.cluster.local"}, "it answers to")
+	if got, want := hosts(values), []string{"shop-stockd-admin,shop-stockd-admin.sale,shop-stockd-admin.sale.svc,shop-stockd-admin.sale.svc.cluster.local"}; !slices.Equal(got, want) {
+		t.Errorf("it answers to %q, want %q", got, want)
+	}
 	values["config"] = map[string]any{"admin.hosts": "admin.shop.example"}
-	should.Equal(t, hosts(values), []string{"admin.shop.example"}, "it answers to")
+	if got, want := hosts(values), []string{"admin.shop.example"}; !slices.Equal(got, want) {
+		t.Errorf("it answers to %q, want %q", got, want)
+	}
 }
 
 // A crowd that has all connections of the buyers' port ends no replica and takes none out of the Service, which
@@ -303,7 +313,9 @@ func TestTheAdminAPIHasTheNamesOfItsService(t *testing.T) {
 func TestNoCrowdEndsAReplica(t *testing.T) {
 	container := one[*apps.Deployment](t, objects(t, shops(t)["shop"]), "").Spec.Template.Spec.Containers[0]
 	for of, probe := range map[string]*core.Probe{"startup": container.StartupProbe, "liveness": container.LivenessProbe, "readiness": container.ReadinessProbe} {
-		should.Be(t, probe.HTTPGet.Port.StrVal, "admin", "the port that the", of, "probe asks")
+		if port := probe.HTTPGet.Port.StrVal; port != "admin" {
+			t.Errorf("the %s probe asks the port %s", of, port)
+		}
 	}
 }
 
@@ -352,7 +364,9 @@ func TestTheJobOfTheMetricsIsThatOfTheRules(t *testing.T) {
 			t.Errorf("%s names no job", file)
 		}
 		for _, match := range found {
-			should.Be(t, match[1], job, file, "is about the job")
+			if match[1] != job {
+				t.Errorf("%s is about the job %s, and the metrics are of %q", file, match[1], job)
+			}
 		}
 	}
 }
