@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -129,9 +130,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 			t.Error("a connection beyond the limit is served")
 		}
 	}
-	if want := `stockd_connections_rejected_total{by="connections",listener="public"} 5` + "\n"; !strings.Contains(r.scrape(t, http.StatusOK, cmdtest.Token), want) {
-		t.Errorf("the metrics lack %s", want)
-	}
+	should.Contain(t, r.scrape(t, http.StatusOK, cmdtest.Token), `stockd_connections_rejected_total{by="connections",listener="public"} 5`+"\n")
 	must.Do(t, first.Close())
 	labtest.Await(t, "room", 5*time.Second, func() bool {
 		_, served := open()

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -75,9 +76,8 @@ func TestAnInterruptedBenchShowsWhatItHasSold(t *testing.T) {
 		return err == nil && item.Stock < 1000
 	})
 	must.Do(t, bench.Process.Signal(os.Interrupt))
-	if err := bench.Wait(); err != nil || !cmdtest.ContainsAll(out.String(), "sql-conditional", "consistent") {
-		t.Errorf("it ends with %v and shows\n%s", err, &out)
-	}
+	should.Do(t, bench.Wait())
+	should.Contain(t, out.String(), "sql-conditional", "consistent")
 }
 
 // While the pending units of an item are unknown, its audit is not settled.

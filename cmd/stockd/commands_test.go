@@ -207,9 +207,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 		t.Errorf("the orders are %q", lines)
 	}
 	should.Be(t, says(cli.OK, "", "orders", "--goods=2"), "", "the orders of another item")
-	if out := says(cli.OK, "", "orders", "--steps", "--reader=warehouse"); !cmdtest.ContainsAll(out, "  hold     "+ids[0], "  confirm  "+ids[0], "  return   "+ids[0]) {
-		t.Errorf("the steps are\n%s", out)
-	}
+	should.Contain(t, says(cli.OK, "", "orders", "--steps", "--reader=warehouse"), "  hold     "+ids[0], "  confirm  "+ids[0], "  return   "+ids[0])
 	if text := r.scrape(t, http.StatusOK, cmdtest.Token); !strings.Contains(text, `stockd_feed_reader_behind_seconds{reader="warehouse"}`) {
 		t.Error("the metrics do not name the reader of the steps")
 	}
@@ -305,9 +303,9 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	token, auth, given := filepath.Join(folder, "token"), filepath.Join(folder, "auth"), filepath.Join(folder, "given")
 	must.Do(t, os.WriteFile(given, []byte("of the admin"), 0o600))
 	args := []string{"secrets", token, auth + "=stockd:", given}
-	if status, out, errOut := stockd(args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
-		t.Fatalf("exit status %d, %q %q", status, out, errOut)
-	}
+	status, out, errOut := stockd(args...)
+	must.Be(t, status, cli.OK, "the exit status", errOut)
+	should.Contain(t, out, token+": written", given+": kept")
 	raw := string(must.Get(os.ReadFile(token))(t))
 	should.Be(t, raw, strings.TrimSpace(raw), "the token, which has no blanks around it")
 	first, mode := readSecret(t, token)
@@ -374,9 +372,7 @@ func TestTheKeyOfBuyersIsWrittenOnce(t *testing.T) {
 	again, _ := readSecret(t, "keys.json")
 	should.Be(t, again, keys, "the public key")
 	must.Do(t, os.Remove("buyers.key"))
-	if text := secrets(cli.Failure); !cmdtest.ContainsAll(text, "--jwks-file keys.json", "--key-file buyers.key") {
-		t.Errorf("without the private key it says %q", text)
-	}
+	should.Contain(t, secrets(cli.Failure), "--jwks-file keys.json", "--key-file buyers.key")
 	should.Reject(os.Stat("buyers.key"))(t, fs.ErrNotExist)
 }
 

@@ -116,9 +116,8 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, _, errOut := stockd(append([]string{"serve", "--config", production}, c.flags...)...)
-			if status != cli.Usage || !cmdtest.ContainsAll(errOut, c.want...) {
-				t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Usage, c.want)
-			}
+			should.Be(t, status, cli.Usage, "the exit status", errOut)
+			should.Contain(t, errOut, c.want...)
 		})
 	}
 }

@@ -279,9 +279,7 @@ func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 		`stockd_http_requests_total{listener="admin",route="/metrics",status="401"} 2`,
 		`stockd_backend_up{backend="sqlite"} 1`, `stockd_stopping 0`,
 	} {
-		if !strings.Contains(scraped, want+"\n") {
-			t.Errorf("the scrape lacks %s", want)
-		}
+		should.Contain(t, scraped, want+"\n")
 	}
 	for _, secret := range []string{user, "98765432", cmdtest.Token} {
 		if strings.Contains(scraped, secret) {

@@ -166,9 +166,7 @@ func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
 	}
 	r.Terminate(t)
 	should.Be(t, r.Exit(t), cli.OK, "the replica ends")
-	if got := tree(spans.trace(callersTrace), callersSpan); !strings.Contains(got, "    write batch\n      sql begin_tx\n") {
-		t.Errorf("below the caller's span there is\n%s, and no batch", got)
-	}
+	should.Contain(t, tree(spans.trace(callersTrace), callersSpan), "    write batch\n      sql begin_tx\n")
 	if said := spans.replica; said["service.name"] != "stockd" || said["service.instance.id"] == "" || said["service.version"] == "" {
 		t.Errorf("the replica says of itself %v, want its name, its instance and its version", said)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // A chart of what was measured earlier is worth more than none.
@@ -69,11 +70,7 @@ func TestTheSuiteOnEmbeddedServers(t *testing.T) {
 	if status != cli.OK {
 		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
 	}
-	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP baseline", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %q:\n%s", want, out)
-		}
-	}
+	should.Contain(t, out, "sql-conditional", "sql-for-update", "HTTP baseline", "redis-benchmark", "not measured", "grouped / alone", "durability of database")
 	var read bench.Result
 	content, err := os.ReadFile(figures)
 	if err == nil {

@@ -192,9 +192,7 @@ func (p pages) oversells(t *testing.T) {
 	b.Until(t, within, there(machine("replica-2", "start")))
 	click(t, b, machine("replica-2", "start"))
 	b.Until(t, within, there(machine("replica-2", "kill")))
-	if marks := browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"); !cmdtest.ContainsAll(marks, "replica-2 killed", "replica-2 started again") {
-		t.Errorf("the marks are %q", marks)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"), "replica-2 killed", "replica-2 started again")
 
 	set(t, b, "strategy", "sql-conditional")
 	click(t, b, "#switch")
@@ -255,9 +253,7 @@ func (p pages) twoHolders(t *testing.T) {
 			b.Until(t, within, there(machine("replica-1", "trap")))
 			click(t, b, "#stop")
 			b.Until(t, within, isOver)
-			if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, c.want) {
-				t.Errorf("the verdict is %q, want …%s…: %s", got, c.want, browser.Evaluate[string](t, b, "document.getElementById('verdict').innerText"))
-			}
+			should.Contain(t, browser.Evaluate[string](t, b, judged), c.want)
 			if !c.fenced {
 				click(t, b, "#replay")
 				assertReplays(t, b, c.want)
@@ -302,9 +298,7 @@ func assertReplays(t *testing.T, b *browser.Browser, want string) {
 	scrub(t, b, 0.7)
 	click(t, b, "#play")
 	b.Until(t, within, "!"+hidden+" && document.getElementById('moment').textContent !== ''")
-	if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, want) {
-		t.Errorf("replayed, the verdict is %q, want …%s…", got, want)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, judged), want)
 	should.Be(t, browser.Evaluate[int](t, b, figure("n-sold")), sold, "sold in the replay")
 }
 
@@ -335,9 +329,7 @@ func assertKeysChoose(t *testing.T, b *browser.Browser) {
 		return browser.Evaluate[string](t, b, fmt.Sprintf(`(document.getElementById('lanes').dispatchEvent(new KeyboardEvent('keydown', {key: %q, cancelable: true})),
 			document.getElementById('freeze').getAttribute('aria-pressed') + ' ' + document.getElementById('lease').textContent)`, key))
 	}
-	if got := press("ArrowLeft"); !cmdtest.ContainsAll(got, "true replica-", "redis-setnx-ttl", "waited") {
-		t.Errorf("an arrow shows %q", got)
-	}
+	should.Contain(t, press("ArrowLeft"), "true replica-", "redis-setnx-ttl", "waited")
 	if got := press("Escape"); !strings.HasPrefix(got, "false") {
 		t.Errorf("after Escape the lanes are frozen: %q", got)
 	}
@@ -434,9 +426,7 @@ func (p pages) assertReplaced(t *testing.T, b *browser.Browser) {
 	if browser.Evaluate[bool](t, b, there("[data-machine=redis]")) {
 		t.Error("the primary that was replaced has buttons")
 	}
-	if list := browser.Evaluate[string](t, b, "document.getElementById('machines').textContent"); !strings.Contains(list, "redis-replica is the primary now") {
-		t.Errorf("the servers say %q", list)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('machines').textContent"), "redis-replica is the primary now")
 	should.Be(t, p.command(t, "machines/redis/kill", ""), http.StatusConflict, "a kill of the primary that was replaced is answered with")
 	click(t, b, machine("redis-replica", "kill"))
 	b.Until(t, within, there(machine("redis-replica", "start")))
@@ -461,9 +451,7 @@ func (p pages) resizes(t *testing.T) {
 	click(t, b, "#stop")
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 	const errors = "[...document.querySelectorAll('#verdict-figures div')].map((d) => d.textContent).join(' ')"
-	if got := browser.Evaluate[string](t, b, errors); !strings.Contains(got, "replicas3") {
-		t.Errorf("the verdict has %q, want the 3 replicas that there were at most", got)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, errors), "replicas3")
 	b.Keep(t, "#faults", "live-resized")
 }
 
@@ -647,21 +635,15 @@ func (p pages) experiment(t *testing.T) {
 	click(t, b, "#pair")
 	b.Until(t, within, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A redis-setnx-owner | B redis-reentrant'")
 	scrub(t, b, 0.6)
-	if lanes := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); !cmdtest.ContainsAll(lanes, "A replica-1", "A replica-2", "B replica-1", "B replica-2") {
-		t.Errorf("side by side the lanes are %q", lanes)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"), "A replica-1", "A replica-2", "B replica-1", "B replica-2")
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .two').length"), 1, "of failure and remedy, those with two holders at once")
 	b.Keep(t, "body", "live-experiment-pair")
-	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"); !strings.Contains(words, "Found: ") {
-		t.Errorf("the replay says %q", words)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"), "Found: ")
 	b.Keep(t, "body", "live-experiment-replay")
 	click(t, b, "#language")
 	b.Until(t, within, told+".includes('看门狗')")
-	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').innerText"); !cmdtest.ContainsAll(words, "个 TTL", "预期: ", "发现: ") ||
-		browser.Evaluate[bool](t, b, there("#player-words [lang=en]")) {
-		t.Errorf("in Chinese the replay says %q", words)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('player-words').innerText"), "个 TTL", "预期: ", "发现: ")
+	should.Be(t, browser.Evaluate[bool](t, b, there("#player-words [lang=en]")), false, "in Chinese the replay has English words")
 	const around = "document.getElementById('link').textContent + document.getElementById('marks').textContent"
 	if words := browser.Evaluate[string](t, b, around); !strings.HasPrefix(words, "记录") || strings.Contains(words, "critical") {
 		t.Errorf("in Chinese the replay has %q", words)
@@ -722,9 +704,7 @@ func (p pages) trace(t *testing.T) {
 	b.Until(t, within, there("#lanes .note.renewed"))
 	b.Until(t, within, isOver)
 	said := openTrace(t, b, renewedAndTraced)
-	if !cmdtest.ContainsAll(said, "redis-reentrant, token", "request ", "goods", "acquire", "read", "work", "write", "commit", "release", "renewed", "ms were left") {
-		t.Errorf("the trace says %q", said)
-	}
+	should.Contain(t, said, "redis-reentrant, token", "request ", "goods", "acquire", "read", "work", "write", "commit", "release", "renewed", "ms were left")
 	b.Keep(t, "#lanes-title", "live-trace")
 	b.Resize(t, 390, 2400, "dark")
 	b.Keep(t, "#lanes-title", "live-trace-phone")
@@ -735,9 +715,7 @@ func (p pages) trace(t *testing.T) {
 	b.Until(t, within, "!document.getElementById('player').hidden")
 	scrub(t, b, 0.99)
 	p.assertAccessible(t, b, "in a replay")
-	if said := openTrace(t, b, renewedAndTraced); !cmdtest.ContainsAll(said, "renewed", "commit") {
-		t.Errorf("replayed, the trace says %q", said)
-	}
+	should.Contain(t, openTrace(t, b, renewedAndTraced), "renewed", "commit")
 }
 
 // assertTraceByKeys closes the trace and opens that of another lease.

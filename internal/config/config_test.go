@@ -146,11 +146,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error lacks %q:\n%v", want, err)
-				}
-			}
+			should.Contain(t, err.Error(), c.want...)
 		})
 	}
 }

@@ -61,11 +61,7 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error lacks %q: %v", want, err)
-				}
-			}
+			should.Contain(t, err.Error(), c.want...)
 			if strings.Contains(err.Error(), "hidden") {
 				t.Errorf("the error shows a password: %v", err)
 			}

@@ -65,11 +65,7 @@ func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	if !slices.Equal(seen.ended, []string{"public /half 200"}) || seen.panicked != 1 {
 		t.Errorf("the observer is notified of %+v", seen)
 	}
-	for _, want := range []string{"out of ink", "request_id=mine", "middleware_internal_test.go"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q: %s", want, &log)
-		}
-	}
+	should.Contain(t, log.String(), "out of ink", "request_id=mine", "middleware_internal_test.go")
 }
 
 // A handler that aborts is no bug: the server cuts the connection, and it is neither logged nor counted as a panic.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Each answer says why, and what is allowed, and nothing of another reason.
@@ -23,11 +24,7 @@ func TestARejectionSaysItsOwnReason(t *testing.T) {
 		"goods_id=1&quantity=11":        {"insufficient-stock"},
 	} {
 		got := a.buy(t, query)
-		for _, words := range want {
-			if !strings.Contains(got.text, words) {
-				t.Errorf("%s is answered with %s, want %s", query, got.text, words)
-			}
-		}
+		should.Contain(t, got.text, want...)
 		if list, _ := got.body["strategies"].([]any); strings.Contains(query, "strategy=") && len(list) != len(strategy.Registry()) {
 			t.Errorf("%s lists %d strategies, want all %d", query, len(list), len(strategy.Registry()))
 		}
@@ -99,9 +96,7 @@ func TestAStrategyWithoutItsBackendIsRejected(t *testing.T) {
 	a.public.Close()
 	a.admin.Close() // so that all of the log is written
 	for line := range strings.Lines(log.String()) {
-		if !strings.Contains(line, `"admin write"`) {
-			t.Errorf("the log has %s", line)
-		}
+		should.Contain(t, line, `"admin write"`)
 	}
 }
 

@@ -404,9 +404,7 @@ func TestAPanicIsAnErrorOfItsWriteAlone(t *testing.T) {
 			if first.err == nil || strings.Contains(first.err.Error(), "broken") || errors.Is(first.err, stock.ErrUnknownOutcome) != changes {
 				t.Errorf("the answer is %+v", first)
 			}
-			if !strings.Contains(d.log.String(), "a write that is broken") {
-				t.Errorf("the log is %q", d.log.String())
-			}
+			should.Contain(t, d.log.String(), "a write that is broken")
 			d.panics = false
 			next := d.call("next")
 			d.endAll()

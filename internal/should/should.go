@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,16 @@ func Be[T comparable](t testing.TB, got, want T, about ...any) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%v: it is %v, want %v", about, got, want)
+	}
+}
+
+// Contain fails the test where a text lacks one of the parts.
+func Contain(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
 	}
 }
 

@@ -82,11 +82,6 @@ func Run(program func(args []string, out, errOut io.Writer) int, args ...string)
 	return status, o.String(), e.String()
 }
 
-// ContainsAll reports whether a text has all parts.
-func ContainsAll(text string, parts ...string) bool {
-	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
-}
-
 // ReadReport reads what --json wrote.
 func ReadReport(t *testing.T, path string) (r Report) {
 	t.Helper()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/internal/should"
 )
 
 // Helps checks the help of every command that is shown: what it does in a line, examples that it
@@ -25,9 +27,7 @@ func Helps(t *testing.T, root *cobra.Command, help func(args ...string) string) 
 				isTaken(t, root, cmd, line)
 			}
 			text := help(append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
-			if !ContainsAll(text, cmd.Example, "Exit status: 0 ", "; 1 ", "; 2 ") {
-				t.Errorf("its help is:\n%s", text)
-			}
+			should.Contain(t, text, cmd.Example, "Exit status: 0 ", "; 1 ", "; 2 ")
 		})
 	}
 }

@@ -394,7 +394,7 @@ func TestAReplicaWarnsOfWhatIsWrong(t *testing.T) {
 	p := startInnards(t, env)
 	var log labtest.Lines
 	checkAtStart(t.Context(), configuration(t, append(impatiently(t), env...)), p.locks.Clients, p.store, slog.New(slog.NewTextHandler(&log, nil)))
-	if text := log.String(); strings.Count(text, "\n") != 1 || !cmdtest.ContainsAll(text, "WARN", "redis maxmemory_policy", "allkeys-lru") {
-		t.Errorf("the log is %s", text)
-	}
+	text := log.String()
+	should.Be(t, strings.Count(text, "\n"), 1, "the lines of the log", text)
+	should.Contain(t, text, "WARN", "redis maxmemory_policy", "allkeys-lru")
 }

@@ -339,9 +339,7 @@ func (s secured) isNamed(t *testing.T, c config.Config, err error, says string) 
 	if !ok || failed.Backend != s.backend {
 		t.Fatalf("the error is %v, want one of %s", err, s.backend)
 	}
-	if !strings.Contains(err.Error(), says) {
-		t.Errorf("the error does not speak of %q: %v", says, err)
-	}
+	should.Contain(t, err.Error(), says)
 	for _, set := range []config.Config{c, configuration(t, append(impatiently(t), s.env...))} { // wrong, and right
 		for key, secret := range set.Secrets() {
 			_, password, _ := strings.Cut(secret.Reveal(), ":") // of user:password

@@ -282,9 +282,7 @@ func TestTheLogIsAsConfigured(t *testing.T) {
 				t.Errorf("at %s there are %d lines and %d warnings, want %+v:\n%s", level, info, warnings, want, text)
 			}
 			should.Be(t, json.Valid([]byte(strings.SplitN(text, "\n", 2)[0])), format == "json", "as … it", format, text)
-			if scraped := scraped(t, o); !strings.Contains(scraped, `stockd_log_messages_total{level="warn"} 5`) {
-				t.Errorf("at %s the warnings are not counted", level)
-			}
+			should.Contain(t, scraped(t, o), `stockd_log_messages_total{level="warn"} 5`)
 			o.bounded.Close()
 		}
 	}
@@ -326,7 +324,5 @@ func TestTheStoreIsHeard(t *testing.T) {
 	observed.storeOptions(c).Retried("mutex")
 	w := httptest.NewRecorder()
 	observed.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-	if want := `stockd_transaction_retries_total{strategy="mutex"} 1`; !strings.Contains(w.Body.String(), want) {
-		t.Errorf("the scrape lacks %s", want)
-	}
+	should.Contain(t, w.Body.String(), `stockd_transaction_retries_total{strategy="mutex"} 1`)
 }

@@ -71,9 +71,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	}
 	var table bytes.Buffer
 	must.Do(t, r.Table(&table))
-	if !strings.Contains(table.String(), "not reached") {
-		t.Errorf("the table does not say what was not reached:\n%s", table.String())
-	}
+	should.Contain(t, table.String(), "not reached")
 }
 
 func TestAMeasurementThatFailsEndsTheRunWithWhatThereIs(t *testing.T) {

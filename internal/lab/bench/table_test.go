@@ -115,9 +115,7 @@ func TestTheTablesOfABenchmark(t *testing.T) {
 		if !slices.Equal(lines, rows) {
 			t.Errorf("%s:\n%s\nwant\n%s", title, strings.Join(lines, "\n"), strings.Join(rows, "\n"))
 		}
-		if !strings.Contains(text.String(), title) {
-			t.Errorf("the text lacks the table %q", title)
-		}
+		should.Contain(t, text.String(), title)
 	}
 	for _, want := range []string{"no nginx", "durability of sqlite: full", "medians with (least to most) of 3 rounds"} {
 		if !strings.Contains(page.String(), "\n- "+want+"\n") || !strings.Contains(text.String(), "\n"+want+"\n") {
@@ -147,9 +145,7 @@ func TestTheCostOfASaleIsComparedWithAKnownBaseline(t *testing.T) {
 	sale := Figure{Setting: Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, Sample: Sample{Costs: Costs{"stockd": {User: 200}}}}
 	for beside, baseline := range map[string]Costs{"": nil, "4.0": {"stockd": {User: 50}}} {
 		r := Result{Subjects: []Figure{{Setting: Setting{Clients: usual, Replicas: 1}, Sample: Sample{Costs: baseline}}, sale}}
-		if got := r.costTable().RenderTSV(); !strings.Contains(got, "mutex\t1\t200\t"+beside+"\t200") {
-			t.Errorf("beside %v the table has no %q:\n%s", baseline, beside, got)
-		}
+		should.Contain(t, r.costTable().RenderTSV(), "mutex\t1\t200\t"+beside+"\t200")
 	}
 }
 
@@ -270,14 +266,10 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 		}
 	}
 	all := strings.Join(texts, "\n")
-	for _, want := range []string{
+	should.Contain(t, all,
 		"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica, sales/s\n", "3 replicas behind nginx, sales/s",
 		"1 replica, µs of processor time", "HTTP baseline 22", "sql-conditional, grouped, 64 clients, 1 replica: 94 µs", "MariaDB 10.11, Valkey 8. One",
-	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it lacks %q:\n%s", want, all)
-		}
-	}
+	)
 	should.Be(t, circles, 7, "dots, six of sales and one of processor time")
 	if !strings.Contains(chart.String(), "prefers-color-scheme: dark") {
 		t.Error("it has no colours for the dark")

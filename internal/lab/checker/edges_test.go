@@ -78,9 +78,7 @@ func TestTimesAndCountsAreReadable(t *testing.T) {
 			t.Errorf("%s: %q", want, f.Says)
 		}
 	}
-	if f := checker.Busy(1, time.Minute)(of(failed("busy", 0, 1), sold(0, 1))); !strings.Contains(f.Says, "1 of 2 requests failed") {
-		t.Errorf("%q", f.Says)
-	}
+	should.Contain(t, checker.Busy(1, time.Minute)(of(failed("busy", 0, 1), sold(0, 1))).Says, "1 of 2 requests failed")
 }
 
 // Each row is a fault that an audit or the answers show; the words name it.

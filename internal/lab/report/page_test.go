@@ -65,9 +65,7 @@ func TestTheReportHasEachExperimentAndItsRecordings(t *testing.T) {
 		one := text(t, filepath.Join(folder, fmt.Sprintf("replay-%02d-%s.html", e.Number, e.Name)))
 		unpacked(t, one, "of-"+e.Name, &recordings)
 	}
-	if trouble := whole.Experiments[0].Parts[0].Trouble; !strings.Contains(trouble, "line 1") {
-		t.Errorf("of a broken history it says %q", trouble)
-	}
+	should.Contain(t, whole.Experiments[0].Parts[0].Trouble, "line 1")
 	if whole.Experiments[1].Parts[0].Trouble != "" {
 		t.Error("a whole history is said to be broken")
 	}
@@ -76,7 +74,7 @@ func TestTheReportHasEachExperimentAndItsRecordings(t *testing.T) {
 func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	var b bytes.Buffer
 	must.Do(t, report.Table(&b, fakeReport(), false))
-	wants(t, "the table", b.String(), "✓ reproduced", "✗ not reproduced", "– not run", "It needs row locks, and SQLite has none.",
+	should.Contain(t, b.String(), "✓ reproduced", "✗ not reproduced", "– not run", "It needs row locks, and SQLite has none.",
 		"optimistic, naive: not as expected in 5 tries: 5,000 sales of 1,000 units", "Expected: More is sold than there was",
 		"optimistic, with-lock: as expected in 1 try", "3 reproduced, 1 not reproduced, 1 not run in 7 min 12 s", "redis: Redis 7.0.15 (local)")
 	should.Be(t, strings.Count(b.String(), "Expected:"), 1, "parts that say what was expected: the one that did not come out")
@@ -98,7 +96,7 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	interrupted := fakeReport()
 	interrupted.Interrupted = true
 	must.Do(t, report.Table(&b, interrupted, true))
-	wants(t, "the table for a terminal", b.String(), "\x1b[32m✓ reproduced", "\x1b[31m✗ not reproduced", "\x1b[33m– not run", "ended before the last experiment")
+	should.Contain(t, b.String(), "\x1b[32m✓ reproduced", "\x1b[31m✗ not reproduced", "\x1b[33m– not run", "ended before the last experiment")
 }
 
 // registered are the experiments of a report as the registry would have them.
@@ -120,15 +118,6 @@ func text(t *testing.T, path string) string {
 	return string(content)
 }
 
-func wants(t *testing.T, where, content string, all ...string) {
-	t.Helper()
-	for _, want := range all {
-		if !strings.Contains(content, want) {
-			t.Errorf("%s lacks %q:\n%s", where, want, content)
-		}
-	}
-}
-
 func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	run, r := fakeRun(t)
 	folder := t.TempDir()
@@ -144,19 +133,19 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	all[0].Claim = "What the registry says now | and not then."
 	must.Do(t, report.Docs(folder, run, all))
 	index := text(t, filepath.Join(folder, "README.md"))
-	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-work-outlasts-ttl.md)",
+	should.Contain(t, index, "what is changed by hand is lost", "[An expiry shorter than the work](07-work-outlasts-ttl.md)",
 		`What the registry says now \| and not then.`, "✗ not reproduced", "3 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
-	wants(t, "the page", text(t, filepath.Join(folder, "07-work-outlasts-ttl.md")), "what is changed by hand is lost", "stocklab lab run work-outlasts-ttl",
+	should.Contain(t, text(t, filepath.Join(folder, "07-work-outlasts-ttl.md")), "what is changed by hand is lost", "stocklab lab run work-outlasts-ttl",
 		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
 		"The code: [`redis-setnx-ttl`](../../internal/lock/redis).", "![naive, Who held the lock", "](07-work-outlasts-ttl.svg)",
 		"✗ [setnx_ttl.go](../../internal/lock/redis), [weak.go]", "✓ [acquire.lua](../../internal/lock/redis/lua)", "[简体中文](zh/01-10.md#work-outlasts-ttl) · previous: [1. ", "](01-oversell.md) · next: [8. ", "curl -X POST")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "07-*.svg")); err != nil || len(drawn) != 1 {
 		t.Errorf("the page has pictures %v, want one (%v)", drawn, err)
 	}
-	wants(t, "the picture", text(t, filepath.Join(folder, "07-work-outlasts-ttl.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
+	should.Contain(t, text(t, filepath.Join(folder, "07-work-outlasts-ttl.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
 		"held by two or more at once", "2. 100 ms: replica-1 paused (SIGSTOP)")
-	wants(t, "the README's picture", text(t, filepath.Join(folder, "oversell.svg")), "5,000 sold, the row says 0 left", "1,000 sold, the row says 0 left")
-	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
+	should.Contain(t, text(t, filepath.Join(folder, "oversell.svg")), "5,000 sold, the row says 0 left", "1,000 sold, the row says 0 left")
+	should.Contain(t, text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
 	if _, err := os.Stat(old); err == nil {
 		t.Error("the page of an experiment that is no more is still there")
 	}
@@ -171,9 +160,9 @@ func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 	title := experiments.Chinese("work-outlasts-ttl").Title
 	folder := t.TempDir()
 	must.Do(t, report.Docs(folder, run, registered(r)))
-	wants(t, "the page", text(t, filepath.Join(folder, "zh", "01-10.md")), "## work-outlasts-ttl\n\n**7. "+title+"**（[English，附数据](../07-work-outlasts-ttl.md)）",
+	should.Contain(t, text(t, filepath.Join(folder, "zh", "01-10.md")), "## work-outlasts-ttl\n\n**7. "+title+"**（[English，附数据](../07-work-outlasts-ttl.md)）",
 		"### naive（问题）\n\n1. 50 个客户端", "1. 50 buyers", "](../07-work-outlasts-ttl.svg)", "对策：", "已复现", "✓ [acquire.lua](../../../internal/lock/redis/lua)")
-	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "["+title+"](01-10.md#work-outlasts-ttl)", "未运行", "- 开始时间：")
+	should.Contain(t, text(t, filepath.Join(folder, "zh", "README.md")), "["+title+"](01-10.md#work-outlasts-ttl)", "未运行", "- 开始时间：")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "zh", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
 	}
@@ -199,9 +188,7 @@ func TestABrowserShowsTheReportOnAPhoneAndOnADesk(t *testing.T) {
 		b.AssertFits(t)
 		b.Keep(t, "body", fmt.Sprintf("report-%d-%s", width, scheme))
 	}
-	if told := browser.Evaluate[string](t, b, "document.getElementById('beats').textContent"); !strings.Contains(told, "has the lock") {
-		t.Errorf("the story is %q", told)
-	}
+	should.Contain(t, browser.Evaluate[string](t, b, "document.getElementById('beats').textContent"), "has the lock")
 	browser.Evaluate[bool](t, b, "(e => { e.value = 0; e.dispatchEvent(new Event('input')); return true; })(document.getElementById('scrub'))")
 	should.Be(t, browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .hold:not(.open)').length"), 0, "leases that have ended at its beginning")
 	browser.Evaluate[bool](t, b, "(location.hash = '#innodb-matrix', true)") // it was not run

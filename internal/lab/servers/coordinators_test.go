@@ -154,7 +154,5 @@ func TestADistributionOfZooKeeperIsFound(t *testing.T) {
 		t.Fatalf("the class path is %q: %v", classPath, err)
 	}
 	z := lab.OwnZooKeeper(t)
-	if !strings.Contains(z.Version, ".") {
-		t.Errorf("it is %+v", z.Info)
-	}
+	should.Contain(t, z.Version, ".")
 }

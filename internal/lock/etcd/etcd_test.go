@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -321,9 +320,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	labtest.AwaitLoss(t, lease, etcdSoon)
 	_, err = l.Acquire(t.Context(), t.Name())
 	etcdFails(t, err)
-	if !strings.Contains(fmt.Sprint(err), "closed") {
-		t.Errorf("%v does not say that the lock is closed", err)
-	}
+	should.Contain(t, fmt.Sprint(err), "closed")
 }
 
 func TestEtcdBeginsAgainAtOnceWhereItsLeaseIsGone(t *testing.T) {
