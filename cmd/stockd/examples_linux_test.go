@@ -46,7 +46,7 @@ func documented(t *testing.T) map[string]string {
 		start = `export STOCKD_ADMIN_TOKEN=please-change-this-token TOKEN=please-change-this-token
 echo "$TOKEN" >token
 %s &
-curl --retry 9 --retry-delay 1 --retry-connrefused localhost:8080/readyz
+curl --retry 30 --retry-delay 1 --retry-connrefused localhost:8080/readyz
 for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d stock=100 localhost:8081/goods; done`
 	)
 	shop := fmt.Sprintf(start, "stockd serve")
