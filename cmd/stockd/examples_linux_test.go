@@ -32,7 +32,7 @@ var notRun = []struct {
 }{
 	{"make test", false, "this test is a part of it"},
 	{"go run ./cmd/stocklab demo", false, "it takes half a minute: TestDemoLocal runs it with a smaller stock"},
-	{"go run ./cmd/stocklab live", false, "it runs until it is ended: TestAPageShowsASaleThatOversells runs it"},
+	{"go run ./cmd/stocklab live", false, "it runs until it is ended: TestThePage runs it"},
 	{"go run ./cmd/stocklab lab run all", false, "it takes five minutes: TestProveEveryExperimentIsReproduced runs it"},
 	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
 	{"apt-get install --yes mariadb-server", true, "the test's machines have these packages, and the files of stockd's"},
