@@ -39,7 +39,8 @@ type pageTest struct {
 	test func(p pages, t *testing.T)
 }
 
-// TestThePage has those share servers that can, one after the other: it is the servers and browsers that take time.
+// TestThePage has those share servers that can. Never are two pages open: it is to draw them that takes time, and they
+// are drawn for as long as they are open.
 func TestThePage(t *testing.T) {
 	t.Parallel()
 	p := pages{chromium: browser.Open(t)}
@@ -60,10 +61,7 @@ func TestThePage(t *testing.T) {
 	for _, alone := range []pageTest{
 		{"leases are lost by a failover and by clocks", pages.losesLeases}, {"a class buys with its phones", pages.class}, {"replicas of others", pages.guest},
 	} {
-		t.Run(alone.name, func(t *testing.T) {
-			t.Parallel()
-			alone.test(p, t)
-		})
+		t.Run(alone.name, func(t *testing.T) { alone.test(p, t) })
 	}
 }
 
@@ -71,7 +69,6 @@ func TestThePage(t *testing.T) {
 func (p pages) share(t *testing.T, flags []string, tests []pageTest) {
 	t.Helper()
 	t.Run(strings.Join(flags, " ")+" for "+tests[0].name, func(t *testing.T) {
-		t.Parallel()
 		p.url = startLive(t, flags...)
 		for _, one := range tests {
 			if !t.Run(one.name, func(t *testing.T) { one.test(p, t) }) {
