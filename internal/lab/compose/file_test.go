@@ -350,7 +350,7 @@ func TestEachServiceStartsWhenWhatItNeedsIsThere(t *testing.T) {
 
 // An order of redis-stock, and a vote of redlock, is on the disk before it is answered, and is never evicted.
 func TestARedisKeepsWhatItAnswered(t *testing.T) {
-	for name, s := range read(t).Services {
+	for _, s := range read(t).Services {
 		if s.Extends.Service != "redis" {
 			continue
 		}
