@@ -4,18 +4,26 @@ package service_test
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -53,9 +61,23 @@ func compareNodes(t *testing.T, one, three shop, name string, goods int64) strin
 // perSecond sells an item by 64 buyers for some seconds.
 func (s shop) perSecond(t *testing.T, name string, goods int64) float64 {
 	t.Helper()
-	const lasts = 3 * time.Second
 	s.create(t, goods, 100_000)
-	ctx, end := context.WithTimeout(t.Context(), lasts)
+	sold := s.sellsFor(t, name, goods, func() stock.Purchase { return stock.Purchase{Quantity: 1} })
+	if !labtest.Eventually(30*time.Second, func() bool {
+		audit, err := s.inventory.AuditInFull(t.Context(), goods)
+		return err == nil && audit.Clean && audit.Sold >= sold
+	}) {
+		t.Errorf("%s: item %d is not consistent", name, goods)
+	}
+	return float64(sold) / saleLasts.Seconds()
+}
+
+const saleLasts = 3 * time.Second
+
+// sellsFor is how much 64 buyers get.
+func (s shop) sellsFor(t *testing.T, name string, goods int64, purchase func() stock.Purchase) int64 {
+	t.Helper()
+	ctx, end := context.WithTimeout(t.Context(), saleLasts)
 	defer end()
 	var sold atomic.Int64
 	var buyers sync.WaitGroup
@@ -64,20 +86,78 @@ func (s shop) perSecond(t *testing.T, name string, goods int64) float64 {
 		buyers.Go(func() {
 			for ctx.Err() == nil {
 				// What is under way at the end is not counted.
-				if outcome, err := seller.Deduct(context.WithoutCancel(ctx), goods, stock.Purchase{Quantity: 1}); err == nil && outcome.Rejected == nil && ctx.Err() == nil {
+				if outcome, err := seller.Deduct(context.WithoutCancel(ctx), goods, purchase()); err == nil && outcome.Rejected == nil && ctx.Err() == nil {
 					sold.Add(1)
 				}
 			}
 		})
 	}
 	buyers.Wait()
-	if !labtest.Eventually(30*time.Second, func() bool {
-		audit, err := s.inventory.AuditInFull(t.Context(), goods)
-		return err == nil && audit.Clean && audit.Sold >= sold.Load()
-	}) {
-		t.Errorf("%s: item %d is not consistent", name, goods)
+	return sold.Load()
+}
+
+// What a sale costs on Vitess, and without its look-up of keys, beside the same database alone. It logs the rows of the table in
+// docs/distributed-sql.md.
+func TestProveWhatASaleCostsOnVitess(t *testing.T) {
+	v := lab.OwnVitess(t, "-80", "80-")
+	below := must.Get(v.Below.Raw())(t)
+	should.Close(t, below)
+	must.Get(below.ExecContext(t.Context(), "CREATE DATABASE alone"))(t)
+	alone := must.Get(v.Below.With(func(c *mysql.Config) { c.DBName = "alone" }))(t)
+	sharded := openOn(t, 0, v.Database)
+	openOn(t, 0, alone).logCosts(t, v.Below.Name, below)
+	sharded.logCosts(t, "Vitess", below)
+	schema := strings.ReplaceAll(string(must.Get(deploy.Vitess.ReadFile("vitess/shop.vschema.json"))(t)), `, {"column": "request_id", "name": "request"}`, "")
+	must.Do(t, v.Control(t.Context(), "ApplyVSchema", "--vschema="+schema, "shop"))
+	time.Sleep(2 * time.Second) // until the gate has it
+	sharded.logCosts(t, "Vitess, no look-up", below)
+}
+
+// logCosts logs what a sale costs, as medians of three rounds: milliseconds of the processor in the database, in the
+// tablets and in the gate, and the statements that the database gets, without what they use where nothing is sold.
+func (s shop) logCosts(t *testing.T, where string, below *sql.DB) {
+	t.Helper()
+	idle := spent(t, below)
+	time.Sleep(saleLasts)
+	for i, now := range spent(t, below) {
+		idle[i] = now - idle[i]
 	}
-	return float64(sold.Load()) / lasts.Seconds()
+	for kind, purchase := range map[string]func() stock.Purchase{
+		"no key": func() stock.Purchase { return stock.Purchase{Quantity: 1} },
+		"a key":  func() stock.Purchase { return keyed(rand.Text(), 1) },
+	} {
+		for _, name := range []string{"sql-conditional", "sql-conditional grouped"} {
+			const rounds = 3
+			var columns [4][]float64
+			for range rounds {
+				goods := mathrand.Int64N(1 << 40)
+				s.create(t, goods, 1_000_000)
+				before := spent(t, below)
+				sold := s.sellsFor(t, name, goods, purchase)
+				for i, now := range spent(t, below) {
+					columns[i] = append(columns[i], (now-before[i]-idle[i])/float64(sold))
+				}
+			}
+			row := fmt.Sprintf("| %s, %s | %s |", name, kind, where)
+			for _, column := range columns {
+				row += fmt.Sprintf(" %.2f |", bench.Median(column))
+			}
+			t.Log(row)
+		}
+	}
+}
+
+// spent are the columns of logCosts, of all sales until now.
+func spent(t *testing.T, below *sql.DB) (columns [4]float64) {
+	t.Helper()
+	for name, used := range must.Get(lab.Supervisor().Used())(t) {
+		if i, ok := map[string]int{"mariadbd": 0, "mysqld": 0, "vttablet": 1, "vtgate": 2}[name]; ok {
+			columns[i] += 1000 * (used.User + used.System).Seconds()
+		}
+	}
+	var variable string
+	must.Do(t, below.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&variable, &columns[3]))
+	return columns
 }
 
 func TestProveEveryOtherPairSellsAllThatIsLeft(t *testing.T) {

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,6 +77,7 @@ type event struct {
 
 // Command says what to start.
 type Command struct {
+	Name string   `json:"-"` // empty: that of its program
 	Path string   `json:"path"`
 	Args []string `json:"args"`
 	// Env is the whole environment of the child.
@@ -133,7 +135,7 @@ func (k *Supervisor) Folder() string { return k.folder }
 
 // Run starts a child. None is left where ctx ends before the answer.
 func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
-	name := filepath.Base(c.Path)
+	name := cmp.Or(c.Name, filepath.Base(c.Path))
 	p := &Process{supervisor: k, name: name, done: make(chan struct{})}
 	k.mu.Lock()
 	k.lastID++

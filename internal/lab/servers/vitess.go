@@ -130,6 +130,7 @@ func (v *Vitess) launch(ctx context.Context, k *Supervisor, name string, ports [
 	if err := server.configure(0); err != nil {
 		return nil, err
 	}
+	server.command.Name = name // and not setpriv
 	return server, server.Restart(ctx)
 }
 
