@@ -78,13 +78,14 @@ func (o options) run() (err error) {
 }
 
 // parts are the runs of the go command that test all packages, where none is named. Those that take
-// minutes come first: none is then left to run alone at the end.
+// minutes come first: none is then left to run alone at the end. Beside those that need the processors
+// are those that wait for leases to end: where all of the former come at once, servers answer too late.
 func (o options) parts(ctx context.Context) ([]options, error) {
 	if len(o.packages) > 0 {
 		return []options{o}, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", "list", "./cmd/stocklab", "./internal/service/strategy", "./cmd/stockd",
-		"./internal/service/...", "./internal/lock/...", "./internal/repo", "./internal/lab/servers", "./...").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "./cmd/stocklab", "./internal/service/strategy", "./internal/lock/...",
+		"./cmd/stockd", "./internal/service/...", "./internal/repo", "./internal/lab/servers", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
