@@ -153,16 +153,16 @@ func (o options) arguments(events string) []string {
 	// and fewer tests of each, two cores are idle for a fifth of the time. With more of them a server
 	// seems to be one that does not answer.
 	processors := runtime.GOMAXPROCS(0)
-	atOnce := max(4, processors)
+	atOnce, ofEach := max(4, processors), max(3, processors)
 	switch {
 	case o.race: // beside the others, which start browsers
-		atOnce = max(2, processors)
+		atOnce, ofEach = max(2, processors), max(2, processors)
 	case o.beside:
-		atOnce = max(1, processors/2)
+		atOnce, ofEach = max(1, processors/2), max(2, processors)
 	}
 	// The linter vets, and nothing debugs a test binary, which is linked sooner without DWARF.
 	args = append(args, "--", "-timeout", o.timeout, "-vet=off", "-ldflags=-w",
-		fmt.Sprintf("-p=%d", atOnce), fmt.Sprintf("-parallel=%d", max(3, processors)))
+		fmt.Sprintf("-p=%d", atOnce), fmt.Sprintf("-parallel=%d", ofEach))
 	if o.race {
 		// SQLite and its libc are C in Go: the race detector and the checks of pointers find nothing of
 		// ours there, nor in regexp, and take three quarters of the time.
