@@ -3,12 +3,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // gotestsum prints one line a package, and every failure whole.
@@ -25,7 +22,7 @@ const gotestsum = "gotest.tools/gotestsum@v1.13.0"
 // options are what the command line asks for.
 type options struct {
 	required, race, verbose bool
-	beside                  bool // another part is tested at the same time
+	outside                 bool // packages that are looked at from outside, without the race detector
 	tags, pattern, timeout  string
 	packages                []string
 }
@@ -90,7 +87,7 @@ func (o options) parts(ctx context.Context) ([]options, error) {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
 	with, without := o, o
-	without.race, without.beside = false, true
+	without.outside = true
 	for pkg := range strings.FieldsSeq(string(out)) {
 		if o.race && o.pattern == "" && fromOutside(pkg) {
 			without.packages = append(without.packages, pkg)
@@ -111,35 +108,25 @@ func fromOutside(pkg string) bool {
 		func(end string) bool { return strings.HasSuffix(pkg, end) })
 }
 
-// run tests the parts side by side: what is looked at from outside waits most of the time. It adds what ran
-// and what was skipped for which reason. What the second part prints comes in one piece, when all are over.
+// run tests one part after the other: side by side they leave so little of two processors to each server that it seems to be one
+// that does not answer. It adds what ran and what was skipped for which reason.
 func run(ctx context.Context, parts []options, env []string, ran *[]string, skipped map[string]int) (err error) {
 	folder, err := os.MkdirTemp("", "stockd-test-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	var all sync.WaitGroup
-	failed, later := make([]error, 2*len(parts)), make([]bytes.Buffer, len(parts))
-	events := func(i int) string { return filepath.Join(folder, fmt.Sprintf("events-%d.json", i)) }
-	for i, part := range parts {
-		var out io.Writer = os.Stdout
-		if i > 0 {
-			out = &later[i]
-		}
-		all.Go(func() { failed[i] = part.test(ctx, env, events(i), out) })
+	events := filepath.Join(folder, "events.json")
+	var failed error
+	for _, part := range parts {
+		failed = errors.Join(failed, part.test(ctx, env, events), readFile(events, ran, skipped))
 	}
-	all.Wait()
-	for i := range parts {
-		_, _ = later[i].WriteTo(os.Stdout) // the exit status tells what matters
-		failed[len(parts)+i] = readFile(events(i), ran, skipped)
-	}
-	return errors.Join(failed...)
+	return failed
 }
 
-func (o options) test(ctx context.Context, env []string, events string, out io.Writer) error {
+func (o options) test(ctx context.Context, env []string, events string) error {
 	cmd := exec.CommandContext(ctx, "go", o.arguments(events)...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, env
+	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stdout, env
 	return cmd.Run()
 }
 
@@ -150,20 +137,17 @@ func (o options) arguments(events string) []string {
 		args = append(args, "--hide-summary", "skipped")
 	}
 	// Packages wait for leases to end, and for servers that do not answer: with fewer of them at once,
-	// and fewer tests of each, two cores are idle for a fifth of the time. With more of them a server
-	// seems to be one that does not answer.
+	// and fewer tests of each, two cores are idle for a fifth of the time. With more of them, or with the
+	// race detector, a server seems to be one that does not answer.
 	processors := runtime.GOMAXPROCS(0)
 	atOnce, ofEach := max(4, processors), max(3, processors)
-	switch {
-	case o.race: // beside the others, which start browsers
+	if o.race {
 		atOnce, ofEach = max(2, processors), max(2, processors)
-	case o.beside:
-		atOnce, ofEach = max(1, processors/2), max(2, processors)
 	}
 	// The linter vets, and nothing debugs a test binary, which is linked sooner without DWARF.
 	args = append(args, "--", "-timeout", o.timeout, "-vet=off", "-ldflags=-w",
 		fmt.Sprintf("-p=%d", atOnce), fmt.Sprintf("-parallel=%d", ofEach))
-	if o.race {
+	if o.race && !o.outside {
 		// SQLite and its libc are C in Go: the race detector and the checks of pointers find nothing of
 		// ours there, nor in regexp, and take three quarters of the time.
 		args = append(args, "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=regexp=-race=false")

@@ -75,14 +75,14 @@ func TestEachPackageIsInOnePart(t *testing.T) {
 	all := must.Get(options{}.parts(t.Context()))(t)
 	must.Be(t, len(all), 1, "the parts")
 	parts, err := options{race: true}.parts(t.Context())
-	if err != nil || len(parts) != 2 || !parts[0].race || parts[1].race {
+	if err != nil || len(parts) != 2 || parts[0].outside || !parts[1].outside {
 		t.Fatalf("%+v (%v), want one part with the race detector and one without", parts, err)
 	}
 	inParts := slices.Sorted(slices.Values(slices.Concat(parts[0].packages, parts[1].packages)))
 	should.Equal(t, inParts, slices.Sorted(slices.Values(all[0].packages)), "the parts have")
 }
 
-// The parts run at the same time: one that fails is not covered up by the other.
+// A part that fails is not covered up by another.
 func TestAPartThatFailsFailsTheRun(t *testing.T) {
 	t.Chdir(root)
 	good, bad := options{packages: []string{"./internal/reload"}, timeout: "5m"}, options{packages: []string{"./no/such/package"}, timeout: "5m"}
