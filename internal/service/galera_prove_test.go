@@ -48,7 +48,7 @@ func (a *answers) add(o stock.Order) {
 func (a *answers) begin() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	gap := a.gap
+	gap := max(a.gap, time.Since(a.last))
 	a.gap, a.last = 0, time.Now()
 	return gap
 }

@@ -116,9 +116,9 @@ func run(ctx context.Context, parts []options, env []string, ran *[]string, skip
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	events := filepath.Join(folder, "events.json")
 	var failed error
-	for _, part := range parts {
+	for i, part := range parts {
+		events := filepath.Join(folder, fmt.Sprintf("events-%d.json", i))
 		failed = errors.Join(failed, part.test(ctx, env, events), readFile(events, ran, skipped))
 	}
 	return failed
