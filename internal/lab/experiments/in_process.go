@@ -96,13 +96,13 @@ func threeReplicas() []Part {
 }
 
 func sharedBy(l lock.Entry) Part {
-	seen := checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders())
+	seen, limit := checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders()), 20*time.Second
 	if !l.Guarantees.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
-		seen = checker.All(checker.Clean(), checker.ExclusiveHolders())
+		seen, limit = checker.All(checker.Clean(), checker.ExclusiveHolders()), 4*time.Second
 	}
 	return newPart(l.Name, shared(needsOf(l)...), seen, func(x *Try) {
 		x.stock(100)
-		x.sell(Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: 4 * time.Second})
+		x.sell(Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: limit})
 		x.audit()
 	}, Timeline)
 }
