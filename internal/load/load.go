@@ -4,7 +4,6 @@ package load
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -101,6 +100,9 @@ type Result struct {
 	Latency, SaleLatency *hdrhistogram.Histogram
 	// Received is the bytes that all connections read, with the heads of the answers.
 	Received int64
+
+	orders   []string // of all sales
+	lastSale time.Time
 }
 
 // Failed counts the requests that got neither a sale nor a rejection for want of stock.
@@ -141,12 +143,12 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	defer end()
 	gate := &gate{soldOut: p.SoldOut, end: end}
 	schedule := newSchedule(p)
-	tallies := make([]*tally, p.Clients)
+	results := make([]*Result, p.Clients)
 	var answered atomic.Int64
 	stop := p.report(&answered)
 	var clients sync.WaitGroup
 	for i := range p.Clients {
-		tallies[i] = newTally()
+		results[i] = newResult()
 		clients.Go(func() {
 			for {
 				due, more := schedule.next(ctx)
@@ -158,7 +160,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 						due = time.Now()
 					}
 					a := sender.send(i)
-					tallies[i].add(a, time.Since(due))
+					results[i].add(a, time.Since(due))
 					answered.Add(1)
 					return a.Kind
 				})
@@ -167,10 +169,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	}
 	clients.Wait()
 	stop()
-	result := merge(tallies, time.Since(schedule.start))
-	for _, t := range tallies {
-		result.Selling = max(result.Selling, t.lastSale.Sub(schedule.start))
-	}
+	result := merge(results, schedule.start)
 	result.Received = sender.received.Load()
 	return result, gate.err
 }
@@ -299,68 +298,66 @@ func (g *gate) rejected(ctx context.Context, calls int) {
 	}
 }
 
-// tally counts the answers of one client.
-type tally struct {
-	counts     [4]int // by Kind
-	errors     map[string]int
-	orders     []string
-	replicas   map[string]bool
-	strategies map[string]bool
-	latency    *hdrhistogram.Histogram // of all
-	sales      *hdrhistogram.Histogram // of those that sold
-	lastSale   time.Time
+func newResult() *Result {
+	return &Result{Errors: make(map[string]int), Latency: NewHistogram(), SaleLatency: NewHistogram()}
 }
 
-func newTally() *tally {
-	return &tally{
-		errors: make(map[string]int), replicas: make(map[string]bool), strategies: make(map[string]bool),
-		latency: NewHistogram(), sales: NewHistogram(),
-	}
-}
-
-func (t *tally) add(r Answer, took time.Duration) {
-	t.counts[r.Kind]++
-	Record(t.latency, took)
-	switch r.Kind {
+// add counts an answer.
+func (r *Result) add(a Answer, took time.Duration) {
+	r.Sent++
+	Record(r.Latency, took)
+	switch a.Kind {
 	case Sold:
-		if t.lastSale = time.Now(); r.Order != "" { // a look has none
-			t.orders = append(t.orders, r.Order)
+		r.Sold++
+		r.lastSale = time.Now()
+		if a.Order != "" { // a look has none
+			r.orders = append(r.orders, a.Order)
 		}
-		t.strategies[r.Strategy] = true
-		if r.Replica != "" {
-			t.replicas[r.Replica] = true
-		}
-		Record(t.sales, took)
+		r.Replicas, r.Strategies = including(r.Replicas, a.Replica), including(r.Strategies, a.Strategy)
+		Record(r.SaleLatency, took)
+	case Rejected:
+		r.Rejected++
+	case Unknown:
+		r.Unknown++
 	case Failed:
-		t.errors[r.Problem]++
-	case Rejected, Unknown:
+		r.Errors[a.Problem]++
 	}
 }
 
-func merge(tallies []*tally, elapsed time.Duration) *Result {
-	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: NewHistogram(), SaleLatency: NewHistogram()}
-	orders, replicas, strategies := make(map[string]bool), make(map[string]bool), make(map[string]bool)
-	for _, t := range tallies {
-		for _, n := range t.counts {
-			r.Sent += n
-		}
-		r.Sold += t.counts[Sold]
-		r.Rejected += t.counts[Rejected]
-		r.Unknown += t.counts[Unknown]
-		for problem, n := range t.errors {
-			r.Errors[problem] += n
-		}
-		for _, order := range t.orders {
-			if orders[order] {
-				r.Duplicates++
-			}
-			orders[order] = true
-		}
-		maps.Copy(replicas, t.replicas)
-		maps.Copy(strategies, t.strategies)
-		r.Latency.Merge(t.latency)
-		r.SaleLatency.Merge(t.sales)
+// including is a short list with a name in it once.
+func including(names []string, name string) []string {
+	if name == "" || slices.Contains(names, name) {
+		return names
 	}
-	r.Replicas, r.Strategies = slices.Sorted(maps.Keys(replicas)), slices.Sorted(maps.Keys(strategies))
-	return r
+	return append(names, name)
+}
+
+// merge sums the answers of all clients up, since the start of the run.
+func merge(clients []*Result, start time.Time) *Result {
+	all := newResult()
+	all.Elapsed = time.Since(start)
+	for _, r := range clients {
+		all.Sent += r.Sent
+		all.Sold += r.Sold
+		all.Rejected += r.Rejected
+		all.Unknown += r.Unknown
+		for problem, n := range r.Errors {
+			all.Errors[problem] += n
+		}
+		for i := range r.Replicas {
+			all.Replicas = including(all.Replicas, r.Replicas[i])
+		}
+		for i := range r.Strategies {
+			all.Strategies = including(all.Strategies, r.Strategies[i])
+		}
+		all.orders = append(all.orders, r.orders...)
+		all.Selling = max(all.Selling, r.lastSale.Sub(start))
+		all.Latency.Merge(r.Latency)
+		all.SaleLatency.Merge(r.SaleLatency)
+	}
+	slices.Sort(all.Replicas)
+	slices.Sort(all.Strategies)
+	slices.Sort(all.orders)
+	all.Duplicates = len(all.orders) - len(slices.Compact(all.orders))
+	return all
 }

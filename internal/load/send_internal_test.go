@@ -45,10 +45,10 @@ func TestARequestWithoutAnAddressToGoToWasNeverSent(t *testing.T) {
 
 // A latency that the histogram has no room for counts as its longest, and as one of all.
 func TestALatencyWithoutBoundIsCounted(t *testing.T) {
-	of := newTally()
+	of := newResult()
 	of.add(Answer{Kind: Sold, Order: "1"}, time.Hour)
 	of.add(Answer{Kind: Rejected}, 0)
-	r := merge([]*tally{of}, time.Hour)
+	r := merge([]*Result{of}, time.Now())
 	if r.Latency.TotalCount() != 2 || r.Latency.Max() < (4*time.Minute).Microseconds() || r.Latency.Min() > 1 || r.SaleLatency.TotalCount() != 1 {
 		t.Errorf("%d latencies of %d to %d us, and %d of sales", r.Latency.TotalCount(), r.Latency.Min(), r.Latency.Max(), r.SaleLatency.TotalCount())
 	}
