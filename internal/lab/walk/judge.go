@@ -224,19 +224,20 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	baskets := w.baskets()
 	byName := make(map[string]Row) // request ids and orders
 	unexplained := make(map[string]Row)
+	held := make(map[string]time.Time) // when each order was first asked for, also where no answer had it
 	for _, row := range w.Ledger {
-		if row.isStep() {
-			happened = append(happened, w.cameBack(row)...)
-			continue
-		}
-		if line, found := baskets[row.Order]; found {
+		line, isLine := baskets[row.Order]
+		switch {
+		case row.isStep():
+		case isLine:
 			happened = append(happened, line.operation(row))
+			held[row.Order] = line.operation(row).start
 			if !row.matches(line.Step) {
 				faults = append(faults, fmt.Sprintf("%s is in the ledger as %s", line, row))
 			}
-			continue
+		default:
+			byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 		}
-		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 	}
 	delete(unexplained, w.FullKey("create"))
 	for _, r := range w.Records {
@@ -258,6 +259,7 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 			}
 			delete(unexplained, row.Request)
 			happened = append(happened, r.operation(row))
+			held[row.Order] = r.operation(row).start
 		case r.Key == "" && r.answers[0].Outcome == history.Unknown:
 			open = append(open, r)
 		}
@@ -273,6 +275,12 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 		}
 		happened = append(happened, open[i].operation(row))
 		open = slices.Delete(open, i, i+1)
+	}
+	for _, row := range w.Ledger {
+		if row.isStep() {
+			_, isLine := baskets[row.Order]
+			happened = append(happened, w.cameBack(row, isLine, held[row.Order])...)
+		}
 	}
 	return happened, faults
 }

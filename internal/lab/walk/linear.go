@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -64,25 +65,14 @@ func linearize(units int64, ops []itemOp) (porcupine.CheckResult, porcupine.Line
 		return porcupine.Ok, porcupine.LinearizationInfo{}
 	}
 	first := slices.MinFunc(ops, func(a, b itemOp) int { return a.start.Compare(b.start) }).start
-	last := first
-	for _, o := range ops {
-		last = later(last, later(o.start, o.end))
-	}
 	events := make([]porcupine.Operation, len(ops))
 	for i, o := range ops {
-		if o.end.IsZero() {
-			o.end = last.Add(1)
+		events[i] = porcupine.Operation{ClientId: i, Input: o, Call: int64(o.start.Sub(first)), Return: math.MaxInt64}
+		if !o.end.IsZero() {
+			events[i].Return = int64(o.end.Sub(first))
 		}
-		events[i] = porcupine.Operation{ClientId: i, Input: o, Call: int64(o.start.Sub(first)), Return: int64(o.end.Sub(first))}
 	}
 	return porcupine.CheckOperationsVerbose(itemModel(units), events, linearWithin)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // orderFaults expects an order of what happened that explains all answers. What is not
@@ -134,7 +124,7 @@ func (w *Run) observed(happened []itemOp) (ops []itemOp) {
 		switch {
 		case (r.Do == Buy || r.Do == Reserve) && r.Outcome == history.Rejected && w.binds(r):
 			o.rejected = true
-		case r.Do == ReadItem && r.Outcome == history.Sold && !w.pending():
+		case r.Do == ReadItem && r.Outcome == history.Sold && !slices.Contains(w.Strategies, hotStrategy):
 			o.left = &r.Remaining
 		default:
 			continue

@@ -504,9 +504,6 @@ func (w *Plan) needs(reached []backend.Name) (needed []backend.Name) {
 	return needed
 }
 
-// pending tells that a purchase may be answered before the ledger has it.
-func (w *Plan) pending() bool { return slices.Contains(w.Strategies, hotStrategy) }
-
 // movesUnits tells that units may be in the allocation of one of the strategies.
 func (w *Plan) movesUnits() bool {
 	return slices.ContainsFunc(w.Strategies, func(name string) bool { return w.entries[name].Allocates })

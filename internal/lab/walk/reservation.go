@@ -30,20 +30,19 @@ func (row Row) isFinal() bool {
 // cameBack is what a step of a reservation does to the stock: nothing where it was confirmed. Units
 // that were released or returned are back between the question and the answer. Those that have
 // expired are back at any time from then on, and lines that a basket gives back after it began.
-func (w *Run) cameBack(row Row) []itemOp {
+func (w *Run) cameBack(row Row, isLine bool, held time.Time) []itemOp {
 	back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
-	basket, isLine := w.baskets()[row.Order]
 	switch kind := stock.Kind(row.Kind); {
 	case kind == stock.Confirmation, kind == stock.Return && w.damaged(row.Order):
 		return nil
 	case kind == stock.Return:
 		back.start, back.end = w.span(Return, row.Order)
 	case isLine:
-		back.start = basket.operation(row).start
+		back.start = held
 	case kind == stock.Release:
 		back.start, back.end = w.span(Release, row.Order)
 	default:
-		back.start = w.overFrom(row.Order)
+		back.start = w.overFrom(row.Order, held)
 	}
 	return []itemOp{back}
 }
@@ -65,24 +64,8 @@ func (w *Run) span(do Action, order string) (from, to time.Time) {
 	return from, to
 }
 
-// heldFrom is when a reservation was first asked for, also where no answer had its order.
-func (w *Run) heldFrom(order string) (from time.Time) {
-	for _, row := range w.Ledger {
-		if row.Order != order || row.Kind != string(stock.Hold) {
-			continue
-		}
-		for _, r := range w.requests(Reserve) {
-			if name := w.nameOf(r); name == row.Request || name == row.Order {
-				return r.operation(row).start
-			}
-		}
-	}
-	return time.Time{}
-}
-
-// overFrom is when a reservation may have expired.
-func (w *Run) overFrom(order string) time.Time {
-	from := w.heldFrom(order)
+// overFrom is when a reservation may have expired that was first asked for at a time.
+func (w *Run) overFrom(order string, from time.Time) time.Time {
 	for _, r := range w.Records {
 		if r.Do == Extend && r.Order == order && r.Outcome == history.Sold && r.Start.After(from) {
 			from = r.Start
