@@ -34,33 +34,31 @@ const (
 	Crash = "crash" // the process is killed
 )
 
-// faultText is a fault with its duration as JSON has it.
-type faultText struct {
-	plainFault
-
-	For string `json:"for,omitempty"`
-}
-
-type plainFault Fault
-
 // MarshalJSON writes the duration as text.
 func (f Fault) MarshalJSON() ([]byte, error) {
-	t := faultText{plainFault: plainFault(f)}
+	type plain Fault
+	text := ""
 	if f.For != 0 {
-		t.For = f.For.String()
+		text = f.For.String()
 	}
-	return json.Marshal(t)
+	return json.Marshal(struct {
+		plain
+
+		For string `json:"for,omitempty"`
+	}{plain(f), text})
 }
 
 // UnmarshalJSON reads the duration from text.
-func (f *Fault) UnmarshalJSON(content []byte) (err error) {
-	var t faultText
-	if err := json.Unmarshal(content, &t); err != nil {
-		return err
-	}
-	*f = Fault(t.plainFault)
-	if t.For != "" {
-		f.For, err = time.ParseDuration(t.For)
+func (f *Fault) UnmarshalJSON(content []byte) error {
+	type plain Fault
+	text := struct {
+		*plain
+
+		For string `json:"for"`
+	}{plain: (*plain)(f)}
+	err := json.Unmarshal(content, &text)
+	if err == nil && text.For != "" {
+		f.For, err = time.ParseDuration(text.For)
 	}
 	return err
 }
