@@ -23,11 +23,7 @@ func (x *Try) probing() *sql.DB {
 // byIndexAndIsolation is what one statement locks.
 func byIndexAndIsolation() []Part {
 	probe := func(statement innodb.Statement) func(x *Try) {
-		return func(x *Try) {
-			matrix, err := innodb.Probe(x, x.probing(), statement)
-			x.Must(err)
-			x.Figures(innodb.Figures(matrix))
-		}
+		return func(x *Try) { x.Figures(innodb.Probe(x.Flow, x.probing(), statement)) }
 	}
 	return []Part{
 		newPart("delete", on(MySQL), innodb.AsClaimed(innodb.Found), probe(innodb.Found), Rows),
@@ -35,8 +31,7 @@ func byIndexAndIsolation() []Part {
 		newPart("in-passing", on(MySQL), innodb.LocksInPassing(), func(x *Try) {
 			db := x.probing()
 			for name, scan := range map[string]innodb.Scan{innodb.DeleteWaits: innodb.ScanDelete, innodb.UpdateWaits: innodb.ScanUpdate} {
-				does, err := innodb.WaitsInPassing(x, db, scan)
-				if x.Must(err); does {
+				if innodb.WaitsInPassing(x.Flow, db, scan) {
 					x.Figure(name, 1)
 				}
 			}
@@ -48,10 +43,10 @@ func byIndexAndIsolation() []Part {
 func deadlocks() []Part {
 	const rounds = 20
 	insert := func(way innodb.Way) func(x *Try) {
-		return func(x *Try) { x.inserted(innodb.InsertTwice(x, x.probing(), way, rounds)) }
+		return func(x *Try) { x.inserted(innodb.InsertTwice(x.Flow, x.probing(), way, rounds)) }
 	}
 	handOver := func(l innodb.Lock) func(x *Try) {
-		return func(x *Try) { x.inserted(innodb.HandOver(x, x.probing(), l, rounds/2)) }
+		return func(x *Try) { x.inserted(innodb.HandOver(x.Flow, x.probing(), l, rounds/2)) }
 	}
 	return []Part{
 		newPart("shared-gap", on(MySQL), innodb.OneDeadlockEach(rounds), insert(innodb.Way{Level: sql.LevelRepeatableRead, Look: true})),
@@ -63,8 +58,8 @@ func deadlocks() []Part {
 }
 
 // inserted writes down what became of two writers of one row.
-func (x *Try) inserted(sum innodb.Insertions, err error) {
-	if x.Must(err); sum.Answer != "" {
+func (x *Try) inserted(sum innodb.Insertions) {
+	if sum.Answer != "" {
 		x.Mark("database", sum.Answer)
 	}
 	x.Figures(map[string]float64{
@@ -75,17 +70,11 @@ func (x *Try) inserted(sum innodb.Insertions, err error) {
 // besideTheRow is what a DELETE locks beside its row.
 func besideTheRow() []Part {
 	others := func(large bool) func(x *Try) {
-		return func(x *Try) {
-			locked, err := innodb.LocksOthers(x, x.probing(), large)
-			x.Must(err)
-			x.Figure(innodb.OthersLocked, float64(locked))
-		}
+		return func(x *Try) { x.Figure(innodb.OthersLocked, float64(innodb.LocksOthers(x.Flow, x.probing(), large))) }
 	}
 	gap := func(by innodb.Index) func(x *Try) {
 		return func(x *Try) {
-			locked, err := innodb.LocksGap(x, x.probing(), by, true)
-			x.Must(err)
-			x.Figure(innodb.GapLocked, checker.OneIf(locked))
+			x.Figure(innodb.GapLocked, checker.OneIf(innodb.LocksGap(x.Flow, x.probing(), by, true)))
 		}
 	}
 	return []Part{

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
@@ -18,7 +18,7 @@ import (
 
 // Try is one try of a part: what its function acts on. As a context it ends with the first failure.
 type Try struct {
-	context.Context
+	*flow.Flow
 
 	Supervisor *servers.Supervisor
 	// Backends are those of the run, but for those that the stage has of its own.
@@ -45,25 +45,19 @@ type Try struct {
 
 	// clock is that of contenders; it stands still but for turn.
 	clock   atomic.Int64
-	fail    context.CancelCauseFunc
 	started sync.WaitGroup
 	spoilt  bool
 	mu      sync.Mutex
 	closers []func() error
 }
 
-// do calls a function in a goroutine of its own, which the first failure ends, and returns that.
+// do is flow.Do, and waits for all that was started.
 func (x *Try) do(ctx context.Context, what func(x *Try)) error {
-	x.Context, x.fail = context.WithCancelCause(ctx)
-	defer x.fail(nil)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	return flow.Do(ctx, func(f *flow.Flow) {
+		x.Flow = f
+		defer x.started.Wait()
 		what(x)
-	}()
-	<-ended
-	x.started.Wait()
-	return context.Cause(x)
+	})
 }
 
 // Alone does the steps of a try that has no stage, and writes down what happens there. What is for later may fail: servers
@@ -77,46 +71,12 @@ func Alone(ctx context.Context, to *history.Writer, what func(x *Try)) error {
 	return errors.Join(err, to.Close())
 }
 
-// Must ends the try where there is an error: what calls it does not go on, and what goes on beside it finds its
-// context ended. It is called by the goroutine of Do, or by one of start, Together and Each.
-func (x *Try) Must(err error) {
-	if x.Fail(err); err != nil {
-		runtime.Goexit()
-	}
-}
-
-// Fail is Must for what has to go on: a goroutine of another package.
-func (x *Try) Fail(err error) {
-	if err != nil {
-		x.fail(err)
-	}
-}
-
 // start does something in a goroutine of its own; wait waits for all that was started.
 func (x *Try) start(do func()) { x.started.Go(do) }
 
 func (x *Try) wait() {
 	x.started.Wait()
 	x.Must(context.Cause(x))
-}
-
-// Together does all of them at the same time, and waits for the last one.
-func (x *Try) Together(do ...func()) {
-	var all sync.WaitGroup
-	for _, one := range do {
-		all.Go(one)
-	}
-	all.Wait()
-	x.Must(context.Cause(x))
-}
-
-// Each does something so many times at the same time, numbered from 0, and waits for the last one.
-func (x *Try) Each(count int, do func(i int)) {
-	all := make([]func(), count)
-	for i := range all {
-		all[i] = func() { do(i) }
-	}
-	x.Together(all...)
 }
 
 // Client speaks to the replicas through their balancer.

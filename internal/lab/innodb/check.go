@@ -17,18 +17,7 @@ const (
 	Duplicates  = "duplicate_keys"
 )
 
-// Figures are the matrix as the figures of a history: 1 for what is locked, by
-// combination and place: "plain_rr.gap_5_10".
-func Figures(matrix map[Combination]Locked) map[string]float64 {
-	figures := make(map[string]float64)
-	for c, locked := range matrix {
-		for place, blocked := range locked {
-			figures[c.figure(place)] = checker.OneIf(blocked)
-		}
-	}
-	return figures
-}
-
+// figure is that of a place of the matrix in a history, which is 1 where it is locked: "plain_rr.gap_5_10".
 func (c Combination) figure(place string) string { return c.String() + "." + place }
 
 // AsClaimed expects what the source says of the statement, place by place. Where

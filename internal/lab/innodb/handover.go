@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/stockd/stockd/internal/lab/flow"
 )
 
 // Lock is how a row is used as a lock.
@@ -36,38 +38,33 @@ const (
 // HandOver has two wait for a row whose holder releases it, another row in each round. The
 // release is committed when both wait. A second that finds the lock taken counts as a
 // duplicate.
-func HandOver(ctx context.Context, db *sql.DB, l Lock, rounds int) (sum Insertions, err error) {
-	return inRounds(ctx, db, handedOver, rounds, func(id int, sum *Insertions) error { return l.handOver(ctx, db, id, sum) })
+func HandOver(x *flow.Flow, db *sql.DB, l Lock, rounds int) Insertions {
+	return inRounds(x, db, handedOver, rounds, func(id int, sum *Insertions) { l.handOver(x, db, id, sum) })
 }
 
-func (l Lock) handOver(ctx context.Context, db *sql.DB, id int, sum *Insertions) (err error) {
-	if _, err := db.ExecContext(ctx, insertHeld, id); err != nil {
-		return err
-	}
-	var both [2]*taker
+func (l Lock) handOver(x *flow.Flow, db *sql.DB, id int, sum *Insertions) {
+	exec(x, db, insertHeld, id)
+	var both [2]taker
 	for i := range both {
-		if both[i], err = newTaker(ctx, db); err != nil {
-			return err
-		}
-		defer both[i].close()
+		t := &both[i]
+		t.conn, t.done = flow.Get(db.Conn(x))(x), make(chan struct{})
+		defer t.close()
+		exec(x, t.conn, waitLong)
+		x.Must(t.conn.QueryRowContext(x, `SELECT CONNECTION_ID()`).Scan(&t.id))
 	}
 	var taking sync.WaitGroup
-	err = holding(ctx, db, sql.LevelDefault, l.release, func(holder *sql.Tx) error {
-		for _, t := range both {
-			taking.Go(func() { t.take(ctx, l.take, id) })
+	defer taking.Wait() // also where one of them did not wait
+	holding(x, db, sql.LevelDefault, l.release, func(holder *sql.Tx) {
+		for i := range both {
+			taking.Go(func() { both[i].take(x, l.take, id) })
 		}
-		for _, t := range both {
-			if err := t.waits(ctx, db); err != nil {
-				return err
-			}
+		for i := range both {
+			both[i].waits(x, db)
 		}
-		return holder.Commit()
+		x.Must(holder.Commit())
 	}, id)
-	taking.Wait() // none of them has begun where the release has failed
-	if err != nil {
-		return err
-	}
-	return errors.Join(both[0].count(sum), both[1].count(sum))
+	taking.Wait()
+	x.Must(errors.Join(both[0].count(sum), both[1].count(sum)))
 }
 
 // taker waits for the row on a connection of its own.
@@ -77,21 +74,6 @@ type taker struct {
 	done  chan struct{}
 	taken int64
 	err   error
-}
-
-func newTaker(ctx context.Context, db *sql.DB) (*taker, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := &taker{conn: conn, done: make(chan struct{})}
-	if _, err = conn.ExecContext(ctx, waitLong); err == nil {
-		err = conn.QueryRowContext(ctx, `SELECT CONNECTION_ID()`).Scan(&t.id)
-	}
-	if err != nil {
-		t.close()
-	}
-	return t, err
 }
 
 // close closes the connection, which waits longer than others.
@@ -113,15 +95,14 @@ func (t *taker) take(ctx context.Context, statement string, id int) {
 const betweenLooks = 120 * time.Millisecond
 
 // waits returns when the taker waits for a lock.
-func (t *taker) waits(ctx context.Context, db *sql.DB) error {
-	for {
-		var waiting bool
-		if err := db.QueryRowContext(ctx, isWaiting, t.id).Scan(&waiting); err != nil || waiting {
-			return err
+func (t *taker) waits(x *flow.Flow, db *sql.DB) {
+	for waiting := false; ; {
+		if x.Must(db.QueryRowContext(x, isWaiting, t.id).Scan(&waiting)); waiting {
+			return
 		}
 		select {
 		case <-t.done:
-			return fmt.Errorf("it did not wait: %w", cmp.Or(t.err, errors.New("the row was free")))
+			x.Must(fmt.Errorf("it did not wait: %w", cmp.Or(t.err, errors.New("the row was free"))))
 		case <-time.After(betweenLooks):
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -163,23 +164,41 @@ func (c Combination) excuse(s Statement, p Place) string {
 }
 
 // with makes the table of an index under another name, and drops it after a function.
-func (i Index) with(ctx context.Context, db *sql.DB, name string, do func() error) error {
+func (i Index) with(x *flow.Flow, db *sql.DB, name string, do func()) {
 	setup, _ := i.fixture()
-	return withTable(ctx, db, name, setup, do)
+	withTable(x, db, name, setup, do)
 }
 
 // withTable makes a table by statements for the one of the fixtures.
-func withTable(ctx context.Context, db *sql.DB, name string, setup []string, do func() error) (err error) {
+func withTable(x *flow.Flow, db *sql.DB, name string, setup []string, do func()) {
 	defer func() {
-		_, dropped := db.ExecContext(context.WithoutCancel(ctx), `DROP TABLE IF EXISTS `+name)
-		err = errors.Join(err, dropped)
+		_, err := db.ExecContext(context.WithoutCancel(x), `DROP TABLE IF EXISTS `+name)
+		x.Fail(err)
 	}()
 	for _, statement := range append([]string{`DROP TABLE IF EXISTS ` + table}, setup...) {
-		if _, err := db.ExecContext(ctx, on(name, statement)); err != nil {
-			return fmt.Errorf("make table %s: %w", name, err)
-		}
+		exec(x, db, on(name, statement))
 	}
-	return do()
+	do()
+}
+
+func exec(x *flow.Flow, by interface {
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
+}, statement string, args ...any,
+) {
+	_, err := by.ExecContext(x, statement, args...)
+	x.Must(failed(statement, err))
+}
+
+func begin(x *flow.Flow, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
+	return flow.Get(db.BeginTx(x, &sql.TxOptions{Isolation: level}))(x)
+}
+
+// failed names the statement of an error.
+func failed(statement string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", statement, err)
+	}
+	return err
 }
 
 // on is a statement of a fixture for a table of that name.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -27,11 +28,19 @@ func open(t *testing.T, d *servers.Database) *sql.DB {
 	return db
 }
 
+// found is what a probe finds.
+func found[T any](t *testing.T, probe func(x *flow.Flow) T) (result T) {
+	t.Helper()
+	must.Do(t, flow.Do(t.Context(), func(x *flow.Flow) { result = probe(x) }))
+	return result
+}
+
 // judged probes a server and has the source's claims judge what was found.
 func judged(t *testing.T, d *servers.Database, s innodb.Statement) checker.Finding {
 	t.Helper()
-	matrix := must.Get(innodb.Probe(t.Context(), open(t, d), s))(t)
-	return innodb.AsClaimed(s)(&history.History{Figures: innodb.Figures(matrix)})
+	db := open(t, d)
+	figures := found(t, func(x *flow.Flow) map[string]float64 { return innodb.Probe(x, db, s) })
+	return innodb.AsClaimed(s)(&history.History{Figures: figures})
 }
 
 func TestWhatADeleteLocksIsWhatTheSourceSays(t *testing.T) {
@@ -61,10 +70,7 @@ func TestADeleteThatScansWaitsForARowThatItDoesNotWant(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		db := open(t, d)
 		for scan, want := range map[innodb.Scan]bool{innodb.ScanDelete: true, innodb.ScanUpdate: false} {
-			waits, err := innodb.WaitsInPassing(t.Context(), db, scan)
-			if err != nil || waits != want {
-				t.Errorf("%s waits: %t (%v), want %t", scan, waits, err, want)
-			}
+			should.Be(t, found(t, func(x *flow.Flow) bool { return innodb.WaitsInPassing(x, db, scan) }), want, scan, "waits")
 		}
 	})
 }
@@ -87,7 +93,7 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 				innodb.Way{Level: sql.LevelRepeatableRead}, innodb.Insertions{Inserted: rounds, Duplicates: rounds},
 			},
 		} {
-			got := must.Get(innodb.InsertTwice(t.Context(), db, c.way, rounds))(t)
+			got := found(t, func(x *flow.Flow) innodb.Insertions { return innodb.InsertTwice(x, db, c.way, rounds) })
 			should.Be(t, strings.Contains(got.Answer, "1213"), got.Deadlocks > 0, name, "the server tells of a deadlock", got.Answer)
 			got.Answer = ""
 			should.Be(t, got, c.want, name)
@@ -98,7 +104,7 @@ func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
 func TestAProbeLeavesNothingBehind(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		db := open(t, d)
-		must.Get(innodb.Probe(t.Context(), db, innodb.Found))(t)
+		must.Do(t, flow.Do(t.Context(), func(x *flow.Flow) { innodb.Probe(x, db, innodb.Found) }))
 		var tables int
 		if err := db.QueryRow(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`).Scan(&tables); err != nil || tables != 0 {
 			t.Errorf("%d tables are left (%v)", tables, err)
@@ -161,7 +167,7 @@ func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 			"written":              {innodb.UpdateAndUpdate(), innodb.Insertions{Inserted: rounds, Duplicates: rounds}},
 			"deleted by all":       {innodb.DeleteAndDelete(), innodb.Insertions{Duplicates: 2 * rounds}},
 		} {
-			sum := must.Get(innodb.HandOver(t.Context(), db, c.lock, rounds))(t)
+			sum := found(t, func(x *flow.Flow) innodb.Insertions { return innodb.HandOver(x, db, c.lock, rounds) })
 			should.Be(t, sum.Answer == "", sum.Deadlocks == 0, name, "the last has no answer", sum.Answer)
 			sum.Answer = ""
 			should.Be(t, sum, c.want, name)
@@ -173,9 +179,8 @@ func TestADeleteLocksOtherRowsWhereItsIndexIsPassedOver(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		db := open(t, d)
 		for large, want := range map[bool]int{false: 2, true: 0} {
-			if got, err := innodb.LocksOthers(t.Context(), db, large); err != nil || got != want {
-				t.Errorf("large %t: %d rows that do not match are locked (%v), want %d", large, got, err, want)
-			}
+			got := found(t, func(x *flow.Flow) int { return innodb.LocksOthers(x, db, large) })
+			should.Be(t, got, want, "rows that do not match and are locked, large", large)
 		}
 	})
 }
@@ -191,9 +196,8 @@ func TestADeletedRowIsLockedWithItsGap(t *testing.T) {
 			innodb.Primary: {true: false, false: false},
 		} {
 			for deleted, want := range want {
-				if got, err := innodb.LocksGap(t.Context(), db, by, deleted); err != nil || got != want {
-					t.Errorf("%s, deleted %t: the gap is locked: %t (%v), want %t", by, deleted, got, err, want)
-				}
+				got := found(t, func(x *flow.Flow) bool { return innodb.LocksGap(x, db, by, deleted) })
+				should.Be(t, got, want, "the gap is locked by", by, "deleted", deleted)
 			}
 		}
 	})
@@ -205,9 +209,8 @@ func TestALockThatEndsBeforeTheCommitLosesAnUpdate(t *testing.T) {
 		db := open(t, d)
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 			for commitFirst, want := range map[bool]int{false: 9, true: 8} {
-				if left, err := innodb.SellTwice(t.Context(), db, level, commitFirst); err != nil || left != want {
-					t.Errorf("%s, committed first %t: %d are left (%v), want %d", level, commitFirst, left, err, want)
-				}
+				left := found(t, func(x *flow.Flow) int { return innodb.SellTwice(x, db, level, commitFirst) })
+				should.Be(t, left, want, "left at", level, "committed first", commitFirst)
 			}
 		}
 	})

@@ -8,83 +8,52 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 )
 
-// Locked has the places that were found locked, of all that were tried.
-type Locked map[string]bool
-
 // Probe runs the statement in each of the eight combinations, on a table each, and
-// tries every place while the transaction is open. The pool must be one of Open: every
-// locked place takes a second, and all are tried at the same time.
-func Probe(ctx context.Context, db *sql.DB, s Statement) (map[Combination]Locked, error) {
+// tries every place while the transaction is open, each from a connection of its own. The pool must be one of Open: every
+// locked place takes a second, and all are tried at the same time. It returns the figures of the matrix.
+func Probe(x *flow.Flow, db *sql.DB, s Statement) map[string]float64 {
 	var mu sync.Mutex
-	matrix := make(map[Combination]Locked)
-	group, groupCtx := errgroup.WithContext(ctx)
-	for _, c := range Combinations() {
-		group.Go(func() error {
-			name, locked := "lab_"+c.String(), make(Locked)
-			mu.Lock()
-			matrix[c] = locked
-			mu.Unlock()
-			return c.Index.with(groupCtx, db, name, func() error {
-				return holding(groupCtx, db, c.Level, on(name, s.sql()), func(*sql.Tx) error { return try(groupCtx, db, name, c.Index, locked) })
-			})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("probe what is locked: %w", err)
-	}
-	return matrix, nil
-}
-
-// try tries all places at once, each from a connection of its own.
-func try(ctx context.Context, db *sql.DB, name string, i Index, locked Locked) error {
-	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	for _, p := range i.Places() {
-		group.Go(func() error {
-			blocked, err := waits(ctx, db, on(name, p.attempt))
-			if err != nil {
-				return fmt.Errorf("try %s of %s: %w", p.Name, name, err)
-			}
+	figures, all := make(map[string]float64), Combinations()
+	x.Each(len(all), func(i int) {
+		c := all[i]
+		name, places := "lab_"+c.String(), c.Index.Places()
+		try := func(i int) {
+			locked := checker.OneIf(waits(x, db, on(name, places[i].attempt)))
 			mu.Lock()
 			defer mu.Unlock()
-			locked[p.Name] = blocked
-			return nil
+			figures[c.figure(places[i].Name)] = locked
+		}
+		c.Index.with(x, db, name, func() {
+			holding(x, db, c.Level, on(name, s.sql()), func(*sql.Tx) { x.Each(len(places), try) })
 		})
-	}
-	return group.Wait()
+	})
+	return figures
 }
 
 // holding calls a function while a transaction holds the locks of a statement.
-func holding(ctx context.Context, db *sql.DB, level sql.IsolationLevel, statement string, do func(holder *sql.Tx) error, args ...any) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-	if err != nil {
-		return err
-	}
+func holding(x *flow.Flow, db *sql.DB, level sql.IsolationLevel, statement string, do func(holder *sql.Tx), args ...any) {
+	tx := begin(x, db, level)
 	defer tx.Rollback() // it ends the locks
-	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
-		return err
-	}
-	return do(tx)
+	exec(x, tx, statement, args...)
+	do(tx)
 }
 
 // waits reports whether a lock of another transaction is in the way of a statement,
 // and rolls it back. It runs at READ COMMITTED, and so locks no gap itself.
-func waits(ctx context.Context, db *sql.DB, statement string) (bool, error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return false, err
-	}
+func waits(x *flow.Flow, db *sql.DB, statement string) bool {
+	tx := begin(x, db, sql.LevelReadCommitted)
 	defer tx.Rollback()
-	_, err = tx.ExecContext(ctx, statement)
+	_, err := tx.ExecContext(x, statement)
 	if backend.IsMySQL(err, lockWaitTimeout, noWait) {
-		return true, nil
+		return true
 	}
-	return false, err
+	x.Must(failed(statement, err))
+	return false
 }
 
 // Scan is a statement that finds its row by reading all.
@@ -99,15 +68,14 @@ const (
 // WaitsInPassing reports whether a scan at READ COMMITTED waits for the lock that
 // another transaction has on a row that does not match. It waits where it locks every
 // row before it reads it, although it keeps none of these locks.
-func WaitsInPassing(ctx context.Context, db *sql.DB, s Scan) (blocked bool, err error) {
+func WaitsInPassing(x *flow.Flow, db *sql.DB, s Scan) (blocked bool) {
 	const name = "lab_passing"
-	err = None.with(ctx, db, name, func() error {
-		return holding(ctx, db, sql.LevelDefault, `SELECT id FROM `+name+` WHERE name = 'j' FOR UPDATE`, func(*sql.Tx) (err error) {
-			blocked, err = waits(ctx, db, on(name, string(s)))
-			return err
+	None.with(x, db, name, func() {
+		holding(x, db, sql.LevelDefault, `SELECT id FROM `+name+` WHERE name = 'j' FOR UPDATE`, func(*sql.Tx) {
+			blocked = waits(x, db, on(name, string(s)))
 		})
 	})
-	return blocked, err
+	return blocked
 }
 
 // Way is how two transactions insert the same row.
@@ -129,54 +97,42 @@ const gapTable = "lab_shared_gap"
 
 // InsertTwice has two transactions insert the same row at the same time, another
 // row in each round. With Look, both have read it before either inserts.
-func InsertTwice(ctx context.Context, db *sql.DB, w Way, rounds int) (sum Insertions, err error) {
-	return inRounds(ctx, db, gapTable, rounds, func(id int, sum *Insertions) error {
-		return withTwo(ctx, db, w.Level, func(both [2]*sql.Tx) error { return w.insert(ctx, both, id, sum) })
+func InsertTwice(x *flow.Flow, db *sql.DB, w Way, rounds int) Insertions {
+	return inRounds(x, db, gapTable, rounds, func(id int, sum *Insertions) {
+		withTwo(x, db, w.Level, func(both [2]*sql.Tx) { w.insert(x, both, id, sum) })
 	})
 }
 
 // inRounds does something with another row of a table in each round: with one behind those that are there.
-func inRounds(ctx context.Context, db *sql.DB, table string, rounds int, do func(id int, sum *Insertions) error) (sum Insertions, err error) {
+func inRounds(x *flow.Flow, db *sql.DB, table string, rounds int, do func(id int, sum *Insertions)) (sum Insertions) {
 	const above = 100
-	err = Primary.with(ctx, db, table, func() error {
+	Primary.with(x, db, table, func() {
 		for round := range rounds {
-			if err := do(above+round, &sum); err != nil {
-				return fmt.Errorf("round %d in %s: %w", round+1, table, err)
-			}
+			do(above+round, &sum)
 		}
-		return nil
 	})
-	return sum, err
+	return sum
 }
 
 // withTwo calls a function with two transactions. What it has not committed is rolled back.
-func withTwo(ctx context.Context, db *sql.DB, level sql.IsolationLevel, do func(both [2]*sql.Tx) error) (err error) {
+func withTwo(x *flow.Flow, db *sql.DB, level sql.IsolationLevel, do func(both [2]*sql.Tx)) {
 	var both [2]*sql.Tx
 	for i := range both {
-		if both[i], err = db.BeginTx(ctx, &sql.TxOptions{Isolation: level}); err != nil {
-			return err
-		}
+		both[i] = begin(x, db, level)
 		defer both[i].Rollback()
 	}
-	return do(both)
+	do(both)
 }
 
-func (w Way) insert(ctx context.Context, both [2]*sql.Tx, id int, sum *Insertions) error {
+func (w Way) insert(x *flow.Flow, both [2]*sql.Tx, id int, sum *Insertions) {
 	for _, tx := range both {
-		if !w.Look {
-			break
-		}
-		if _, err := tx.ExecContext(ctx, `SELECT id FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id); err != nil {
-			return err
+		if w.Look {
+			exec(x, tx, `SELECT id FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id)
 		}
 	}
 	var errs [2]error
-	var inserters sync.WaitGroup
-	for i, tx := range both {
-		inserters.Go(func() { errs[i] = insert(ctx, tx, id) })
-	}
-	inserters.Wait()
-	return errors.Join(sum.count(errs[0]), sum.count(errs[1]))
+	x.Each(2, func(i int) { errs[i] = insert(x, both[i], id) })
+	x.Must(errors.Join(sum.count(errs[0]), sum.count(errs[1])))
 }
 
 func insert(ctx context.Context, tx *sql.Tx, id int) error {
@@ -223,7 +179,7 @@ const (
 // LocksOthers counts the two rows that a DELETE by an index locks at REPEATABLE READ although
 // they do not match. In a small table, of which most rows match, reading all is cheaper than
 // the index; in a large one it is not.
-func LocksOthers(ctx context.Context, db *sql.DB, large bool) (locked int, err error) {
+func LocksOthers(x *flow.Flow, db *sql.DB, large bool) (locked int) {
 	const name = "lab_crowded"
 	var rows strings.Builder
 	rows.WriteString(insertOthers)
@@ -233,44 +189,36 @@ func LocksOthers(ctx context.Context, db *sql.DB, large bool) (locked int, err e
 	for i := 0; large && i < more; i++ {
 		fmt.Fprintf(&rows, aRow, 30, 1000+i)
 	}
-	err = withTable(ctx, db, name, []string{createCrowded, rows.String(), analyze}, func() error {
-		return holding(ctx, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) error {
+	withTable(x, db, name, []string{createCrowded, rows.String(), analyze}, func() {
+		holding(x, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) {
 			for _, try := range []string{tryFirst, tryLast} {
-				blocked, err := waits(ctx, db, on(name, try))
-				if err != nil {
-					return err
-				}
-				if blocked {
+				if waits(x, db, on(name, try)) {
 					locked++
 				}
 			}
-			return nil
 		})
 	})
-	return locked, err
+	return locked
 }
 
 // LocksGap reports whether a DELETE by an index locks the gap below its row at REPEATABLE READ.
 // deleted: another transaction has deleted that row before, and it is still in the index,
 // marked, because a third may read it.
-func LocksGap(ctx context.Context, db *sql.DB, by Index, deleted bool) (blocked bool, err error) {
+func LocksGap(x *flow.Flow, db *sql.DB, by Index, deleted bool) (blocked bool) {
 	const name = "lab_marked"
-	probe := func(*sql.Tx) error {
+	probe := func(*sql.Tx) {
 		if deleted {
-			if _, err := db.ExecContext(ctx, on(name, deleteTen)); err != nil {
-				return err
-			}
+			exec(x, db, on(name, deleteTen))
 		}
-		return holding(ctx, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) (err error) {
-			blocked, err = waits(ctx, db, on(name, `INSERT INTO `+table+` (id, name) VALUES (7, 'v')`))
-			return err
+		holding(x, db, sql.LevelRepeatableRead, on(name, deleteTen), func(*sql.Tx) {
+			blocked = waits(x, db, on(name, `INSERT INTO `+table+` (id, name) VALUES (7, 'v')`))
 		})
 	}
-	err = by.with(ctx, db, name, func() error {
+	by.with(x, db, name, func() {
 		// Its snapshot keeps the purge away.
-		return holding(ctx, db, sql.LevelRepeatableRead, on(name, `SELECT COUNT(*) FROM `+table), probe)
+		holding(x, db, sql.LevelRepeatableRead, on(name, `SELECT COUNT(*) FROM `+table), probe)
 	})
-	return blocked, err
+	return blocked
 }
 
 // The figures of SellTwice: what is left of ten units after two sales of one.
@@ -290,37 +238,27 @@ const (
 // SellTwice has two transactions at a level, both of them open, read ten units, subtract one and
 // write what is left: the second does so after the first has written. commitFirst: the first
 // has committed by then, and not only unlocked.
-func SellTwice(ctx context.Context, db *sql.DB, level sql.IsolationLevel, commitFirst bool) (left int, err error) {
-	err = withTable(ctx, db, unlocked, []string{createStock, insertStock}, func() error {
-		err := withTwo(ctx, db, level, func(both [2]*sql.Tx) error { return sellTwice(ctx, both, commitFirst) })
-		if err != nil {
-			return fmt.Errorf("sell twice: %w", err)
-		}
-		return db.QueryRowContext(ctx, readStock).Scan(&left)
+func SellTwice(x *flow.Flow, db *sql.DB, level sql.IsolationLevel, commitFirst bool) (left int) {
+	withTable(x, db, unlocked, []string{createStock, insertStock}, func() {
+		withTwo(x, db, level, func(both [2]*sql.Tx) { sellTwice(x, both, commitFirst) })
+		x.Must(db.QueryRowContext(x, readStock).Scan(&left))
 	})
-	return left, err
+	return left
 }
 
-func sellTwice(ctx context.Context, both [2]*sql.Tx, commitFirst bool) error {
+func sellTwice(x *flow.Flow, both [2]*sql.Tx, commitFirst bool) {
 	var stock [2]int
-	read := func(i int) error { return both[i].QueryRowContext(ctx, readStock).Scan(&stock[i]) }
-	write := func(i int) error {
-		_, err := both[i].ExecContext(ctx, writeStock, stock[i]-1)
-		return err
-	}
-	commit := func(i int) error { return both[i].Commit() }
-	type step struct {
-		do func(i int) error
-		of int
-	}
-	steps := []step{{read, 0}, {write, 0}, {read, 1}, {commit, 0}, {write, 1}, {commit, 1}}
+	read := func(i int) { x.Must(both[i].QueryRowContext(x, readStock).Scan(&stock[i])) }
+	write := func(i int) { exec(x, both[i], writeStock, stock[i]-1) }
+	read(0)
+	write(0)
 	if commitFirst {
-		steps = []step{{read, 0}, {write, 0}, {commit, 0}, {read, 1}, {write, 1}, {commit, 1}}
+		x.Must(both[0].Commit())
 	}
-	for _, s := range steps {
-		if err := s.do(s.of); err != nil {
-			return err
-		}
+	read(1)
+	if !commitFirst {
+		x.Must(both[0].Commit())
 	}
-	return nil
+	write(1)
+	x.Must(both[1].Commit())
 }
