@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ type Suite struct {
 	Ratios   []Ratio
 	Rounds   int
 	// Pace says how long each measurement may take.
-	Pace Pace
+	Pace *Pace
 	// Progress may be nil.
 	Progress Progress
 }
@@ -138,12 +139,8 @@ type Progress interface {
 }
 
 func (s Suite) measurements(rounds int) (n int) {
-	for round := range rounds {
-		for _, subject := range s.Subjects {
-			if subject.in(round) {
-				n++
-			}
-		}
+	for _, subject := range s.Subjects {
+		n += min(rounds, cmp.Or(subject.Rounds, rounds))
 	}
 	return n
 }
@@ -153,21 +150,19 @@ func (s Suite) measurements(rounds int) (n int) {
 func (s Suite) Run(ctx context.Context) (*Result, error) {
 	samples := make(map[string][]*Sample)
 	skipped := make(map[string]error)
-	pacer := s.Pace.begin(s.measurements(s.Rounds))
+	dropped := 0
 	var err error
 	for round := range s.Rounds {
 		for _, subject := range s.Subjects {
 			switch {
 			case err != nil || !subject.in(round):
 			case skipped[subject.Name] != nil:
-				pacer.left--
 				s.step(subject.Name + ": not measured")
-			case pacer.late() && round > 0:
-				pacer.left--
-				pacer.dropped++
+			case s.Pace.late() && round > 0:
+				dropped++
 				s.step(subject.Name + ": left out")
 			default:
-				if err = s.measure(ctx, subject, round, pacer, samples); errors.Is(err, errNotMeasured) {
+				if err = s.measure(ctx, subject, round, samples); errors.Is(err, errNotMeasured) {
 					skipped[subject.Name], err = err, nil
 					s.step(subject.Name + ": not measured")
 				}
@@ -180,16 +175,16 @@ func (s Suite) Run(ctx context.Context) (*Result, error) {
 			result.Notes = append(result.Notes, skipped[subject.Name].Error())
 		}
 	}
-	if n := pacer.dropped; n > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf("%d measurements of later rounds were left out for lack of time", n))
+	if dropped > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("%d measurements of later rounds were left out for lack of time", dropped))
 	}
 	return result, err
 }
 
-func (s Suite) measure(ctx context.Context, subject Subject, round int, pacer *pacer, samples map[string][]*Sample) error {
-	began, each := time.Now(), pacer.each()
+func (s Suite) measure(ctx context.Context, subject Subject, round int, samples map[string][]*Sample) error {
+	began, each := time.Now(), s.Pace.next()
 	sample, err := subject.Measure(ctx, each)
-	pacer.took(time.Since(began), each)
+	s.Pace.took(time.Since(began), each)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -207,9 +202,10 @@ func (s Suite) measure(ctx context.Context, subject Subject, round int, pacer *p
 	return nil
 }
 
+// step counts a measurement as done.
 func (s Suite) step(words string) {
-	if s.Progress != nil {
-		s.Progress.Step(words, until(s.Pace.End))
+	if s.Pace.left--; s.Progress != nil {
+		s.Progress.Step(words, s.Pace.remaining())
 	}
 }
 
@@ -248,14 +244,13 @@ func (subject Subject) figure(samples []*Sample) Figure {
 	return f
 }
 
-// Pace says how long a suite may take.
+// Pace shares the time of a run out among the measurements that are left. They have a
+// beginning and an end of their own, which it learns.
 type Pace struct {
-	// Each is how long each measurement takes; 0: as long as there is time until
-	// Until for all that are to come.
-	Each  time.Duration
-	Until time.Time
-	// End is that of everything, of which the suite may be a part.
-	End time.Time
+	each     time.Duration // of every measurement; 0: as long as there is time until end for all that are left
+	end      time.Time
+	left     int
+	overhead time.Duration
 }
 
 // The shortest and the longest measurement that is planned.
@@ -264,35 +259,26 @@ const (
 	longest  = 4 * time.Second
 )
 
-func until(t time.Time) time.Duration { return max(0, time.Until(t)) }
-
-func (p Pace) begin(measurements int) *pacer {
-	return &pacer{pace: p, left: measurements, overhead: 300 * time.Millisecond}
+func newPace(each time.Duration, end time.Time, measurements int) *Pace {
+	return &Pace{each: each, end: end, left: measurements, overhead: 300 * time.Millisecond}
 }
 
-// pacer shares the time out among the measurements that are left. They have a
-// beginning and an end of their own, which it learns.
-type pacer struct {
-	pace     Pace
-	left     int
-	overhead time.Duration
-	dropped  int
-}
+// remaining is the time until the end, or 0.
+func (p *Pace) remaining() time.Duration { return max(0, time.Until(p.end)) }
 
-// each is how long the next measurement is to take.
-func (p *pacer) each() time.Duration {
-	if p.pace.Each > 0 {
-		return p.pace.Each
+// next is how long the next measurement is to take.
+func (p *Pace) next() time.Duration {
+	if p.each > 0 {
+		return p.each
 	}
-	share := until(p.pace.Until) / time.Duration(max(1, p.left))
+	share := p.remaining() / time.Duration(max(1, p.left))
 	return min(max(share-p.overhead, shortest), longest)
 }
 
 // took learns from the duration of a measurement that was to take each.
-func (p *pacer) took(all, each time.Duration) {
+func (p *Pace) took(all, each time.Duration) {
 	const weight = 16 // of what was known before
 	p.overhead += (max(0, all-each) - p.overhead) / weight
-	p.left--
 }
 
-func (p *pacer) late() bool { return p.pace.Each == 0 && until(p.pace.Until) == 0 }
+func (p *Pace) late() bool { return p.each == 0 && p.remaining() == 0 }

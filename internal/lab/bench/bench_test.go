@@ -33,7 +33,7 @@ func failing(err error) func(context.Context, time.Duration) (Sample, error) {
 }
 
 // quickly is a pace without waiting.
-func quickly() Pace { return Pace{Each: time.Millisecond} }
+func quickly() *Pace { return newPace(time.Millisecond, time.Time{}, 1) }
 
 func TestRatiosAreOfTheSameRound(t *testing.T) {
 	suite := Suite{
@@ -120,7 +120,7 @@ func TestASuiteKeepsToItsTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began, said := time.Now(), new(steps)
 			suite := Suite{
-				Rounds: 1000, Pace: Pace{Until: began.Add(within)}, Progress: said,
+				Rounds: 1000, Pace: newPace(0, began.Add(within), 2000), Progress: said,
 				Subjects: []Subject{{Name: "a", Measure: wasteful}, {Name: "b", Measure: wasteful}},
 			}
 			r, err := suite.Run(t.Context())
@@ -141,7 +141,7 @@ func TestASuiteUsesItsTime(t *testing.T) {
 			return Sample{Value: 1}, nil
 		}
 		began, said := time.Now(), new(steps)
-		suite := Suite{Rounds: 4, Pace: Pace{Until: began.Add(within)}, Progress: said, Subjects: []Subject{
+		suite := Suite{Rounds: 4, Pace: newPace(0, began.Add(within), 9), Progress: said, Subjects: []Subject{
 			{Name: "elsewhere", Measure: failing(errNotMeasured)}, {Name: "each", Unit: "/s", Measure: punctual}, {Name: "once", Rounds: 1, Measure: punctual},
 		}}
 		r, err := suite.Run(t.Context())

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/bench/baseline"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
@@ -125,37 +125,33 @@ func (s *stage) hours() (list []Subject) {
 	for _, d := range s.strategies {
 		if d.Name == conditional || d.Name == inRedis {
 			how := Setting{Strategy: d.Name, Group: d.Name == conditional, Clients: usual, Replicas: s.replicas}
-			list = append(list, s.hour(how.strategy(), func(ctx context.Context) (load.Plan, error) {
-				goodsID, err := s.create(ctx, hourUnits)
-				return s.plan(how, &shelf{goods: []int64{goodsID}}), err
+			list = append(list, s.hour(how.strategy(), func(x *flow.Flow) load.Plan {
+				return s.plan(how, &shelf{goods: []int64{s.create(x, hourUnits)}})
 			}))
 		}
 	}
 	if s.programs[baseline.Update] != nil {
-		list = append(list, s.hour(baseline.Update, func(ctx context.Context) (load.Plan, error) {
+		list = append(list, s.hour(baseline.Update, func(x *flow.Flow) load.Plan {
 			goodsID := s.items.Add(1)
-			_, err := s.bare.ExecContext(ctx, baseline.AddGoods, goodsID, hourUnits)
-			return load.Plan{URL: s.url(s.programs[baseline.Update]), GoodsID: goodsID, Timeout: requestLimit}, err
+			flow.Get(s.bare.ExecContext(x, baseline.AddGoods, goodsID, hourUnits))(x)
+			return load.Plan{URL: s.url(s.programs[baseline.Update]), GoodsID: goodsID, Timeout: requestLimit}
 		}))
 	}
 	return list
 }
 
-func (s *stage) hour(name string, stockUp func(context.Context) (load.Plan, error)) Subject {
-	return Subject{Name: hourOf(name), Unit: " s", Measure: func(ctx context.Context, _ time.Duration) (Sample, error) {
-		plan, err := stockUp(ctx)
-		if err != nil {
-			return Sample{}, err
-		}
+func (s *stage) hour(name string, stockUp func(*flow.Flow) load.Plan) Subject {
+	return Subject{Name: hourOf(name), Unit: " s", Measure: measuring(func(x *flow.Flow, _ time.Duration) Sample {
+		plan := stockUp(x)
 		plan.Clients, plan.Requests = usual, hourBuyers
-		sample, err := s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+		sample := s.run(x, plan, func(result *load.Result) (answered int, err error) {
 			if result.Sold != hourUnits || result.Failed() > 0 {
 				err = fmt.Errorf("%d of %d units were sold to %d buyers: %v", result.Sold, hourUnits, result.Sent, result.Errors)
 			}
 			return result.Sent, err
 		})
-		return Sample{Value: sample.Costs.sum()}, err
-	}}
+		return Sample{Value: sample.Costs.sum()}
+	})}
 }
 
 func hourOf(name string) string { return "10,000 units for a million buyers, " + name }

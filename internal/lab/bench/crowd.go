@@ -1,10 +1,6 @@
 package bench
 
 import (
-	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 )
@@ -31,17 +27,17 @@ const (
 )
 
 // crowds are what a flash sale also is, on one replica: purchases with keys and tokens, and the crowd that gets nothing.
-func (s *stage) crowds() (list []Subject, ratios []Ratio) {
+func (s *stage) crowds() (suite Suite) {
 	for _, d := range s.strategies {
 		for _, clients := range s.costed() {
 			for _, kind := range kindsOf(d.Name) {
 				how := Setting{Strategy: d.Name, Kind: kind, Group: d.Name == conditional, Clients: clients, Replicas: s.replicas}
-				list = append(list, s.crowd(how))
-				ratios = append(ratios, s.crowdRatios(how)...)
+				suite.Subjects = append(suite.Subjects, s.crowd(how))
+				suite.Ratios = append(suite.Ratios, s.crowdRatios(how)...)
 			}
 		}
 	}
-	return list, ratios
+	return suite
 }
 
 func kindsOf(strategy string) []string {
@@ -85,18 +81,12 @@ func (s *stage) crowd(how Setting) Subject {
 	if how.Kind != soldOut && how.Kind != soldOutKeyed && how.Kind != looked {
 		return s.sold(how)
 	}
-	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-		goodsID, err := s.create(ctx, 1)
-		if err != nil {
-			return Sample{}, err
-		}
-		plan := s.plan(how, &shelf{goods: []int64{goodsID}})
+	return perSecond(how, func(x *flow.Flow, each time.Duration) Sample {
+		plan := s.plan(how, &shelf{goods: []int64{s.create(x, 1)}})
 		plan.Clients, plan.Requests = 1, 2 // the only unit, and a rejection
-		if _, err := load.Run(ctx, plan); err != nil {
-			return Sample{}, err
-		}
+		flow.Get(load.Run(x, plan))(x)
 		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
-		return s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+		return s.run(x, plan, func(result *load.Result) (answered int, err error) {
 			answered = result.Rejected
 			if how.Kind == looked {
 				answered = result.Sold
@@ -106,7 +96,7 @@ func (s *stage) crowd(how Setting) Subject {
 			}
 			return answered, err
 		})
-	}}
+	})
 }
 
 // as has the requests of a plan be of a kind.
@@ -124,30 +114,17 @@ func (s *stage) as(kind string, p *load.Plan) {
 }
 
 // startSigned starts a replica whose buyers have tokens.
-func (s *stage) startSigned(ctx context.Context) error {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, nil)
-	if err != nil {
-		return err
-	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public}}})
-	if err != nil {
-		return err
-	}
+func (s *stage) startSigned(x *flow.Flow) {
+	private := flow.Get(buyer.GenerateKey())(x)
+	keys := flow.Get(buyer.PublicKeys(private))(x)
+	key := flow.Get(buyer.NewSigningKey(private, keys))(x)
 	file := filepath.Join(s.shop.Supervisor.Folder(), "keys.json")
-	if err := os.WriteFile(file, keys, 0o600); err != nil {
-		return err
-	}
+	x.Must(os.WriteFile(file, keys, 0o600))
 	var last atomic.Int64
 	s.sign = func() string {
-		claims := jwt.Claims{Subject: strconv.FormatInt(last.Add(1), 10), Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour))}
-		token, _ := jwt.Signed(signer).Claims(claims).Serialize() // a replica rejects an empty one
+		token, _ := key.Sign(buyer.Buyer{ID: strconv.FormatInt(last.Add(1), 10)}, "", time.Hour) // a replica rejects an empty one
 		return token
 	}
 	s.token = s.sign()
-	s.signed, err = s.start(ctx, shop.Replicas{Count: 1, Env: []string{"STOCKD_BUYER_FROM=token", "STOCKD_BUYER_JWKS_FILE=" + file}})
-	return err
+	s.signed = s.start(x, shop.Replicas{Count: 1, Env: []string{"STOCKD_BUYER_FROM=token", "STOCKD_BUYER_JWKS_FILE=" + file}})
 }

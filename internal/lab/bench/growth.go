@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/stockd/stockd/internal/lab/report"
 )
@@ -121,23 +119,16 @@ func (s *stage) ofItems() (suite Suite) {
 	return suite
 }
 
-// stockUpItems makes the items, and sells each of them twice.
-func (s *stage) stockUpItems(ctx context.Context, how Setting) (*shelf, error) {
-	var next atomic.Int64
-	of := new(shelf)
-	of.pick = func() int64 { return of.goods[int(next.Add(1))%len(of.goods)] }
-	if err := s.prepared(ctx, how, of, few, 2*how.Items); err != nil {
-		return nil, err
+// picking draws the item of each next purchase.
+func picking(goods []int64, zipf bool) func() int64 {
+	if !zipf {
+		return func() int64 { return goods[rand.IntN(len(goods))] }
 	}
-	of.pick = func() int64 { return of.goods[rand.IntN(len(of.goods))] }
-	if how.Zipf {
-		draw := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), zipfExponent, 1, uint64(len(of.goods)-1)) //nolint:gosec // there are items
-		var mu sync.Mutex
-		of.pick = func() int64 {
-			mu.Lock()
-			defer mu.Unlock()
-			return of.goods[draw.Uint64()]
-		}
+	draw := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), zipfExponent, 1, uint64(len(goods)-1)) //nolint:gosec // there are items
+	var mu sync.Mutex
+	return func() int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return goods[draw.Uint64()]
 	}
-	return of, nil
 }

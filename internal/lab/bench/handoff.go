@@ -2,12 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/trial"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
@@ -28,45 +27,38 @@ const (
 	warmUp = 4
 )
 
-// hold takes the name once and lets go, and tells how long it waited.
-type hold func(ctx context.Context) (waited time.Duration, err error)
+// turn is what a worker does again and again, and how long the part of it took that is measured.
+type turn func(x *flow.Flow) (took time.Duration)
 
-type contest struct {
-	holds  func() ([]hold, error) // made when they are first asked for: until then, no session need be kept alive
-	unfair float64                // the longest wait of the last one over the median
+// loop has workers take turns until a time is over, and each of them one at least. It returns what the turns after the warm-up
+// took, the shortest first, and how many of them there were a second.
+func loop(x *flow.Flow, each, warmUp time.Duration, workers []turn) (took []time.Duration, rate float64) {
+	start := time.Now()
+	counted, end := start.Add(warmUp), start.Add(each)
+	all := make([][]time.Duration, len(workers))
+	x.Each(len(workers), func(i int) {
+		for first := true; x.Err() == nil && (first || time.Now().Before(end)); first = false {
+			if one := workers[i](x); time.Now().After(counted) {
+				all[i] = append(all[i], one)
+			}
+		}
+	})
+	took = slices.Sorted(slices.Values(slices.Concat(all...)))
+	return took, float64(len(took)) / time.Since(counted).Seconds()
 }
 
-func (c *contest) measure(ctx context.Context, each time.Duration) (Sample, error) {
-	holds, err := c.holds()
-	if err != nil {
-		return Sample{}, fmt.Errorf("prepare: %w", err)
+type contest struct {
+	holds  []turn  // made when they are first measured: until then, no session need be kept alive
+	unfair float64 // the longest wait of the last one over the median
+}
+
+func (c *contest) measure(x *flow.Flow, each time.Duration) Sample {
+	waits, rate := loop(x, each, each/warmUp, c.holds)
+	if len(waits) == 0 {
+		x.Must(fmt.Errorf("no contender held the lock within %s", each))
 	}
-	start := time.Now()
-	counted, end := start.Add(each/warmUp), start.Add(each)
-	waits := make([][]time.Duration, len(holds))
-	errs := make([]error, len(holds))
-	var crowd sync.WaitGroup
-	for i, hold := range holds {
-		crowd.Go(func() {
-			for time.Now().Before(end) && ctx.Err() == nil && errs[i] == nil {
-				var waited time.Duration
-				waited, errs[i] = hold(ctx)
-				if errs[i] == nil && time.Now().After(counted) {
-					waits[i] = append(waits[i], waited)
-				}
-			}
-		})
-	}
-	crowd.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return Sample{}, err
-	}
-	all := slices.Sorted(slices.Values(slices.Concat(waits...)))
-	if len(all) == 0 {
-		return Sample{}, fmt.Errorf("no contender held the lock within %s", each)
-	}
-	c.unfair = all[len(all)-1].Seconds() / max(all[len(all)/2].Seconds(), time.Microsecond.Seconds())
-	return Sample{Value: float64(len(all)) / time.Since(counted).Seconds()}, nil
+	c.unfair = waits[len(waits)-1].Seconds() / max(waits[len(waits)/2].Seconds(), time.Microsecond.Seconds())
+	return Sample{Value: rate}
 }
 
 // locks are those by themselves, without a stockd around them: each lock that is made on a library's
@@ -74,12 +66,18 @@ func (c *contest) measure(ctx context.Context, each time.Duration) (Sample, erro
 // them is the memory of a replica that has only its database: a shop that needs no lock.
 func (s *stage) locks() Suite {
 	suite := Suite{Subjects: []Subject{{
-		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: s.memory,
+		Name: "resident memory of a replica under 512 connections", Unit: " MiB", AtMost: 64, Measure: measuring(s.memory),
 	}}}
 	contests := make(map[string]*contest) // by the library
 	add := func(library, subject string) {
-		contests[library] = &contest{holds: sync.OnceValues(func() ([]hold, error) { return s.holds(library) })}
-		suite.Subjects = append(suite.Subjects, Subject{Name: holdsOf(subject), Unit: "/s", Measure: contests[library].measure})
+		c := &contest{}
+		contests[library] = c
+		suite.Subjects = append(suite.Subjects, Subject{Name: holdsOf(subject), Unit: "/s", Measure: measuring(func(x *flow.Flow, each time.Duration) Sample {
+			if c.holds == nil {
+				c.holds = s.holds(x, library)
+			}
+			return c.measure(x, each)
+		})})
 	}
 	for _, pair := range []struct {
 		name, library, plain string
@@ -121,32 +119,27 @@ func holdsOf(name string) string {
 }
 
 // holds are those of all waiters, each on the connections of one of the replicas.
-func (s *stage) holds(library string) ([]hold, error) {
-	l, err := trial.Find(library)
-	if err != nil {
-		return nil, err
-	}
+func (s *stage) holds(x *flow.Flow, library string) []turn {
+	l := flow.Get(trial.Find(library))(x)
 	to := trial.Connect(s.shop.Servers, l.Server, handoffTTL)
 	var lockers [replicas]lock.Locker
 	for r := range lockers {
-		var closeAll func() error
-		if lockers[r], closeAll, err = l.Open(to); err != nil {
-			return nil, err
-		}
+		locker, closeAll, err := l.Open(to)
+		x.Must(err)
+		lockers[r] = locker
 		s.later(func(context.Context) error { return closeAll() })
 	}
-	holds := make([]hold, waiters)
+	holds := make([]turn, waiters)
 	for w := range holds {
-		holds[w] = func(ctx context.Context) (waited time.Duration, err error) {
-			waiting, cancel := context.WithTimeout(ctx, handoffWait)
+		holds[w] = func(x *flow.Flow) (waited time.Duration) {
+			waiting, cancel := context.WithTimeout(x, handoffWait)
 			defer cancel()
 			asked := time.Now()
-			lease, err := lockers[w%replicas].Acquire(waiting, handoffName)
-			if err != nil {
-				return 0, err
-			}
-			return time.Since(asked), lease.Release(ctx)
+			lease := flow.Get(lockers[w%replicas].Acquire(waiting, handoffName))(x)
+			waited = time.Since(asked)
+			x.Must(lease.Release(x))
+			return waited
 		}
 	}
-	return holds, nil
+	return holds
 }

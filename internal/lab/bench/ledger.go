@@ -3,14 +3,13 @@ package bench
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
@@ -25,57 +24,32 @@ const (
 )
 
 // fillLedger fills the ledger, and starts a replica whose ledger is empty, in a database of the same server.
-func (s *stage) fillLedger(ctx context.Context) error {
+func (s *stage) fillLedger(x *flow.Flow) {
 	const beside = "stockd_empty"
 	if s.bare == nil {
-		return errNeedsMySQL
+		x.Must(errNeedsMySQL)
 	}
-	if _, err := s.bare.ExecContext(ctx, `CREATE DATABASE `+beside); err != nil {
-		return fmt.Errorf("create an empty database: %w", err)
-	}
-	empty, err := s.shop.Servers.Database.With(func(c *mysql.Config) { c.DBName = beside })
-	if err != nil {
-		return err
-	}
-	store, err := s.shop.Servers.Database.Open(ctx, "lab", 1)
-	if err != nil {
-		return err
-	}
+	flow.Get(s.bare.ExecContext(x, `CREATE DATABASE `+beside))(x)
+	empty := flow.Get(s.shop.Servers.Database.With(func(c *mysql.Config) { c.DBName = beside }))(x)
+	store := flow.Get(s.shop.Servers.Database.Open(x, "lab", 1))(x)
 	defer store.Close() //nolint:errcheck // what it wrote is committed
-	if _, err := store.MigrateUp(ctx); err != nil {
-		return err
-	}
-	if err := fill(ctx, s.bare, s.options.Ledger, s.options.Progress.Say); err != nil {
-		return fmt.Errorf("fill ledger: %w", err)
-	}
-	if err := s.updateTotals(ctx, store); err != nil {
-		return err
-	}
+	flow.Get(store.MigrateUp(x))(x)
+	fill(x, s.bare, s.options.Ledger, s.options.Progress.Say)
+	s.updateTotals(x, store)
 	s.items.Store(goodsOfLedger) // each sale has an item of its own
 	s.empty = &stage{bench: s.bench, replicas: 1}
-	s.empty.served, err = s.start(ctx, shop.Replicas{Count: 1, Servers: empty.Env()})
-	return err
+	s.empty.served = s.start(x, shop.Replicas{Count: 1, Servers: empty.Env()})
 }
 
 // updateTotals brings the running totals up to date, as a replica does in the background.
-func (s *stage) updateTotals(ctx context.Context, store *repo.Store) error {
+func (s *stage) updateTotals(x *flow.Flow, store *repo.Store) {
 	began := time.Now()
-	for {
-		if err := store.SettleAll(ctx); err != nil {
-			return err
-		}
-		behind, err := store.Unsettled(ctx)
-		if err != nil {
-			return err
-		}
-		if behind == 0 {
-			s.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
-			return nil
-		}
-		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+	x.Must(store.SettleAll(x))
+	for flow.Get(store.Unsettled(x))(x) > 0 {
+		x.Must(pause.For(x, 100*time.Millisecond))
+		x.Must(store.SettleAll(x))
 	}
+	s.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
 }
 
 // ofLedger measures a replica on a ledger with many rows against one on a ledger with none, in turns; and audits.
@@ -97,11 +71,11 @@ func (s *stage) ofLedger() (suite Suite) {
 		s.audits("audit of the item with a tenth of the rows, p99", hot, auditWithin, shop.Client.Audit, shop.Client.AuditInFull),
 		s.audits("full audit of any goods, p99", anyGoods, 0, shop.Client.AuditInFull, shop.Client.Audit),
 		s.audits("full audit of the item with a tenth of the rows, p99", hot, 0, shop.Client.AuditInFull, shop.Client.Audit),
-		Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-			return repeat(ctx, each, func() error {
-				return s.served.Client().FindOrder(ctx, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(s.options.Ledger)))
+		Subject{Name: "order of a request id, p99", Unit: " ms", Measure: measuring(func(x *flow.Flow, each time.Duration) Sample {
+			return repeat(x, each, func() {
+				x.Must(s.served.Client().FindOrder(x, fmt.Sprintf("%s%012d", filledKeys, rand.Int64N(s.options.Ledger))))
 			})
-		}},
+		})},
 	)
 	return suite
 }
@@ -111,42 +85,31 @@ type auditing func(shop.Client, context.Context, int64) (stock.Audit, error)
 
 // audits times audits of one kind. The last one is compared with one of the other kind afterwards.
 func (s *stage) audits(name string, goods func() int64, atMost float64, ask, other auditing) Subject {
-	return Subject{Name: name, Unit: " ms", AtMost: atMost, Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+	return Subject{Name: name, Unit: " ms", AtMost: atMost, Measure: measuring(func(x *flow.Flow, each time.Duration) Sample {
 		c := s.served.Client()
 		var last stock.Audit
-		sample, err := repeat(ctx, each, func() (err error) {
-			if last, err = ask(c, ctx, goods()); err == nil && !last.Clean {
-				err = fmt.Errorf("the audit of item %d is not consistent: %+v", last.GoodsID, last)
+		sample := repeat(x, each, func() {
+			if last = flow.Get(ask(c, x, goods()))(x); !last.Clean {
+				x.Must(fmt.Errorf("the audit of item %d is not consistent: %+v", last.GoodsID, last))
 			}
-			return err
 		})
-		if err != nil {
-			return Sample{}, err
+		if beside := flow.Get(other(c, x, last.GoodsID))(x); beside != last {
+			x.Must(fmt.Errorf("the audits of item %d by running totals and by the ledger differ: %+v and %+v", last.GoodsID, last, beside))
 		}
-		beside, err := other(c, ctx, last.GoodsID)
-		if err == nil && beside != last {
-			err = fmt.Errorf("the audits of item %d by running totals and by the ledger differ: %+v and %+v", last.GoodsID, last, beside)
-		}
-		return sample, err
-	}}
+		return sample
+	})}
 }
 
 // repeat asks again and again; the value is the p99.
-func repeat(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
-	var took []float64
-	for end := time.Now().Add(each); time.Now().Before(end) || len(took) == 0; {
+func repeat(x *flow.Flow, each time.Duration, ask func()) Sample {
+	took, _ := loop(x, each, 0, []turn{func(*flow.Flow) time.Duration {
 		began := time.Now()
-		if err := ask(); err != nil {
-			return Sample{}, err
-		}
-		took = append(took, float64(time.Since(began).Microseconds())/1000)
-		if ctx.Err() != nil {
-			return Sample{}, context.Cause(ctx)
-		}
-	}
-	slices.Sort(took)
-	p99 := took[len(took)*99/100]
-	return Sample{Value: p99, P50: took[len(took)/2], P99: p99}, nil
+		ask()
+		return time.Since(began)
+	}})
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	p99 := ms(took[len(took)*99/100])
+	return Sample{Value: p99, P50: ms(took[len(took)/2]), P99: p99}
 }
 
 // A filled ledger: every tenth of its rows is of one item, and the others are
@@ -192,36 +155,24 @@ const (
 
 // fill writes so many sales into an empty ledger, at least one an item, and the
 // items.
-func fill(ctx context.Context, db *sql.DB, rows int64, say func(words string)) error {
-	exec := func(statement string, args ...any) (err error) {
-		_, err = db.ExecContext(ctx, statement, args...)
-		return err
-	}
-	if err := errors.Join(exec(createNumbers), exec(firstNumber)); err != nil {
-		return err
-	}
+func fill(x *flow.Flow, db *sql.DB, rows int64, say func(words string)) {
+	exec := func(statement string, args ...any) { flow.Get(db.ExecContext(x, statement, args...))(x) }
+	exec(createNumbers)
+	exec(firstNumber)
 	for bit := range batchBits {
-		if err := exec(doubleNumbers, int64(1)<<bit); err != nil {
-			return err
-		}
+		exec(doubleNumbers, int64(1)<<bit)
 	}
-	if err := exec(fillRestocks, unitsEach, unitsEach, goodsOfLedger); err != nil {
-		return err
-	}
+	exec(fillRestocks, unitsEach, unitsEach, goodsOfLedger)
 	hot := rows / hotShare
 	of := (rows - hot + goodsOfLedger - 2) / (goodsOfLedger - 1) // each other item
 	began := time.Now()
 	for done := int64(0); done < rows; {
 		n := min(rows-done, 1<<batchBits)
-		if err := exec(fillSales, done, hot, done, hot, of, done, n); err != nil {
-			return err
-		}
+		exec(fillSales, done, hot, done, hot, of, done, n)
 		done += n
 		say(fmt.Sprintf("filling the ledger: %s of %s rows, %s a second", comma(float64(done)), comma(float64(rows)),
 			comma(float64(done)/time.Since(began).Seconds())))
 	}
-	if err := exec(fillGoods); err != nil {
-		return err
-	}
-	return exec(dropNumbers)
+	exec(fillGoods)
+	exec(dropNumbers)
 }

@@ -9,15 +9,15 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/bench/baseline"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/repo"
@@ -43,12 +43,9 @@ func (s *stage) limits() (list []Subject) {
 		crowds = append(crowds, hundreds)
 	}
 	for _, clients := range crowds {
-		subject := Subject{
-			Name: httpAlone(clients, s.replicas), Setting: Setting{Clients: clients, Replicas: s.replicas},
-			Unit: "/s", Rounds: seenOnce, Measure: s.program(baseline.HTTP, clients),
-		}
-		if clients == usual || clients == hundreds {
-			subject.Rounds = 0
+		subject := perSecond(Setting{Kind: baseline.HTTP, Clients: clients, Replicas: s.replicas}, s.program(baseline.HTTP, clients))
+		if subject.Kind = ""; clients != usual && clients != hundreds { // figures of it have none
+			subject.Rounds = seenOnce
 		}
 		list = append(list, subject)
 	}
@@ -56,11 +53,11 @@ func (s *stage) limits() (list []Subject) {
 		return list
 	}
 	for _, how := range s.rivals() {
-		list = append(list, Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: s.program(how.Kind, how.Clients)})
+		list = append(list, perSecond(how, s.program(how.Kind, how.Clients)))
 	}
 	return append(list,
-		Subject{Name: script, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.script},
-		Subject{Name: bareLoop, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.statements},
+		Subject{Name: script, Setting: Setting{Clients: usual}, Unit: "/s", Measure: measuring(s.script)},
+		Subject{Name: bareLoop, Setting: Setting{Clients: usual}, Unit: "/s", Measure: measuring(s.statements)},
 	)
 }
 
@@ -85,14 +82,14 @@ func (s *stage) costed() []int {
 }
 
 // program measures a program that is no stockd, until it has written what it sold.
-func (s *stage) program(name string, clients int) func(context.Context, time.Duration) (Sample, error) {
-	return func(ctx context.Context, each time.Duration) (Sample, error) {
+func (s *stage) program(name string, clients int) func(*flow.Flow, time.Duration) Sample {
+	return func(x *flow.Flow, each time.Duration) Sample {
 		plan := load.Plan{URL: s.url(s.programs[name]), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit}
-		return s.run(ctx, plan, func(result *load.Result) (answered int, err error) {
+		return s.run(x, plan, func(result *load.Result) (answered int, err error) {
 			if result.Sold != result.Sent {
 				return 0, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
 			}
-			return result.Sold, s.written(ctx, name, result.Sold)
+			return result.Sold, s.written(x, name, result.Sold)
 		})
 	}
 }
@@ -115,40 +112,26 @@ func (s *stage) written(ctx context.Context, program string, sold int) error {
 	})
 }
 
-func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, error) {
+func (s *stage) statements(x *flow.Flow, each time.Duration) Sample {
 	if s.bare == nil {
-		return Sample{}, fmt.Errorf("%w: %w", errNotMeasured, errNeedsMySQL)
+		x.Must(fmt.Errorf("%w: %w", errNotMeasured, errNeedsMySQL))
 	}
-	goodsID, err := s.create(ctx, stock.MaxStock/2)
-	if err != nil {
-		return Sample{}, err
-	}
-	var sold atomic.Int64
-	start := time.Now()
-	workers, ctx := errgroup.WithContext(ctx)
-	for range usual {
-		workers.Go(func() error {
-			for time.Since(start) < each && ctx.Err() == nil {
-				if err := sellBare(ctx, s.bare, goodsID); err != nil {
-					return fmt.Errorf("bare loop: %w", err)
-				}
-				sold.Add(1)
-			}
-			return nil
-		})
-	}
-	err = workers.Wait()
-	return Sample{Value: float64(sold.Load()) / time.Since(start).Seconds()}, err
+	goodsID := s.create(x, stock.MaxStock/2)
+	_, rate := loop(x, each, 0, slices.Repeat([]turn{func(x *flow.Flow) time.Duration {
+		sellBare(x, s.bare, goodsID)
+		return 0
+	}}, usual))
+	return Sample{Value: rate}
 }
 
 // script measures the rate of the script with Redis' own program.
-func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) {
+func (s *stage) script(x *flow.Flow, each time.Duration) Sample {
 	program, err := servers.Find("redis-benchmark")
 	switch {
 	case s.shop.Servers.Redis == nil || s.shop.Servers.Redis.Started != servers.Local:
-		return Sample{}, fmt.Errorf("%w: it needs a Redis that is a server", errNotMeasured)
+		x.Must(fmt.Errorf("%w: it needs a Redis that is a server", errNotMeasured))
 	case err != nil:
-		return Sample{}, fmt.Errorf("%w: %w; apt-get install redis-tools brings it", errNotMeasured, err)
+		x.Must(fmt.Errorf("%w: %w; apt-get install redis-tools brings it", errNotMeasured, err))
 	}
 	// It takes a password only on its command line, which is public: this one is for the
 	// script's own key, and for nothing else.
@@ -156,23 +139,18 @@ func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) 
 	password := rand.Text()
 	client := s.shop.Servers.Redis.Open()
 	defer client.Close() //nolint:errcheck // nothing is lost with it
-	sha, err := client.ScriptLoad(ctx, baseline.Decrement).Result()
-	err = errors.Join(err, client.Set(ctx, key, plenty, 0).Err(),
-		client.Do(ctx, "ACL", "SETUSER", user, "reset", "on", ">"+password, "~"+key, "+evalsha", "+get", "+decr").Err())
-	if err != nil {
-		return Sample{}, fmt.Errorf("prepare script: %w", err)
-	}
+	sha := flow.Get(client.ScriptLoad(x, baseline.Decrement).Result())(x)
+	x.Must(errors.Join(client.Set(x, key, plenty, 0).Err(),
+		client.Do(x, "ACL", "SETUSER", user, "reset", "on", ">"+password, "~"+key, "+evalsha", "+get", "+decr").Err()))
 	host, port, err := net.SplitHostPort(s.shop.Servers.Redis.Address)
-	if err != nil {
-		return Sample{}, err
-	}
+	x.Must(err)
 	const about = 80_000 // a second: it counts requests, and not time
-	said, err := exec.CommandContext(ctx, program, "-h", host, "-p", port, "--user", user, "-a", password,
+	said, err := exec.CommandContext(x, program, "-h", host, "-p", port, "--user", user, "-a", password,
 		"-c", strconv.Itoa(usual), "-n", strconv.Itoa(int(about*each.Seconds())), "--csv", "evalsha", sha, "1", key).CombinedOutput()
 	if err != nil {
-		return Sample{}, fmt.Errorf("run redis-benchmark: %w: %s", err, said)
+		x.Must(fmt.Errorf("run redis-benchmark: %w: %s", err, said))
 	}
-	return readCSV(said)
+	return flow.Get(readCSV(said))(x)
 }
 
 // readCSV reads the line of one test: its name, its rate, and latencies: average,
@@ -227,21 +205,11 @@ func openBare(d *servers.Database) (*sql.DB, error) {
 // connections are as many as a replica has: see database.max_open.
 const connections = 16
 
-func sellBare(ctx context.Context, db *sql.DB, goods int64) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
+func sellBare(x *flow.Flow, db *sql.DB, goods int64) {
+	id := flow.Get(uuid.NewV7())(x)
+	tx := flow.Get(db.BeginTx(x, nil))(x)
 	defer tx.Rollback() // harmless after the commit
-	if _, err := tx.ExecContext(ctx, bareInsert, goods, id.String(), time.Now().UTC()); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, bareUpdate, goods); err != nil {
-		return err
-	}
-	return tx.Commit()
+	flow.Get(tx.ExecContext(x, bareInsert, goods, id.String(), time.Now().UTC()))(x)
+	flow.Get(tx.ExecContext(x, bareUpdate, goods))(x)
+	x.Must(tx.Commit())
 }

@@ -108,7 +108,7 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 }
 
 // price is a target of what a sale costs in processor time: below so many times HTTP alone, with
-// the usual clients and with hundreds; 0: none.
+// the usual clients and with hundreds.
 type price struct {
 	topic           string
 	group           bool
@@ -116,41 +116,35 @@ type price struct {
 }
 
 // prices are the targets of a strategy, on one replica.
-func (s *stage) prices(d service.Description) (list []price) {
+func (s *stage) prices(d service.Description) []price {
 	switch {
 	case s.replicas > 1:
 	case d.Name == conditional:
-		list = []price{{group: false, usual: 11, hundreds: 11}, {group: true, usual: 2.6, hundreds: 2.2}}
+		return []price{{group: false, usual: 11, hundreds: 11}, {group: true, usual: 2.6, hundreds: 2.2}}
 	case d.Name == inRedis:
-		list = []price{{usual: 2.8, hundreds: 2.8}}
+		return []price{{usual: 2.8, hundreds: 2.8}}
 	case d.Guarantees.Fenceable:
-		list = []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
+		return []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
 	}
-	for i := range list {
-		if s.options.Quick {
-			list[i].hundreds = 0
-		}
-	}
-	return list
+	return nil
 }
 
 // costRatios hold the processor time of a sale against that of HTTP alone, on one replica.
 func (s *stage) costRatios(d service.Description) (list []Ratio) {
 	for _, p := range s.prices(d) {
-		add := func(topic, of string, clients int, below float64) {
-			list = append(list, Ratio{
-				Topic: topic, Name: "processor time of " + Setting{Strategy: d.Name, Group: p.group}.strategy() + " / HTTP baseline" + of,
-				Of: s.name(d.Name, p.group, clients), By: httpAlone(clients, s.replicas), Cost: true, Below: below,
-			})
+		for _, clients := range s.costed() {
+			r := Ratio{
+				Topic: p.topic, Name: "processor time of " + Setting{Strategy: d.Name, Group: p.group}.strategy() + " / HTTP baseline",
+				Of: s.name(d.Name, p.group, clients), By: httpAlone(clients, s.replicas), Cost: true, Below: p.usual,
+			}
+			if clients == hundreds {
+				r.Name, r.Below = r.Name+", 256 clients", p.hundreds
+				if r.Topic != "" {
+					r.Topic = lockCostHundreds
+				}
+			}
+			list = append(list, r)
 		}
-		add(p.topic, "", usual, p.usual)
-		if p.hundreds == 0 {
-			continue
-		}
-		if p.topic != "" {
-			p.topic = lockCostHundreds
-		}
-		add(p.topic, ", 256 clients", hundreds, p.hundreds)
 	}
 	return list
 }

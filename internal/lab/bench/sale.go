@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
@@ -33,30 +34,31 @@ const (
 // sales are those of every strategy, alone and grouped, after the limits. What is compared is measured one
 // after the other.
 func (s *stage) sales() Suite {
-	list := s.limits()
+	suite := Suite{Subjects: s.limits(), Ratios: s.ratios()}
+	add := func(list ...Subject) { suite.Subjects = append(suite.Subjects, list...) }
 	for _, strategy := range s.strategies {
 		if strategy.Name == conditional {
-			list = append(list, s.paid(false), s.paid(true))
+			add(s.paid(false), s.paid(true))
 		}
 		how := Setting{Strategy: strategy.Name, Replicas: s.replicas}
 		for _, how.Clients = range s.options.crowds() {
 			for _, how.Group = range []bool{false, true} {
-				list = append(list, s.sale(how))
+				add(s.sale(how))
 			}
 		}
 		how.Clients = hundreds
 		for _, p := range s.prices(strategy) {
-			if how.Group = p.group; p.hundreds > 0 {
-				list = append(list, s.sale(how))
+			if how.Group = p.group; !s.options.Quick {
+				add(s.sale(how))
 			}
 		}
 	}
-	ratios := s.ratios()
 	if s.replicas == 1 {
-		crowds, of := s.crowds()
-		list, ratios = slices.Concat(list, crowds, s.hours()), append(ratios, of...)
+		crowds := s.crowds()
+		add(append(crowds.Subjects, s.hours()...)...)
+		suite.Ratios = append(suite.Ratios, crowds.Ratios...)
 	}
-	return Suite{Subjects: list, Ratios: ratios}
+	return suite
 }
 
 // paid is sql-conditional with a reservation before each sale.
@@ -73,21 +75,28 @@ func (s *stage) sale(how Setting) Subject {
 	return subject
 }
 
-// sold is the sale of one item, or of many.
+// perSecond is a subject of which there are so many a second.
+func perSecond(how Setting, measure func(x *flow.Flow, each time.Duration) Sample) Subject {
+	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: measuring(measure)}
+}
+
+// measuring is a measurement that the first failure ends.
+func measuring(measure func(x *flow.Flow, each time.Duration) Sample) func(context.Context, time.Duration) (Sample, error) {
+	return func(ctx context.Context, each time.Duration) (s Sample, err error) {
+		err = flow.Do(ctx, func(x *flow.Flow) { s = measure(x, each) })
+		return s, err
+	}
+}
+
+// sold is the sale of one item, or of many, which are made the first time.
 func (s *stage) sold(how Setting) Subject {
 	var of *shelf
-	return Subject{Name: how.String(), Setting: how, Unit: "/s", Measure: func(ctx context.Context, each time.Duration) (_ Sample, err error) {
-		switch {
-		case how.Items == 0:
-			of, err = s.stockUp(ctx, how)
-		case of == nil: // many items are made the first time
-			of, err = s.stockUpItems(ctx, how)
+	return perSecond(how, func(x *flow.Flow, each time.Duration) Sample {
+		if how.Items == 0 || of == nil {
+			of = s.stockUp(x, how)
 		}
-		if err != nil {
-			return Sample{}, err
-		}
-		return s.sellFrom(ctx, each, how, of)
-	}}
+		return s.sellFrom(x, each, how, of)
+	})
 }
 
 // String names the setting as a subject.
@@ -110,28 +119,22 @@ type shelf struct {
 	sold, unknown int
 }
 
-// stockUp makes one item, and sells from it on every replica, which prepares it there.
-func (s *stage) stockUp(ctx context.Context, how Setting) (*shelf, error) {
+// stockUp makes the items of a sale. It sells the only one on every replica, which prepares it there, and each of many twice.
+func (s *stage) stockUp(x *flow.Flow, how Setting) *shelf {
 	of := new(shelf)
-	return of, s.prepared(ctx, how, of, 1, 2*s.replicas)
-}
-
-// prepared makes the items of a shelf, and sells so many units of them.
-func (s *stage) prepared(ctx context.Context, how Setting, of *shelf, clients, units int) error {
 	for range max(1, how.Items) {
-		goodsID, err := s.create(ctx, plenty(how.Strategy))
-		if err != nil {
-			return err
-		}
-		of.goods = append(of.goods, goodsID)
+		of.goods = append(of.goods, s.create(x, plenty(how.Strategy)))
 	}
 	plan := s.plan(how, of)
-	plan.Clients, plan.Requests = clients, units
-	first, err := load.Run(ctx, plan)
-	if err == nil {
-		of.add(first)
+	plan.Clients, plan.Requests = 1, 2*s.replicas
+	if how.Items > 0 {
+		var next atomic.Int64
+		plan.Clients, plan.Requests = few, 2*how.Items
+		plan.Goods = func() int64 { return of.goods[int(next.Add(1))%len(of.goods)] }
+		of.pick = picking(of.goods, how.Zipf)
 	}
-	return err
+	of.add(flow.Get(load.Run(x, plan))(x))
+	return of
 }
 
 func (o *shelf) add(result *load.Result) {
@@ -149,38 +152,27 @@ func (s *stage) plan(how Setting, of *shelf) load.Plan {
 }
 
 // sellFrom measures the sale of prepared items.
-func (s *stage) sellFrom(ctx context.Context, each time.Duration, how Setting, of *shelf) (Sample, error) {
+func (s *stage) sellFrom(x *flow.Flow, each time.Duration, how Setting, of *shelf) Sample {
 	plan := s.plan(how, of)
 	plan.Clients, plan.Duration = how.Clients, lasting(how.Clients, each)
 	before := s.used()
-	result, err := load.Run(ctx, plan)
-	if err != nil {
-		return Sample{}, err
-	}
-	if ctx.Err() != nil {
-		return Sample{}, context.Cause(ctx)
-	}
+	result := flow.Get(load.Run(x, plan))(x)
+	x.Must(context.Cause(x))
 	of.add(result)
-	after, err := s.auditAfter(ctx, how, s.used, func() error { return s.settle(ctx, of, result) })
+	after := flow.Get(s.auditAfter(x, how, s.used, func() error { return s.settle(x, of, result) }))(x)
 	sample := sampleOf(result)
 	sample.Costs = costs(before, after, result.Sold)
-	return sample, err
+	return sample
 }
 
 // run has a load answered, and then checked by a function that counts what it is the rate and the cost of.
-func (s *stage) run(ctx context.Context, plan load.Plan, check func(*load.Result) (answered int, err error)) (Sample, error) {
+func (s *stage) run(x *flow.Flow, plan load.Plan, check func(*load.Result) (answered int, err error)) Sample {
 	before := s.used()
-	result, err := load.Run(ctx, plan)
-	if err != nil {
-		return Sample{}, err
-	}
-	answered, err := check(result)
-	if err != nil {
-		return Sample{}, err
-	}
+	result := flow.Get(load.Run(x, plan))(x)
+	answered := flow.Get(check(result))(x)
 	sample := sampleOf(result)
 	sample.Value, sample.Costs = float64(answered)/result.Elapsed.Seconds(), costs(before, s.used(), answered)
-	return sample, nil
+	return sample
 }
 
 // auditAfter audits a sale, and returns the processor time of all that was written for it, also after the answers.

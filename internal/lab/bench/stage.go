@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/bench/baseline"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -37,14 +38,12 @@ func (b *bench) replica() string { return filepath.Base(b.shop.Binary) }
 type stage struct {
 	*bench
 	replicas int
-	// share is the stage's share of the time that is left, 0 to 1.
-	share float64
 	// on describes the servers of the replicas; nil: all.
 	on []string
 	// compared has as many HTTP baselines started beside the replicas.
 	compared bool
 	// prepare comes before the replicas; it may be nil.
-	prepare func(*stage, context.Context) error
+	prepare func(*stage, *flow.Flow)
 	// suite may be asked for once the first stage is open.
 	suite func(*stage) Suite
 
@@ -58,38 +57,30 @@ type stage struct {
 	sign   func() string // makes a token of another one
 }
 
-func (s *stage) open(ctx context.Context) (err error) {
+func (s *stage) open(x *flow.Flow) {
 	if s.prepare != nil {
-		if err := s.prepare(s, ctx); err != nil {
-			return err
-		}
+		s.prepare(s, x)
 	}
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, shop.Replicas{Count: s.replicas, Servers: s.on}); err != nil {
-		return err
-	}
+	s.served = s.start(x, shop.Replicas{Count: s.replicas, Servers: s.on})
 	if s.replicas > 1 {
 		s.result.Servers["balancer"] = s.served.Balancer
 	}
 	if !s.compared {
-		return nil
+		return
 	}
 	if s.replicas == 1 { // the first of the suite
-		if s.strategies, err = s.safe(ctx); err != nil {
-			return err
-		}
+		s.strategies = flow.Get(s.safe(x))(x)
 		if s.options.measures(conditional) { // no other one is bought from with tokens
-			if err := s.startSigned(ctx); err != nil {
-				return fmt.Errorf("start a replica for buyers with tokens: %w", err)
-			}
+			s.startSigned(x)
 		}
 	}
-	return s.startPrograms(ctx)
+	s.startPrograms(x)
 }
 
 // startPrograms starts what stockd is held against: HTTP alone behind each number of replicas, and beside one those that
 // sell, too.
-func (s *stage) startPrograms(ctx context.Context) (err error) {
+func (s *stage) startPrograms(x *flow.Flow) {
 	s.programs, s.soldBy = make(map[string]*shop.Cluster), make(map[string]int)
 	for _, program := range baseline.Programs() {
 		asked := shop.Replicas{Command: baseline.Command(program), Count: s.replicas}
@@ -104,23 +95,18 @@ func (s *stage) startPrograms(ctx context.Context) (err error) {
 		default:
 			s.note(program + " does not have: " + baseline.Lacks(program))
 		}
-		if s.programs[program], err = s.start(ctx, asked); err != nil {
-			return fmt.Errorf("start %s: %w", program, err)
-		}
+		s.programs[program] = s.start(x, asked)
 	}
-	return nil
 }
 
 // start starts replicas that end with the stage.
-func (b *bench) start(ctx context.Context, o shop.Replicas) (*shop.Cluster, error) {
+func (b *bench) start(x *flow.Flow, o shop.Replicas) *shop.Cluster {
 	if o.Count == 1 {
 		o.Balancer = servers.Embedded // it is not asked
 	}
-	c, err := b.shop.Start(ctx, o)
-	if err == nil {
-		b.later(c.Close)
-	}
-	return c, err
+	c := flow.Get(b.shop.Start(x, o))(x)
+	b.later(c.Close)
+	return c
 }
 
 func (s *stage) url(c *shop.Cluster) string {
@@ -140,9 +126,10 @@ func plenty(strategy string) int64 {
 	return stock.MaxStock / 2
 }
 
-func (s *stage) create(ctx context.Context, units int64) (goodsID int64, err error) {
+func (s *stage) create(x *flow.Flow, units int64) (goodsID int64) {
 	goodsID = s.items.Add(1)
-	return goodsID, s.served.Client().CreateGoods(ctx, goodsID, units)
+	x.Must(s.served.Client().CreateGoods(x, goodsID, units))
+	return goodsID
 }
 
 // safe asks a replica for the strategies that never oversell, those first that are
@@ -176,21 +163,12 @@ func count(n int, what string) string {
 
 // memory measures the replica's resident memory after it has served a crowd,
 // whose connections are still open.
-func (s *stage) memory(ctx context.Context, each time.Duration) (Sample, error) {
-	goodsID := s.items.Add(1)
-	if err := s.served.Client().CreateGoods(ctx, goodsID, plenty(conditional)); err != nil {
-		return Sample{}, err
+func (s *stage) memory(x *flow.Flow, each time.Duration) Sample {
+	plan := s.plan(Setting{Strategy: conditional}, &shelf{goods: []int64{s.create(x, plenty(conditional))}})
+	plan.Clients, plan.Duration = crowd, each
+	if result := flow.Get(load.Run(x, plan))(x); result.Sold == 0 {
+		x.Must(fmt.Errorf("none of %d requests was sold: %v", result.Sent, result.Errors))
 	}
-	result, err := load.Run(ctx, load.Plan{
-		URL: s.served.Replicas[0].URL, Strategy: conditional, GoodsID: goodsID,
-		Clients: crowd, Duration: each, Timeout: requestLimit,
-	})
-	if err != nil {
-		return Sample{}, err
-	}
-	if result.Sold == 0 {
-		return Sample{}, fmt.Errorf("none of %d requests was sold: %v", result.Sent, result.Errors)
-	}
-	peak, err := servers.Resident(s.served.Replicas[0].Pid(), servers.PeakMemory)
-	return Sample{Value: float64(peak) / (1 << 20)}, err
+	peak := flow.Get(servers.Resident(s.served.Replicas[0].Pid(), servers.PeakMemory))(x)
+	return Sample{Value: float64(peak) / (1 << 20)}
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -129,18 +129,7 @@ func TestTheStagesOfARun(t *testing.T) {
 		want    int
 	}{"all": {false, nil, 3}, "quick": {true, nil, 2}, "without etcd": {false, map[string]string{"etcd": "no program"}, 2}} {
 		b := &bench{options: Options{Quick: c.quick}, shop: &shop.Shop{Servers: &servers.Backends{Missing: c.missing, Database: &servers.Database{}}}, result: &Result{}}
-		shares := 0.0
-		left := 1.0
-		for _, p := range b.stages() {
-			shares += left * p.share
-			left -= left * p.share
-		}
-		if hurried := b.stages()[1].share == 1; hurried != c.quick || b.stages()[0].share >= 0.5 {
-			t.Errorf("%s: one replica has %.2f of the time, and several %.2f of the rest", name, b.stages()[0].share, b.stages()[1].share)
-		}
-		if got := len(b.stages()); got != c.want || left < 0 || shares < 0.9 {
-			t.Errorf("%s: %d stages with %.2f of the time, want %d with nearly all of it", name, got, shares, c.want)
-		}
+		should.Be(t, len(b.stages()), c.want, "stages", name)
 	}
 	r := Result{Subjects: make([]Figure, 1), Ratios: make([]Figure, 2), Notes: make([]string, 3)}
 	if r.add(&Result{Subjects: make([]Figure, 1), Ratios: make([]Figure, 1), Notes: make([]string, 1)}); len(r.Subjects) != 2 || len(r.Ratios) != 3 || len(r.Notes) != 4 {
@@ -227,7 +216,7 @@ func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
 	stage := before(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(map[string]int{"/goods": http.StatusCreated, "/deduct": http.StatusServiceUnavailable}[r.URL.Path])
 	})
-	if _, err := stage.memory(t.Context(), 500*time.Millisecond); err == nil || !strings.Contains(err.Error(), "http-503") {
+	if _, err := measuring(stage.memory)(t.Context(), 500*time.Millisecond); err == nil || !strings.Contains(err.Error(), "http-503") {
 		t.Errorf("it ends with %v, want that nothing was sold", err)
 	}
 }
@@ -236,11 +225,13 @@ func TestTheMemoryOfAReplicaIsThatUnderACrowd(t *testing.T) {
 func TestAuditsAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		s, err := repeat(t.Context(), time.Second, func() error {
-			n++
-			time.Sleep(map[bool]time.Duration{false: 10 * time.Millisecond, true: 25 * time.Millisecond}[n == 7])
-			return nil
+		audits := measuring(func(x *flow.Flow, each time.Duration) Sample {
+			return repeat(x, each, func() {
+				n++
+				time.Sleep(map[bool]time.Duration{false: 10 * time.Millisecond, true: 25 * time.Millisecond}[n == 7])
+			})
 		})
+		s, err := audits(t.Context(), time.Second)
 		if err != nil || n != 99 || s.P50 != 10 || s.Value != 25 || s.P99 != 25 {
 			t.Errorf("%d audits: %+v, %v", n, s, err)
 		}
@@ -348,19 +339,19 @@ func TestTheRateOfAContestLeavesTheWarmUpOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		const each = 8 * time.Second
-		holds := make([]hold, 2)
+		holds := make([]turn, 2)
 		for i := range holds {
-			holds[i] = func(context.Context) (time.Duration, error) {
+			holds[i] = func(*flow.Flow) time.Duration {
 				waited := 100 * time.Millisecond
 				if time.Since(start) < each/warmUp {
 					waited = time.Second // until it has a connection
 				}
 				time.Sleep(waited)
-				return waited, nil
+				return waited
 			}
 		}
-		c := contest{holds: func() ([]hold, error) { return holds, nil }}
-		rate, err := c.measure(t.Context(), each)
+		c := contest{holds: holds}
+		rate, err := measuring(c.measure)(t.Context(), each)
 		if err != nil || rate.Value < 19.5 || rate.Value > 20.5 || c.unfair != 1 {
 			t.Errorf("two contenders with 10 holds a second make %.1f a second, the longest wait %.1f times the median (%v)", rate.Value, c.unfair, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -84,7 +85,7 @@ const toStop = 10 * time.Second
 // where that is nothing.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	b := &bench{options: o}
-	if o.Each == 0 || o.Items == 0 && o.Ledger == 0 && !o.Growth {
+	if o.Each == 0 {
 		b.end = time.Now().Add(o.Within - toStop)
 	}
 	if o.Ledger > 0 {
@@ -151,14 +152,13 @@ func (b *bench) stages() (list []*stage) {
 	}
 	const several = 3
 	list = []*stage{
-		{bench: b, replicas: 1, share: shareOfOne, compared: true, suite: (*stage).sales},
-		{bench: b, replicas: several, share: shareOfSeveral, compared: true, suite: (*stage).sales},
+		{bench: b, replicas: 1, compared: true, suite: (*stage).sales},
+		{bench: b, replicas: several, compared: true, suite: (*stage).sales},
 	}
 	switch {
 	case b.options.Quick:
-		list[1].share = 1
 	case len(b.shop.Servers.Missing) == 0:
-		list = append(list, &stage{bench: b, replicas: 1, share: 1, on: b.shop.Servers.Database.Env(), suite: (*stage).locks})
+		list = append(list, &stage{bench: b, replicas: 1, on: b.shop.Servers.Database.Env(), suite: (*stage).locks})
 	default:
 		for name, reason := range b.shop.Servers.Missing {
 			b.note("locks by themselves: not measured: without " + name + ": " + reason)
@@ -166,12 +166,6 @@ func (b *bench) stages() (list []*stage) {
 	}
 	return list
 }
-
-// The shares of the time that is left: what is left after both is for the locks.
-const (
-	shareOfOne     = 0.47
-	shareOfSeveral = 0.85
-)
 
 // later has something closed when the stage is over, the last one first.
 func (b *bench) later(do func(context.Context) error) { b.closers = append(b.closers, do) }
@@ -188,31 +182,30 @@ func (b *bench) note(words string) { b.result.Notes = append(b.result.Notes, wor
 
 // run measures one stage after the other. How much there is to measure is known when the first is open.
 func (b *bench) run(ctx context.Context, stages []*stage) error {
-	announce := func() {
-		measurements := 0
-		for _, s := range stages {
-			measurements += s.suite(s).measurements(b.options.Rounds)
-		}
-		b.options.Progress.Begin(measurements)
-	}
+	var pace *Pace
 	for _, s := range stages {
-		if err := errors.Join(s.measure(ctx, announce), b.close(context.WithoutCancel(ctx))); err != nil {
+		err := flow.Do(ctx, s.open)
+		if err == nil && pace == nil {
+			measurements := 0
+			for _, each := range stages {
+				measurements += each.suite(each).measurements(b.options.Rounds)
+			}
+			b.options.Progress.Begin(measurements)
+			pace = newPace(b.options.Each, b.end, measurements)
+		}
+		if err == nil {
+			err = s.measure(ctx, pace)
+		}
+		if err = errors.Join(err, b.close(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
-		announce = func() {}
 	}
 	return nil
 }
 
-func (s *stage) measure(ctx context.Context, opened func()) error {
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	opened()
+func (s *stage) measure(ctx context.Context, pace *Pace) error {
 	suite := s.suite(s)
-	suite.Rounds, suite.Progress = s.options.Rounds, s.options.Progress
-	suite.Pace = Pace{Each: s.options.Each, End: s.end}
-	suite.Pace.Until = time.Now().Add(time.Duration(float64(time.Until(s.end)) * s.share))
+	suite.Rounds, suite.Progress, suite.Pace = s.options.Rounds, s.options.Progress, pace
 	measured, err := suite.Run(ctx)
 	s.result.add(measured)
 	return err

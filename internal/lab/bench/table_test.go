@@ -194,16 +194,17 @@ func TestARatioNeedsBothFigures(t *testing.T) {
 
 func TestAPacerSharesOutWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := Pace{Until: time.Now().Add(20 * time.Second)}.begin(10)
+		p := newPace(0, time.Now().Add(20*time.Second), 10)
 		want := func(each time.Duration, late bool, when string) {
 			t.Helper()
-			if got := p.each(); got != each || p.late() != late {
+			if got := p.next(); got != each || p.late() != late {
 				t.Errorf("%s: %s, late %v; want %s, %v", when, got, p.late(), each, late)
 			}
 		}
 		want(1700*time.Millisecond, false, "two seconds, less what a measurement costs besides")
 		p.left -= 2
 		want(2200*time.Millisecond, false, "after one that cannot be measured and one that was dropped")
+		p.left--
 		p.took(2200*time.Millisecond, 300*time.Millisecond) // 1.9 s besides: 100 ms more are expected
 		want(20*time.Second/7-400*time.Millisecond, false, "after one that cost more")
 		p.left = 1000
@@ -212,7 +213,7 @@ func TestAPacerSharesOutWhatIsLeft(t *testing.T) {
 		want(longest, false, "one is left")
 		time.Sleep(20 * time.Second)
 		want(shortest, true, "at the end")
-		p.pace.Each = time.Minute
+		p.each = time.Minute
 		want(time.Minute, false, "each is given")
 	})
 }
