@@ -11,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -85,14 +85,35 @@ type outcome struct {
 	size    int
 }
 
-// request is one that HTTP allows; the zero value buys a unit of nothing.
+// sending is what an attack does once.
+type sending interface {
+	send(ctx context.Context, a *attacker) []outcome
+}
+
+// steps are several requests, one after the other.
+type steps func(ctx context.Context, a *attacker) []outcome
+
+func (s steps) send(ctx context.Context, a *attacker) []outcome { return s(ctx, a) }
+
+// request is one that HTTP allows.
 type request struct {
 	method, path, body, host string
-	header                   map[string]string
+	header                   pairs
 	admin                    bool
 }
 
-func (a *attacker) send(ctx context.Context, r request) []outcome {
+// pairs are headers or fields, by their names.
+type pairs map[string]string
+
+// with adds headers to a purchase, and under its key.
+func (r request) with(header pairs) request {
+	maps.Copy(r.header, header)
+	return r
+}
+
+func (r request) under(key string) request { return r.with(pairs{"Idempotency-Key": key}) }
+
+func (r request) send(ctx context.Context, a *attacker) []outcome {
 	address := a.public
 	if r.admin {
 		address = a.admins[a.IntN(len(a.admins))]
@@ -151,23 +172,28 @@ func endOf(err error) end {
 	return closed
 }
 
-// connect sends bytes on a connection of its own, which ends with ctx and with use.
-func (a *attacker) connect(ctx context.Context, address, text string, use func(net.Conn, error) []outcome) []outcome {
-	conn, err := a.dialer.DialContext(ctx, "tcp", address)
+// raw is bytes on a connection of their own, which ends with ctx and with use.
+type raw struct {
+	address, text string
+	use           func(net.Conn, error) []outcome
+}
+
+func (r raw) send(ctx context.Context, a *attacker) []outcome {
+	conn, err := a.dialer.DialContext(ctx, "tcp", r.address)
 	if err != nil {
 		return []outcome{{end: unreached}}
 	}
 	defer conn.Close()                                          //nolint:errcheck // the other end may have closed it
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // what is under way then fails
 	_ = conn.SetDeadline(time.Now().Add(patience))              // the next call fails on a closed connection
-	_, err = io.WriteString(conn, text)
-	return use(conn, err)
+	_, err = io.WriteString(conn, r.text)
+	return r.use(conn, err)
 }
 
 // write sends bytes and reads as many answers. One may still be there to read where the server stopped
 // reading before everything was sent.
-func (a *attacker) write(ctx context.Context, address, text string, answers int) []outcome {
-	return a.connect(ctx, address, text, func(conn net.Conn, err error) (list []outcome) {
+func (*attacker) write(address, text string, answers int) raw {
+	return raw{address, text, func(conn net.Conn, err error) (list []outcome) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 			return []outcome{{end: endOf(err)}}
 		}
@@ -183,15 +209,15 @@ func (a *attacker) write(ctx context.Context, address, text string, answers int)
 			}
 		}
 		return list
-	})
+	}}
 }
 
 const patience = 8 * time.Second
 
 // drop sends bytes and closes the connection, with a reset or with a farewell.
-func (a *attacker) drop(ctx context.Context, address, text string) []outcome {
+func (a *attacker) drop(address, text string) raw {
 	reset := a.IntN(2) == 0
-	return a.connect(ctx, address, text, func(conn net.Conn, err error) []outcome {
+	return raw{address, text, func(conn net.Conn, err error) []outcome {
 		if tcp, ok := conn.(*net.TCPConn); ok && reset {
 			_ = tcp.SetLinger(0) // either will do
 		}
@@ -199,13 +225,13 @@ func (a *attacker) drop(ctx context.Context, address, text string) []outcome {
 			return []outcome{{end: endOf(err)}}
 		}
 		return []outcome{{end: dropped}}
-	})
+	}}
 }
 
 // drip sends bytes and then one more now and then, until the other end has had
 // enough or patience ends.
-func (a *attacker) drip(ctx context.Context, address, text string) []outcome {
-	return a.connect(ctx, address, text, func(conn net.Conn, err error) []outcome {
+func (*attacker) drip(address, text string) raw {
+	return raw{address, text, func(conn net.Conn, err error) []outcome {
 		buffer := make([]byte, 4096)
 		_ = conn.SetWriteDeadline(time.Time{}) // patience ends the loop
 		for until := time.Now().Add(patience); err == nil && time.Now().Before(until); _, err = conn.Write([]byte{'x'}) {
@@ -226,7 +252,7 @@ func (a *attacker) drip(ctx context.Context, address, text string) []outcome {
 			return []outcome{{end: endOf(err)}}
 		}
 		return []outcome{{end: dropped}}
-	})
+	}}
 }
 
 func (a *attacker) id() string { return fmt.Sprintf("%s%08d", inventedPrefix, a.IntN(100_000_000)) }
@@ -249,8 +275,6 @@ func (a *attacker) bytes(n int) string {
 }
 
 func pick[T any](a *attacker, list ...T) T { return list[a.IntN(len(list))] }
-
-func (a *attacker) items() []int64 { return append(slices.Clone(a.slow), a.hot) }
 
 // issuer signs the tokens of buyers as a shop's own login would. The zero value signs
 // none: then a buyer is who it says it is.
