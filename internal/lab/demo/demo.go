@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -93,9 +94,9 @@ func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
 	defer func() { r.Servers, r.On = d.servers, servers.Line(d.servers) }()
 	defer p.Progress.End()
 	if p.External.URL != "" {
-		return r, d.showExternal(ctx)
+		return r, flow.Do(ctx, d.showExternal)
 	}
-	return r, d.show(ctx)
+	return r, flow.Do(ctx, d.show)
 }
 
 type demo struct {
@@ -108,23 +109,17 @@ type demo struct {
 	begun   bool
 }
 
-func (d *demo) show(ctx context.Context) (err error) {
-	s, err := shop.Open(ctx, shop.Options{Servers: d.plan.Servers, Progress: d.plan.Progress.Say})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+func (d *demo) show(x *flow.Flow) {
+	s := flow.Get(shop.Open(x, shop.Options{Servers: d.plan.Servers, Progress: d.plan.Progress.Say}))(x)
+	defer func() { x.Fail(s.Close(x)) }()
 	d.servers, d.report.Processors, d.missing = s.Servers.Infos(), runtime.NumCPU(), s.Servers.Missing
 	d.plan.Progress.Say("starting replicas on " + s.Servers.Database.String())
 	for _, replicas := range d.plan.Replicas {
-		if err := d.showOn(ctx, s, replicas); err != nil {
-			return err
-		}
+		d.showOn(x, s, replicas)
 	}
 	if len(d.plan.Story) == 0 {
 		d.order()
 	}
-	return nil
 }
 
 // Row is a run of a story.
@@ -148,44 +143,31 @@ func Story() []Row {
 	}
 }
 
-func (d *demo) showOn(ctx context.Context, s *shop.Shop, replicas int) (err error) {
-	c, err := s.Start(ctx, shop.Replicas{Count: replicas, Env: lockEnv()})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+func (d *demo) showOn(x *flow.Flow, s *shop.Shop, replicas int) {
+	c := flow.Get(s.Start(x, shop.Replicas{Count: replicas, Env: lockEnv()}))(x)
+	defer func() { x.Fail(c.Close(context.WithoutCancel(x))) }()
 	d.servers["balancer"] = c.Balancer
-	return d.showAll(ctx, c.Client(), replicas)
+	d.showAll(x, c.Client(), replicas)
 }
 
-func (d *demo) showAll(ctx context.Context, c shop.Client, replicas int) error {
-	known, err := c.Strategies(ctx)
-	if err != nil {
-		return err
-	}
+func (d *demo) showAll(x *flow.Flow, c shop.Client, replicas int) {
+	known := flow.Get(c.Strategies(x))(x)
 	rows, all := d.rows(known, replicas)
-	chosen := make([]service.Description, len(rows))
+	chosen, errs := make([]service.Description, len(rows)), make([]error, len(rows))
 	for i, row := range rows {
-		one, wrong := Pick(known, row.Strategy)
-		chosen[i], err = one, errors.Join(err, wrong)
+		chosen[i], errs[i] = Pick(known, row.Strategy)
 	}
-	if err != nil {
-		return err
-	}
+	x.Must(errors.Join(errs...))
 	if !d.begun {
 		d.plan.Progress.Begin(all)
 		d.begun = true
 	}
 	for i, row := range rows {
 		d.plan.Group = row.Group
-		run, err := d.sale(ctx, c, chosen[i], replicas)
-		if err != nil {
-			return err
-		}
+		run := flow.Get(d.sale(x, c, chosen[i], replicas))(x)
 		d.plan.Progress.Done(run)
 		d.report.Runs = append(d.report.Runs, run)
 	}
-	return nil
 }
 
 // rows are the runs on so many replicas, and how many there are in all.
@@ -317,19 +299,16 @@ func (d *demo) order() {
 
 // showExternal shows every strategy on servers that run already, on as many
 // replicas as there are.
-func (d *demo) showExternal(ctx context.Context) error {
+func (d *demo) showExternal(x *flow.Flow) {
 	c := d.plan.External
 	d.plan.Progress.Say("asking " + c.URL + " for its replicas")
-	replicas, err := c.Replicas(ctx)
-	if err != nil {
-		return err
-	}
+	replicas := flow.Get(c.Replicas(x))(x)
 	d.servers["replicas and servers"] = servers.Info{Name: c.URL, Started: servers.External}
 	d.plan.Replicas = []int{len(replicas)}
 	// Goods of your own have small numbers, and those of an earlier demo earlier
 	// ones.
 	d.goods = time.Now().UnixMilli()
-	return d.showAll(ctx, c, len(replicas))
+	d.showAll(x, c, len(replicas))
 }
 
 //go:embed page.md.tmpl

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -79,56 +80,46 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	if err := p.Check(); err != nil {
 		return r, err
 	}
-	s, err := start(ctx, p)
-	if err != nil {
-		return r, err
+	s := &stage{plan: p}
+	err = flow.Do(ctx, func(x *flow.Flow) { s.run(x, r) })
+	if s.shop != nil {
+		err = errors.Join(err, s.shop.Close(ctx))
 	}
-	defer func() { err = errors.Join(err, s.shop.Close(ctx)) }()
-	r.Servers = s.cluster.Infos()
-	return r, s.run(ctx, r)
+	return r, err
 }
 
-func (s *stage) run(ctx context.Context, r *Report) (err error) {
+func (s *stage) run(x *flow.Flow, r *Report) {
+	s.start(x)
+	r.Servers = s.cluster.Infos()
 	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed, room: s.plan.Room}
 	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
-	r.Baseline = crowd.run(ctx, baselineItem, s.plan.Baseline)
-	if r.Before, err = readState(ctx, s.shop.Servers); err != nil {
-		return err
-	}
+	r.Baseline = crowd.run(x, baselineItem, s.plan.Baseline)
+	r.Before = readState(x, s.shop.Servers)
 	logs := s.logs()
 	from := sizes(logs)
 	s.plan.Progress(fmt.Sprintf("honest buyers and the attacker, %s, seed %d", s.plan.Duration, s.plan.Seed))
-	if err := s.attacked(ctx, crowd, r); err != nil {
-		return err
-	}
+	s.attacked(x, crowd, r)
 	s.plan.Progress("honest buyers sell the rest out")
-	limited, cancel := context.WithTimeout(ctx, sellOutWithin)
+	limited, cancel := context.WithTimeout(x, sellOutWithin)
 	r.SellOut = crowd.sellOut(limited, hotItem)
 	cancel()
-	if r.After, err = readState(ctx, s.shop.Servers); err != nil {
-		return err
-	}
-	if r.Log, err = readLogs(logs, from); err != nil {
-		return err
-	}
-	if err := s.reconcile(ctx, crowd, r); err != nil {
-		return err
-	}
+	r.After = readState(x, s.shop.Servers)
+	r.Log = flow.Get(readLogs(logs, from))(x)
+	s.reconcile(x, crowd, r)
 	r.judge()
-	return nil
 }
 
 // sellOutWithin bounds how long the rest of the stock may take.
 const sellOutWithin = 2 * time.Minute
 
 // attacked runs honest buyers, attacker and watcher beside each other.
-func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
+func (s *stage) attacked(x *flow.Flow, crowd *crowd, r *Report) {
 	supply := &supply{stage: s, units: s.chunk(), until: time.Now().Add(s.plan.Duration * 4 / 5)}
 	crowd.soldOut = supply.soldOut
 	attacks := Attacks()
 	tally := newTally(attacks)
 	watcher := &watcher{cluster: s.cluster, item: hotItem}
-	limited, end := context.WithCancel(ctx)
+	limited, end := context.WithCancel(x)
 	var beside sync.WaitGroup
 	beside.Go(func() { watcher.run(limited) })
 	target := s.target(crowd)
@@ -136,13 +127,13 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 		from := newAttacker(target, s.plan.Seed, uint64(number), loopback(2, number%s.plan.Addresses))
 		beside.Go(func() { s.attack(limited, from, newSchedule(attacks, number), tally) })
 	}
-	r.Hostile = crowd.run(ctx, hotItem, s.plan.Duration)
+	r.Hostile = crowd.run(x, hotItem, s.plan.Duration)
 	end()
 	beside.Wait()
 	crowd.soldOut = nil
 	r.Attacks, r.Samples, r.Pages, r.Restocks = tally.figures, watcher.samples, watcher.pages, supply.restocks
 	r.RestockFailures, r.stolen = supply.failures, tally.orders
-	return ctx.Err()
+	x.Must(context.Cause(x))
 }
 
 func (s *stage) attack(ctx context.Context, a *attacker, plan *schedule, tally *tally) {

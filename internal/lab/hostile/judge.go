@@ -2,9 +2,7 @@ package hostile
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -242,29 +241,18 @@ type Ledger struct {
 }
 
 // reconcile compares the ledger with what buyers and attacker were answered.
-func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
+func (s *stage) reconcile(x *flow.Flow, crowd *crowd, r *Report) {
 	lab := s.cluster.Client().Owner()
 	for _, item := range s.items {
-		if _, err := lab.Audit(ctx, item); err != nil { // it waits for what is pending
-			return err
-		}
-		audit, err := lab.AuditInFull(ctx, item)
-		if err != nil {
-			return err
-		}
-		r.Ledger.Audits = append(r.Ledger.Audits, audit)
+		flow.Get(lab.Audit(x, item))(x) // it waits for what is pending
+		r.Ledger.Audits = append(r.Ledger.Audits, flow.Get(lab.AuditInFull(x, item))(x))
 	}
-	orders, err := s.readLedger(ctx)
-	if err != nil {
-		return err
-	}
-	r.Ledger.compare(crowd, orders, r.stolen)
+	r.Ledger.compare(crowd, s.readLedger(x), r.stolen)
 	for _, replica := range s.cluster.Replicas {
 		if replica.Ended() {
 			r.Ended = append(r.Ended, replica.Name)
 		}
 	}
-	return nil
 }
 
 type order struct {
@@ -274,25 +262,18 @@ type order struct {
 
 // readLedger reads the sales from the database itself, by the ids that buyers are
 // answered with: a list of the admin API has an order only when all before it are done.
-func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err error) {
-	db, _, err := openTables(s.shop.Servers.Database)
-	if err != nil {
-		return nil, fmt.Errorf("read the ledger: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	_, rows, err := servers.Rows(ctx, db, `SELECT id, order_no, goods_id, quantity, user_id, request_id FROM tb_stock_ledger WHERE kind = 'deduct'`)
-	if err != nil {
-		return nil, fmt.Errorf("read the ledger: %w", err)
-	}
-	list = make(map[string][]order)
+func (s *stage) readLedger(x *flow.Flow) map[string][]order {
+	db, _ := openTables(x, s.shop.Servers.Database)
+	defer db.Close() //nolint:errcheck // it was only read
+	_, rows, err := servers.Rows(x, db, `SELECT id, order_no, goods_id, quantity, user_id, request_id FROM tb_stock_ledger WHERE kind = 'deduct'`)
+	x.Must(err)
+	list := make(map[string][]order)
 	for _, row := range rows {
 		o, id := order{user: row[4], key: stock.KeyOf(row[5])}, cmp.Or(row[1], row[0])
-		if _, err := fmt.Sscan(row[2]+" "+row[3], &o.item, &o.quantity); err != nil {
-			return nil, fmt.Errorf("read the ledger: %w", err)
-		}
+		flow.Get(fmt.Sscan(row[2]+" "+row[3], &o.item, &o.quantity))(x)
 		list[id] = append(list[id], o)
 	}
-	return list, nil
+	return list
 }
 
 // compare looks for each accepted purchase in the ledger, and for each order of the hot

@@ -1,14 +1,13 @@
 package hostile
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/nginx"
 	"github.com/stockd/stockd/pkg/client"
@@ -39,26 +38,16 @@ type stage struct {
 	issuer  issuer
 }
 
-func start(ctx context.Context, p Plan) (*stage, error) {
-	p.Progress("starting servers and replicas")
-	opened, err := shop.Open(ctx, shop.Options{Servers: p.Servers})
-	if err != nil {
-		return nil, err
-	}
-	s := &stage{plan: p, shop: opened}
-	if p.Tokens {
+func (s *stage) start(x *flow.Flow) {
+	s.plan.Progress("starting servers and replicas")
+	s.shop = flow.Get(shop.Open(x, shop.Options{Servers: s.plan.Servers}))(x)
+	if s.plan.Tokens {
 		s.issuer.secret = rand.Text() + rand.Text()
 	}
-	s.cluster, err = opened.Start(ctx, shop.Replicas{
-		Count: Replicas, Limits: limits(), Env: slices.Concat(environment(p.Config), s.issuer.env(), s.rooms(), p.Env),
-	})
-	if err == nil {
-		err = s.createItems(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, opened.Close(ctx))
-	}
-	return s, nil
+	s.cluster = flow.Get(s.shop.Start(x, shop.Replicas{
+		Count: Replicas, Limits: limits(), Env: slices.Concat(environment(s.plan.Config), s.issuer.env(), s.rooms(), s.plan.Env),
+	}))(x)
+	s.createItems(x)
 }
 
 // environment is what production.yaml leaves to its shop.
@@ -102,35 +91,26 @@ func (s *stage) chunk() int64 { return int64(s.plan.HonestRate*s.plan.Duration.S
 
 // createItems puts on sale what honest buyers want, and an item of each other strategy
 // that works here.
-func (s *stage) createItems(ctx context.Context) error {
+func (s *stage) createItems(x *flow.Flow) {
 	lab := s.cluster.Client().Owner()
-	known, err := lab.Strategies(ctx)
-	if err != nil {
-		return err
-	}
 	alone := int64(2*s.plan.HonestRate*s.plan.Baseline.Seconds()) + 1
 	wanted := map[int64]int64{baselineItem: alone, hotItem: s.chunk()}
 	if s.shop.Servers.Redis != nil {
 		wanted[lineItem] = lineUnits
 	}
 	for item, units := range wanted {
-		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: units, PerUser: new(int64(perUser))}); err != nil {
-			return err
-		}
+		x.Must(lab.Create(x, client.NewItem{GoodsID: item, Stock: units, PerUser: new(int64(perUser))}))
 		s.items = append(s.items, item)
 	}
-	for _, strategy := range known {
+	for _, strategy := range flow.Get(lab.Strategies(x))(x) {
 		s.names = append(s.names, strategy.Name)
 		if !strategy.Available || strategy.RequiresFence || !strategy.Guarantees.ExclusiveAcrossReplicas {
 			continue
 		}
 		item := slowItem + int64(len(s.slow))
-		if err := lab.Create(ctx, client.NewItem{GoodsID: item, Stock: slowUnits, Choice: &client.Choice{Strategy: strategy.Name}}); err != nil {
-			return fmt.Errorf("create the item of %s: %w", strategy.Name, err)
-		}
+		x.Must(lab.Create(x, client.NewItem{GoodsID: item, Stock: slowUnits, Choice: &client.Choice{Strategy: strategy.Name}}))
 		s.items, s.slow = append(s.items, item), append(s.slow, item)
 	}
-	return nil
 }
 
 func (s *stage) target(crowd *crowd) target {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/repo"
@@ -27,25 +27,24 @@ type State struct {
 	Invented map[string]int `json:"invented,omitempty"`
 }
 
-func readState(ctx context.Context, b *servers.Backends) (s State, err error) {
-	s.Invented = make(map[string]int)
-	if s.Rows, err = s.countRows(ctx, b.Database); err != nil || b.Redis == nil {
-		return s, err
+func readState(x *flow.Flow, b *servers.Backends) State {
+	s := State{Rows: make(map[string]int64), Invented: make(map[string]int)}
+	s.countRows(x, b.Database)
+	if b.Redis == nil {
+		return s
 	}
 	r := b.Redis.Open()
-	defer func() { err = errors.Join(err, r.Close()) }()
-	if s.Keys, err = r.DBSize(ctx).Result(); err != nil {
-		return s, fmt.Errorf("count keys of Redis: %w", err)
-	}
-	for keys := r.Scan(ctx, 0, "*"+inventedPrefix+"*", 1000).Iterator(); keys.Next(ctx); {
+	defer r.Close() //nolint:errcheck // it was only read
+	s.Keys = flow.Get(r.DBSize(x).Result())(x)
+	for keys := r.Scan(x, 0, "*"+inventedPrefix+"*", 1000).Iterator(); keys.Next(x); {
 		if invented().MatchString(keys.Val()) {
 			s.Invented["keys of Redis"]++
 		}
 	}
-	if stats := r.InfoMap(ctx, "memory"); stats.Err() == nil {
+	if stats := r.InfoMap(x, "memory"); stats.Err() == nil {
 		_, _ = fmt.Sscan(stats.Item("Memory", "used_memory"), &s.Memory) // a figure for people
 	}
-	return s, nil
+	return s
 }
 
 // inventedPrefix begins the number of every item that the attacker invents.
@@ -53,39 +52,28 @@ const inventedPrefix = "77770"
 
 func invented() *regexp.Regexp { return regexp.MustCompile(`(^|\D)` + inventedPrefix + `\d{8}(\D|$)`) }
 
-func (s State) countRows(ctx context.Context, d *servers.Database) (rows map[string]int64, err error) {
-	db, tables, err := openTables(d)
-	if err != nil {
-		return nil, fmt.Errorf("count rows: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	_, names, err := servers.Rows(ctx, db, tables)
-	if err != nil {
-		return nil, fmt.Errorf("list tables: %w", err)
-	}
-	rows = make(map[string]int64)
+func (s State) countRows(x *flow.Flow, d *servers.Database) {
+	db, tables := openTables(x, d)
+	defer db.Close() //nolint:errcheck // it was only read
+	_, names, err := servers.Rows(x, db, tables)
+	x.Must(err)
 	for _, row := range names {
 		name, n := row[0], int64(0)
-		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+name).Scan(&n); err != nil {
-			return nil, fmt.Errorf("count rows of %s: %w", name, err)
+		x.Must(db.QueryRowContext(x, "SELECT COUNT(*) FROM "+name).Scan(&n))
+		if s.Rows[name] = n; n < inventedRows {
+			s.findInvented(x, db, name)
 		}
-		if n < inventedRows {
-			if err := s.findInvented(ctx, db, name); err != nil {
-				return nil, fmt.Errorf("read %s: %w", name, err)
-			}
-		}
-		rows[name] = n
 	}
-	return rows, nil
 }
 
 // openTables connects to a database, and says how its tables are listed.
-func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
+func openTables(x *flow.Flow, d *servers.Database) (db *sql.DB, tables string) {
 	db, dialect, err := d.Pool(1, readTimeout)
+	x.Must(err)
 	if dialect == repo.SQLite {
-		return db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'", err
+		return db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 	}
-	return db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()", err
+	return db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
 }
 
 const readTimeout = 10 * time.Second
@@ -94,15 +82,15 @@ const readTimeout = 10 * time.Second
 // bound of its rows, or is the ledger.
 const inventedRows = 100_000
 
-func (s State) findInvented(ctx context.Context, db *sql.DB, table string) error {
-	_, rows, err := servers.Rows(ctx, db, "SELECT * FROM "+table) //nolint:unqueryvet // any column of a table that the database has named may have an item
+func (s State) findInvented(x *flow.Flow, db *sql.DB, table string) {
+	_, rows, err := servers.Rows(x, db, "SELECT * FROM "+table) //nolint:unqueryvet // any column of a table that the database has named may have an item
+	x.Must(err)
 	pattern := invented()
 	for _, row := range rows {
 		if slices.ContainsFunc(row, pattern.MatchString) {
 			s.Invented["rows of "+table]++
 		}
 	}
-	return err
 }
 
 // Sample is the memory of the replicas at one moment.
@@ -220,14 +208,12 @@ func readLogs(paths []string, from []int64) (l Log, err error) {
 	return l, nil
 }
 
-func sizes(paths []string) (list []int64) {
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			list = append(list, 0) // reading it tells what is wrong
-			continue
+func sizes(paths []string) []int64 {
+	list := make([]int64, len(paths))
+	for i, path := range paths {
+		if info, err := os.Stat(path); err == nil { // else reading it tells what is wrong
+			list[i] = info.Size()
 		}
-		list = append(list, info.Size())
 	}
 	return list
 }
