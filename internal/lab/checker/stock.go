@@ -309,6 +309,51 @@ func meantOf(h *history.History) (d meant) {
 	return d
 }
 
+// SharedNumbers expects that sales of different items have an order number in common.
+func SharedNumbers() Check { return shared(func(s sharing) bool { return s.numbers > 0 }) }
+
+// SharedKeys expects that several items were sold under one key.
+func SharedKeys() Check { return shared(func(s sharing) bool { return s.keys > 0 }) }
+
+// NothingShared expects that neither is so, and that a key was sent again for another item, and rejected each time.
+func NothingShared() Check {
+	return shared(func(s sharing) bool {
+		return s.sold > 0 && s.numbers == 0 && s.keys == 0 && s.again > 0 && s.again == s.rejected
+	})
+}
+
+// sharing counts sales whose order number, or key, a sale of another item has had, and requests whose key another item was
+// asked for with.
+type sharing struct{ sold, numbers, keys, again, rejected int }
+
+func shared(judge func(s sharing) bool) Check {
+	return func(h *history.History) Finding {
+		var s sharing
+		asked, soldUnder, numbered := make(map[string]int64), make(map[string]int64), make(map[string]int64)
+		for _, r := range h.Requests {
+			if ofAnother(asked, r.Key, r.GoodsID) {
+				s.again++
+				s.rejected += int(OneIf(r.Problem == "key-reused"))
+			}
+			if r.Outcome == history.Sold {
+				s.sold++
+				s.keys += int(OneIf(ofAnother(soldUnder, r.Key, r.GoodsID)))
+				s.numbers += int(OneIf(ofAnother(numbered, r.Order, r.GoodsID)))
+			}
+		}
+		return Found(judge(s), map[string]float64{"numbers_of_two_items": float64(s.numbers), "keys_of_two_items": float64(s.keys)},
+			Say("over-items", s.sold, s.numbers, s.again, s.keys, s.rejected))
+	}
+}
+
+// ofAnother tells whether something was first that of another item.
+func ofAnother(first map[string]int64, what string, item int64) bool {
+	if _, known := first[what]; !known {
+		first[what] = item
+	}
+	return what != "" && first[what] != item
+}
+
 // OneIf is the figure of what is so, or else is not.
 func OneIf(so bool) float64 {
 	if so {

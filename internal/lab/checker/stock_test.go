@@ -82,3 +82,25 @@ func TestClean(t *testing.T) {
 		{"nothing decided", checker.Clean(), of(failed("busy", 0, 1), audit(10, 10, 0, 0)), false, nil},
 	})
 }
+
+func TestItemsThatShareANumberOrAKey(t *testing.T) {
+	twoItems := of(sold(0, 1, order("1")), sold(1, 2, order("1"), goods(8)), sold(2, 3, order("2")))
+	twoKeys := of(sold(0, 1, order("1"), key("a")), sold(1, 2, order("2"), key("a"), goods(8)))
+	again := failed("key-reused", 1, 2, key("a"), goods(8))
+	one := of(sold(0, 1, order("1"), key("a")), again, sold(2, 3, order("1"), key("a")), sold(3, 4, order("2")), sold(4, 5, order("3"), goods(8)))
+	busy := of(sold(0, 1, order("1"), key("a")), again, failed("busy", 2, 3, key("a"), goods(8)))
+	judge(t, []row{
+		{"a number of two items", checker.SharedNumbers(), twoItems, true, map[string]float64{"numbers_of_two_items": 1, "keys_of_two_items": 0}},
+		{"a key of two items", checker.SharedKeys(), twoKeys, true, map[string]float64{"numbers_of_two_items": 0, "keys_of_two_items": 1}},
+		{"no number of two items", checker.SharedNumbers(), twoKeys, false, nil},
+		{"no key of two items", checker.SharedKeys(), twoItems, false, nil},
+		{"a key that was rejected for another item", checker.SharedKeys(), one, false, nil},
+		{"nothing is shared", checker.NothingShared(), one, true, map[string]float64{"numbers_of_two_items": 0, "keys_of_two_items": 0}},
+		{"a number is shared", checker.NothingShared(), of(again, twoItems.Requests, one.Requests), false, nil},
+		{"a key is shared", checker.NothingShared(), of(twoKeys.Requests, again), false, nil},
+		{"a key was not rejected each time", checker.NothingShared(), busy, false, nil},
+		{"no key was sent again", checker.NothingShared(), of(sold(0, 1, order("1"), key("a"))), false, nil},
+		{"nothing was sold", checker.NothingShared(), of(failed("busy", 0, 1, key("a")), again), false, nil},
+	})
+	says(t, checker.NothingShared(), busy, checker.Say("over-items", 1, 0, 2, 0, 1))
+}

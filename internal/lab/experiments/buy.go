@@ -7,14 +7,18 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Sale is a crowd that buys units one by one, each client the next one when it has the answer to the last.
 type Sale struct {
 	Strategy     string
 	Group, Fence bool
+	// Item is what they buy; 0: that of the try.
+	Item int64
 	// Replica is where they go, from 1; 0: to the balancer. URL is where else they go: to a proxy.
 	Replica int
 	URL     string
@@ -35,10 +39,11 @@ func (x *Try) stock(units int64) { x.Must(x.Client().CreateGoods(x, x.Item, unit
 
 // sell has the crowd buy, and waits for all answers: those of a paused replica not beyond the end of the try.
 func (x *Try) sell(sale Sale) {
+	sale.Item = cmp.Or(sale.Item, x.Item)
 	plan := load.Plan{
-		URL: cmp.Or(sale.URL, x.URL(sale.Replica)), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: x.Item,
+		URL: cmp.Or(sale.URL, x.URL(sale.Replica)), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: sale.Item,
 		Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration, Timeout: patience,
-		Observe: func(a load.Answer) { x.Fail(x.History.Add(sale.line(a, x.Item))) },
+		Observe: func(a load.Answer) { x.Fail(x.History.Add(sale.line(a))) },
 	}
 	if sale.Key != "" {
 		plan.Key = func(int) string { return sale.Key }
@@ -60,20 +65,24 @@ func (x *Try) buy(replica int, sale Sale) {
 }
 
 // line is an answer as the history has it.
-func (sale Sale) line(a load.Answer, item int64) history.Line {
+func (sale Sale) line(a load.Answer) history.Line {
 	outcomes := map[load.Kind]history.Outcome{load.Sold: history.Sold, load.Rejected: history.Rejected, load.Failed: history.Failed, load.Unknown: history.Unknown}
 	return history.Line{Request: &history.Request{
-		Start: a.Start, End: a.End, Client: sale.FirstClient + a.Client, Strategy: sale.Strategy, GoodsID: item,
+		Start: a.Start, End: a.End, Client: sale.FirstClient + a.Client, Strategy: sale.Strategy, GoodsID: sale.Item,
 		Quantity: 1, Key: a.Key, Outcome: outcomes[a.Kind], Problem: a.Problem, Order: a.Order,
 		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
 	}}
 }
 
 // audit writes the audit of the item into the history.
-func (x *Try) audit() {
-	audit, err := x.Client().Audit(x, x.Item)
+func (x *Try) audit() { x.auditBy(x.Client(), x.Item) }
+
+// auditBy is the audit of any item, by a replica that has it.
+func (x *Try) auditBy(c shop.Client, item int64) stock.Audit {
+	audit, err := c.Audit(x, item)
 	x.Must(err)
 	x.Add(history.Line{Audit: &history.Audit{At: time.Now(), Audit: audit}})
+	return audit
 }
 
 // watching samples the stock and the sales of the item ten times a second while something is done.

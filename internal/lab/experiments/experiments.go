@@ -145,6 +145,7 @@ func All() []Experiment {
 		{Name: "ensemble-size", Parts: ensembleSize()},
 		{Name: "holds", Parts: holds()},
 		{Name: "several-nodes", Parts: severalNodes()},
+		{Name: "shards", Parts: shards()},
 	}
 	for i := range all {
 		e := &all[i]
