@@ -29,7 +29,7 @@ type Result struct {
 
 	// Verdict is reproduced where every part held.
 	Verdict Verdict `json:"verdict"`
-	// Reason is the findings in words, or why it was not run.
+	// Reason is the findings in words, after what was not run, and why.
 	Reason string `json:"reason"`
 	// Tries is how often its parts were made, all together.
 	Tries   int     `json:"tries"`
@@ -83,7 +83,7 @@ func (r *Result) judge() {
 	case len(contradicted) > 0:
 		r.Verdict, r.Reason = NotReproduced, strings.Join(contradicted, "; ")
 	case len(missing) > 0 || len(held) == 0:
-		r.Verdict, r.Reason = NotRun, strings.Join(missing, "; ")
+		r.Verdict, r.Reason = NotRun, strings.Join(append(missing, held...), "; ")
 	default:
 		r.Verdict, r.Reason = Reproduced, strings.Join(held, "; ")
 	}
