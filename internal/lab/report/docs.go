@@ -1,15 +1,14 @@
 package report
 
 import (
-	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -27,24 +26,31 @@ type document struct {
 	// Of is what the run was made on.
 	Of          []live.Fact
 	Summary     string
-	Experiments []experiments.Result
-	// Experiment is what the page is of, Failure and Remedy the first part of either kind, of those
-	// with a picture where there are any, and Others the rest.
-	Experiment      experiments.Result
-	Failure, Remedy *shownPart
-	Others          []shownPart
+	Experiments []*chapter
+	// Experiment is what the page is of.
+	Experiment *chapter
 	// Before and After are the files of the Chinese pages beside this one.
 	Before, After string
-	// Wrong and Right are the files of the failure's code, and of the remedy's.
-	Wrong, Right []string
 }
 
-// shownPart is a part with its picture, if it has one, its tables, and the strategies that sold in it.
+// chapter is an experiment with what a page shows of it: Failure and Remedy are the first part of either kind, of those
+// with a picture where there are any, and Others the rest.
+type chapter struct {
+	experiments.Result
+
+	Chinese         experiments.Words
+	Failure, Remedy *shownPart
+	Others          []*shownPart
+	// Wrong and Right are the files of the failure's code, and of the remedy's.
+	Wrong, Right []string
+	sales        []live.Recording // of the parts, where it is the overview
+}
+
+// shownPart is a part with its picture, if it has one, and the strategies that sold in it.
 type shownPart struct {
-	experiments.PartResult
+	live.PlayPart
 
 	Picture *illustration
-	Tables  []live.Table
 	Code    []source
 }
 
@@ -66,111 +72,85 @@ func Docs(folder, runFolder string, all []experiments.Experiment) error {
 	if err != nil {
 		return err
 	}
-	d := document{Of: facts(r), Summary: summary(r), Experiments: described(all, r)}
+	d := document{Of: facts(r), Summary: summary(r)}
+	for _, e := range described(all, r) {
+		c, err := chapterOf(e, runFolder)
+		if err != nil {
+			return fmt.Errorf("write docs: %w", err)
+		}
+		d.Experiments = append(d.Experiments, c)
+	}
 	below := filepath.Join(folder, "zh")
 	for _, one := range []string{folder, below} {
 		if err := os.MkdirAll(one, 0o755); err != nil {
 			return fmt.Errorf("write docs: %w", err)
 		}
 		if err := removeOurs(one); err != nil {
-			return err
+			return fmt.Errorf("write docs: %w", err)
 		}
 	}
-	if err := d.inEnglish(folder, runFolder); err != nil {
-		return err
-	}
-	translate(d.Experiments)
-	return d.inChinese(below, runFolder)
+	return errors.Join(d.inEnglish(folder), d.inChinese(below))
 }
 
-func (d *document) inEnglish(folder, runFolder string) error {
-	if err := d.write(filepath.Join(folder, "README.md"), "docs.md.tmpl", "index"); err != nil {
-		return err
-	}
-	for _, e := range d.Experiments {
-		if err := d.arrange(e, runFolder); err != nil {
-			return err
-		}
-		for _, p := range []*shownPart{d.Failure, d.Remedy} { // one of them at most has a picture
-			if p == nil || p.Picture == nil {
-				continue
-			}
-			if err := write(filepath.Join(folder, p.Picture.File), p.Picture.drawn.File); err != nil {
-				return err
+func (d document) inEnglish(folder string) error {
+	err := d.write(filepath.Join(folder, "README.md"), "docs.md.tmpl", "index")
+	for _, c := range d.Experiments {
+		d.Experiment = c
+		for _, p := range []*shownPart{c.Failure, c.Remedy} { // one of them at most has a picture
+			if p != nil && p.Picture != nil {
+				err = errors.Join(err, write(filepath.Join(folder, p.Picture.File), p.Picture.drawn.File))
 			}
 		}
-		if err := d.write(filepath.Join(folder, file(e)+".md"), "docs.md.tmpl", "page"); err != nil {
-			return err
-		}
-		if e.Name == overview {
-			if err := drawOverview(folder, runFolder, e); err != nil {
-				return err
-			}
+		err = errors.Join(err, d.write(filepath.Join(folder, file(c)+".md"), "docs.md.tmpl", "page"))
+		if len(c.sales) > 0 && len(c.sales) == len(c.Parts) { // else some were not made
+			err = errors.Join(err, write(filepath.Join(folder, c.Name+".svg"), sales(c.sales...).File))
 		}
 	}
-	return nil
+	return err
 }
+
+// overview is the experiment of which the README has a picture: the stock in all of its parts.
+const overview = "oversell"
 
 // inChinese writes ten experiments into a file.
-func (d *document) inChinese(folder, runFolder string) error {
+func (d document) inChinese(folder string) error {
 	const language = "docs.zh.md.tmpl"
-	if err := d.write(filepath.Join(folder, "README.md"), language, "index"); err != nil {
-		return err
+	err := d.write(filepath.Join(folder, "README.md"), language, "index")
+	var pages [][]*chapter
+	for i, c := range d.Experiments {
+		if i == 0 || chinesePage(d.Experiments[i-1]) != chinesePage(c) {
+			pages = append(pages, nil)
+		}
+		pages[len(pages)-1] = append(pages[len(pages)-1], c)
 	}
-	before := ""
-	for len(d.Experiments) > 0 {
-		ten, name := d.Experiments, chinesePage(d.Experiments[0])
-		if i := slices.IndexFunc(ten, func(e experiments.Result) bool { return chinesePage(e) != name }); i > 0 {
-			ten = ten[:i]
+	for i, ten := range pages {
+		page := document{Experiments: ten}
+		if i > 0 {
+			page.Before = chinesePage(pages[i-1][0])
 		}
-		d.Experiments = d.Experiments[len(ten):]
-		page := document{Experiments: ten, Before: before}
-		if len(d.Experiments) > 0 {
-			page.After = chinesePage(d.Experiments[0])
+		if i+1 < len(pages) {
+			page.After = chinesePage(pages[i+1][0])
 		}
-		before = name
-		err := write(filepath.Join(folder, name), func(w io.Writer) error {
-			if err := page.execute(w, language, "head"); err != nil {
-				return err
+		err = errors.Join(err, write(filepath.Join(folder, chinesePage(ten[0])), func(w io.Writer) error {
+			err := page.execute(w, language, "head")
+			for _, page.Experiment = range ten {
+				err = errors.Join(err, page.execute(w, language, "page"))
 			}
-			for _, e := range ten {
-				if err := errors.Join(d.arrange(e, runFolder), d.execute(w, language, "page")); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
 			return err
-		}
+		}))
 	}
-	return nil
+	return err
 }
 
 const perPage = 10
 
 // chinesePage is the file of ten experiments, by the first of their numbers.
-func chinesePage(e experiments.Result) string {
+func chinesePage(e *chapter) string {
 	first := (e.Number-1)/perPage*perPage + 1
 	return fmt.Sprintf("%02d-%02d.md", first, first+perPage-1)
 }
 
-// translate puts the Chinese words in the place of the English ones.
-func translate(all []experiments.Result) {
-	for i := range all {
-		e := &all[i]
-		words := experiments.Chinese(e.Name)
-		e.Title, e.Claim = cmp.Or(words.Title, e.Title), cmp.Or(words.Claim, e.Claim)
-		e.Why, e.Advice = cmp.Or(words.Why, e.Why), cmp.Or(words.Advice, e.Advice)
-		for j := range e.Parts {
-			p := &e.Parts[j]
-			words := experiments.ChinesePart(e.Name, p.Name)
-			p.Does, p.Expect, p.Finding.Says = cmp.Or(words.Does, p.Does), cmp.Or(words.Expect, p.Expect), cmp.Or(p.Finding.Chinese(), p.Finding.Says)
-		}
-	}
-}
-
-func file(e experiments.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
+func file(e *chapter) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
 
 // described are the results of a run with the words that the registry has now.
 func described(all []experiments.Experiment, r *experiments.Report) []experiments.Result {
@@ -196,59 +176,56 @@ func described(all []experiments.Experiment, r *experiments.Report) []experiment
 
 // removeOurs removes what an earlier run of Docs wrote, and nothing else.
 func removeOurs(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return fmt.Errorf("write docs: %w", err)
-	}
-	ours := regexp.MustCompile(`^[0-9]{2}-[a-z0-9-]+\.(md|svg)$`)
-	for _, entry := range entries {
-		if !ours.MatchString(entry.Name()) {
-			continue
-		}
-		if err := os.Remove(filepath.Join(folder, entry.Name())); err != nil {
-			return fmt.Errorf("write docs: %w", err)
+	var errs []error
+	for _, ending := range []string{".md", ".svg"} {
+		ours, err := fs.Glob(os.DirFS(folder), "[0-9][0-9]-*"+ending)
+		errs = append(errs, err)
+		for _, name := range ours {
+			errs = append(errs, os.Remove(filepath.Join(folder, name)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// arrange takes the failure and the remedy that are shown first from the parts of an experiment.
-func (d *document) arrange(e experiments.Result, runFolder string) error {
-	d.Experiment, d.Failure, d.Remedy, d.Others = e, nil, nil, nil
-	d.Wrong, d.Right = experiments.Code(e.Name)
-	parts, chosen := make([]shownPart, len(e.Parts)), make(map[bool]int) // by whether it is a remedy
+// chapterOf takes the failure and the remedy that are shown first from the parts of an experiment.
+func chapterOf(e experiments.Result, runFolder string) (*chapter, error) {
+	c := &chapter{Result: e, Chinese: experiments.Chinese(e.Name)}
+	c.Wrong, c.Right = experiments.Code(e.Name)
+	parts, chosen := make([]*shownPart, len(e.Parts)), make(map[bool]int) // by whether it is a remedy
 	for i, p := range e.Parts {
-		parts[i] = shownPart{PartResult: p}
+		parts[i] = &shownPart{PlayPart: live.PartOf(e.Name, p)}
 		if p.History != "" {
 			h, err := history.Read(filepath.Join(runFolder, p.History))
 			if err != nil {
-				return fmt.Errorf("write docs: %w", err)
+				return nil, err
 			}
 			parts[i].Code, parts[i].Tables = soldBy(h), tables(h, p.Pictures)
 			if drawn := draw(h, p.Pictures); drawn != nil {
-				parts[i].Picture = &illustration{file(e) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
+				parts[i].Picture = &illustration{file(c) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
+			}
+			if e.Name == overview && len(h.Samples) > 0 {
+				c.sales = append(c.sales, sampled(h))
 			}
 		}
 		if at, ok := chosen[p.Remedy]; !ok || parts[at].Picture == nil && parts[i].Picture != nil {
 			chosen[p.Remedy] = i
 		}
 	}
-	for i := range parts {
-		shown := &parts[i]
+	for i, shown := range parts {
 		switch {
 		case i != chosen[shown.Remedy]:
 			shown.Picture = nil
-			d.Others = append(d.Others, *shown)
+			c.Others = append(c.Others, shown)
 		case shown.Remedy:
-			d.Remedy = shown
+			c.Remedy = shown
 		default:
-			d.Failure = shown
+			c.Failure = shown
 		}
 	}
-	if d.Remedy != nil && d.Failure != nil && d.Failure.Picture != nil {
-		d.Remedy.Picture = nil
+	if c.Remedy != nil && c.Failure != nil && c.Failure.Picture != nil {
+		c.Remedy.Picture = nil
 	}
-	return nil
+	return c, nil
 }
 
 // soldBy are the strategies of the purchases, in the order in which they came first, but for those that only the lab has.
@@ -264,11 +241,11 @@ func soldBy(h *history.History) (list []source) {
 	return list
 }
 
-func (d *document) write(path, language, name string) error {
+func (d document) write(path, language, name string) error {
 	return write(path, func(w io.Writer) error { return d.execute(w, language, name) })
 }
 
-func (d *document) execute(w io.Writer, language, name string) error {
+func (d document) execute(w io.Writer, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "figures": figures,
 		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
@@ -296,26 +273,4 @@ func chineseVerdict(v experiments.Verdict) string {
 // cell keeps a text within the cell of a table.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s)
-}
-
-// overview is the experiment of which the README has a picture.
-const overview = "oversell"
-
-// drawOverview draws the stock in all parts of an experiment.
-func drawOverview(folder, runFolder string, e experiments.Result) error {
-	var list []live.Recording
-	for _, part := range e.Parts {
-		if part.History == "" {
-			return nil
-		}
-		h, err := history.Read(filepath.Join(runFolder, part.History))
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", part.Name, err)
-		}
-		if len(h.Samples) == 0 {
-			return fmt.Errorf("draw %s: its history has no samples", part.Name)
-		}
-		list = append(list, sampled(h))
-	}
-	return write(filepath.Join(folder, e.Name+".svg"), sales(list...).File)
 }
