@@ -2,18 +2,12 @@ package servers
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/Shopify/toxiproxy/v2/toxics"
-	"github.com/rs/zerolog"
 )
 
 // Proxy stands before a TCP server on loopback, and passes on what both sides send
@@ -22,28 +16,24 @@ type Proxy struct {
 	// Address is where to connect to instead of the target.
 	Address string
 
-	proxy *toxiproxy.Proxy
 	delay atomic.Int64 // a time.Duration
 
 	mu          sync.Mutex
+	target      string
+	listener    net.Listener   // nil while it is cut
 	triggers    []*Trigger     // armed, and not reached yet
 	links       map[*link]bool // that are open
-	newest      *link          // whose replies have no way yet
 	hang        bool
 	frozen      chan struct{} // closed by Thaw; nil where it is not frozen
 	repliesOnly bool          // requests pass while it is frozen
 }
 
 // NewProxy puts a proxy before a target. It must be closed.
-func NewProxy(target string) (p *Proxy, err error) {
-	err = onFreePort(func(port int) error {
-		p = &Proxy{Address: Loopback(port), links: make(map[*link]bool)}
-		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-		p.proxy = toxiproxy.NewProxy(server, p.Address, p.Address, target)
-		if err := errors.Join(p.install(stream.Upstream, p.open, (*link).request), p.install(stream.Downstream, p.way, (*link).reply)); err != nil {
-			return err
-		}
-		return p.proxy.Start()
+func NewProxy(target string) (*Proxy, error) {
+	p := &Proxy{target: target, links: make(map[*link]bool)}
+	err := onFreePort(func(port int) error {
+		p.Address = Loopback(port)
+		return p.Mend()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
@@ -51,38 +41,33 @@ func NewProxy(target string) (p *Proxy, err error) {
 	return p, nil
 }
 
-// install puts our toxic into one direction of the links to come. That is done
-// before there are any: toxiproxy makes toxics from JSON, and what ours need is
-// no JSON.
-func (p *Proxy) install(direction stream.Direction, link func() *link, pass passing) error {
-	const kind = "stockd"
-	toxics.Register(kind, new(toxic))
-	wrapper, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":%q,"stream":%q}`, kind, direction)))
-	if err != nil {
-		return err
-	}
-	ours, ok := wrapper.Toxic.(*toxic)
-	if !ok {
-		return fmt.Errorf("the toxic is a %T", wrapper.Toxic)
-	}
-	ours.link, ours.pass, ours.reply = link, pass, direction == stream.Downstream
-	return nil
-}
-
 // Close ends the proxy and its connections. Closing twice is harmless.
 func (p *Proxy) Close() { p.Cut() }
 
 // Cut ends all connections and rejects new ones, until Mend.
 func (p *Proxy) Cut() {
-	p.proxy.Stop()
+	p.mu.Lock()
+	if p.listener != nil {
+		_ = p.listener.Close() // it is open
+		p.listener = nil
+	}
+	p.mu.Unlock()
 	p.Break()
 }
 
 // Mend ends a Cut.
 func (p *Proxy) Mend() error {
-	if err := p.proxy.Start(); err != nil && !errors.Is(err, toxiproxy.ErrProxyAlreadyStarted) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", p.Address)
+	if err != nil {
 		return fmt.Errorf("mend the link: %w", err)
 	}
+	p.listener = listener
+	go p.accept(listener)
 	return nil
 }
 
@@ -98,10 +83,10 @@ func (p *Proxy) Break() {
 // Redirect ends all connections and passes new ones to another target.
 func (p *Proxy) Redirect(target string) error {
 	p.Cut()
-	if err := p.proxy.Update(&toxiproxy.Proxy{Listen: p.Address, Upstream: target, Enabled: true}); err != nil {
-		return fmt.Errorf("redirect the link to %s: %w", target, err)
-	}
-	return nil
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	return p.Mend()
 }
 
 // Hang ends all connections. New ones hang: they are accepted, and neither requests
@@ -154,86 +139,48 @@ func (p *Proxy) ice(reply bool) <-chan struct{} {
 	return p.frozen
 }
 
-func (p *Proxy) open() *link {
+// accept takes connections until the proxy is cut.
+func (p *Proxy) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.connect(listener, client)
+	}
+}
+
+// connect makes the other half of a link, and passes on what both sides send until the link ends.
+func (p *Proxy) connect(by net.Listener, client net.Conn) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := &link{proxy: p, ended: make(chan struct{})}
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = client.Close() // which tells it
+		return
+	}
+	l := &link{proxy: p, client: client, server: server, ended: make(chan struct{})}
+	p.mu.Lock()
+	p.links[l] = true
 	l.hung.Store(p.hang)
-	p.links[l], p.newest = true, l
-	return l
-}
-
-// way is the state of the connection that was opened last: toxiproxy makes the
-// two directions of a connection one after the other, and of one connection after
-// the other.
-func (p *Proxy) way() *link {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.newest
-}
-
-// answer notes what the server answers on a link.
-func (p *Proxy) answer(l *link, sent []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.prepared.reply(sent)
-}
-
-func (p *Proxy) forget(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.links, l)
-}
-
-// toxic is what one direction of all links of a proxy passes through. Everything
-// that a proxy of ours can do is in this one, for two reasons: a dropped reply
-// concerns both directions, of which toxiproxy's own toxics see one each; and
-// toxics that come and go while links are in use can wait for each other for ever.
-type toxic struct {
-	link  func() *link
-	pass  passing
-	reply bool // it is the direction of replies
-}
-
-// passing does with a piece what is to be done, and reports whether the link goes
-// on.
-type passing func(l *link, piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool
-
-// buffered is how many pieces may be on their way on a slow link.
-const buffered = 1024
-
-// GetBufferSize makes it a toxics.BufferedToxic.
-func (*toxic) GetBufferSize() int { return buffered }
-
-// NewState makes it a toxics.StatefulToxic: each link has its own state.
-func (t *toxic) NewState() any { return t.link() }
-
-// Pipe passes one direction of a link on until the link ends.
-func (t *toxic) Pipe(stub *toxics.ToxicStub) {
-	l, ok := stub.State.(*link)
-	for ok && t.next(l, stub) {
+	cut := p.listener != by
+	p.mu.Unlock()
+	if cut { // meanwhile
+		l.end()
+		return
 	}
-	stub.Close()
-	l.end()
-	// The reader of the connection would block on a piece for ever.
-	for range stub.Input {
-	}
+	go l.pass(client, false, l.request)
+	l.pass(server, true, l.reply)
 }
 
-func (t *toxic) next(l *link, stub *toxics.ToxicStub) bool {
-	select {
-	case <-l.ended:
-		return false
-	case piece := <-stub.Input:
-		return piece != nil && l.delay(piece, t.reply) && t.pass(l, piece, stub.Output)
-	}
-}
-
+// link is a connection of a client, and the one to the server that it leads to.
 type link struct {
-	proxy *Proxy
-	ended chan struct{}
-	once  sync.Once
-	hung  atomic.Bool
+	proxy          *Proxy
+	client, server net.Conn
+	ended          chan struct{}
+	once           sync.Once
+	hung           atomic.Bool
 	// awaits is the trigger for which the next reply is meant, or nil.
 	awaits atomic.Pointer[Trigger]
 	// before is the end of what was sent up to now, with the proxy's mutex.
@@ -242,17 +189,61 @@ type link struct {
 	prepared preparedTexts
 }
 
-// end ends both directions. It does not wait.
+// end ends both directions: nothing passes any more.
 func (l *link) end() {
 	l.once.Do(func() {
 		close(l.ended)
-		go l.proxy.forget(l) // the caller may hold the mutex
+		_, _ = l.client.Close(), l.server.Close() // they may have ended
+		go func() {                               // the caller may hold the mutex
+			l.proxy.mu.Lock()
+			defer l.proxy.mu.Unlock()
+			delete(l.proxy.links, l)
+		}()
 	})
 }
 
+// piece is what one side has sent at a time.
+type piece struct {
+	data []byte
+	at   time.Time
+}
+
+// buffered is how many pieces may be on their way on a slow link.
+const buffered = 1024
+
+// pass passes on what one side sends, until it hangs up or do ends the link. do does with a piece what is to be done,
+// and reports whether the link goes on.
+func (l *link) pass(from net.Conn, reply bool, do func(data []byte) bool) {
+	defer l.end()
+	pieces := make(chan piece, buffered)
+	go l.read(from, pieces)
+	for one := range pieces {
+		if !l.delay(one, reply) || !do(one.data) {
+			return
+		}
+	}
+}
+
+func (l *link) read(from net.Conn, pieces chan<- piece) {
+	defer close(pieces)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			select {
+			case pieces <- piece{slices.Clone(buffer[:n]), time.Now()}:
+			case <-l.ended:
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
 // delay waits until a piece is due, and reports whether the link is still there.
-func (l *link) delay(piece *stream.StreamChunk, reply bool) bool {
-	if late := time.Duration(l.proxy.delay.Load()) - time.Since(piece.Timestamp); late > 0 {
+func (l *link) delay(one piece, reply bool) bool {
+	if late := time.Duration(l.proxy.delay.Load()) - time.Since(one.at); late > 0 {
 		select {
 		case <-time.After(late):
 		case <-l.ended:
@@ -269,37 +260,28 @@ func (l *link) delay(piece *stream.StreamChunk, reply bool) bool {
 	return true
 }
 
-func (l *link) send(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
-	select {
-	case <-l.ended: // and nothing may pass any more, even where it could
-		return false
-	default:
-	}
-	select {
-	case to <- piece:
-		return true
-	case <-l.ended:
-		return false
-	}
+func passOn(to net.Conn, data []byte) bool {
+	_, err := to.Write(data)
+	return err == nil
 }
 
-func (l *link) request(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
+func (l *link) request(data []byte) bool {
 	if l.hung.Load() {
 		return true
 	}
-	trigger := l.proxy.meet(l, piece.Data)
+	trigger := l.proxy.meet(l, data)
 	if trigger == nil {
-		return l.send(piece, to)
+		return passOn(l.server, data)
 	}
 	switch trigger.Do {
 	case Lose:
 		trigger.reach()
 		return false
 	case Hold:
-		return trigger.hold(l) && l.send(piece, to)
+		return trigger.hold(l) && passOn(l.server, data)
 	default:
 		l.awaits.Store(trigger) // before the server can have an answer
-		return l.send(piece, to) && (trigger.Do != LoseReply || l.lost(trigger))
+		return passOn(l.server, data) && (trigger.Do != LoseReply || l.lost(trigger))
 	}
 }
 
@@ -319,14 +301,16 @@ func (l *link) lost(trigger *Trigger) bool {
 	return false
 }
 
-func (l *link) reply(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
+func (l *link) reply(data []byte) bool {
 	if l.hung.Load() {
 		return true
 	}
-	l.proxy.answer(l, piece.Data)
+	l.proxy.mu.Lock()
+	l.prepared.reply(data)
+	l.proxy.mu.Unlock()
 	trigger := l.awaits.Swap(nil)
 	if trigger == nil {
-		return l.send(piece, to)
+		return passOn(l.client, data)
 	}
 	switch trigger.Do {
 	case LoseReply:
@@ -337,7 +321,7 @@ func (l *link) reply(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) b
 		trigger.reach()
 		return true
 	default:
-		return trigger.hold(l) && l.send(piece, to)
+		return trigger.hold(l) && passOn(l.client, data)
 	}
 }
 
