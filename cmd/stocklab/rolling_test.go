@@ -65,7 +65,7 @@ func (l testLab) roll(t *testing.T) {
 // stop ends a replica as a deployment does, and waits until it is gone.
 func (l testLab) stop(t *testing.T, replica *shop.Replica) {
 	t.Helper()
-	if err := replica.Signal(t.Context(), syscall.SIGTERM); err != nil {
+	if err := replica.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 		return
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// Pid is that of the supervisor process.
+func (k *Supervisor) Pid() int { return k.cmd.Process.Pid }
+
 // AsksFor asks a Redis whether it is a process.
 func (r *Redis) AsksFor(ctx context.Context, pid int) error { return r.readVersion(ctx, pid) }
 

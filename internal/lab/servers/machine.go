@@ -120,21 +120,19 @@ func (k *Supervisor) Used() (map[string]Processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	used := make(map[string]Processor)
-	for _, p := range k.processes {
-		if p.pid == 0 || p.Ended() {
+	for _, p := range k.all() {
+		if p.Ended() {
 			continue
 		}
-		sum := used[p.name]
+		sum := used[p.command.Name]
 		for pid, stat := range all {
-			if all.below(pid, p.pid) {
+			if all.below(pid, p.Pid()) {
 				sum.User += time.Duration(int(stat.UTime)+stat.CUTime) * tick // with its children that have ended
 				sum.System += time.Duration(int(stat.STime)+stat.CSTime) * tick
 			}
 		}
-		used[p.name] = sum
+		used[p.command.Name] = sum
 	}
 	return used, nil
 }

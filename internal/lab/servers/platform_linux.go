@@ -30,7 +30,7 @@ func unwrittenPages(file *os.File) (uint64, error) {
 }
 
 // ownGroup gives a child a process group, so that all of it can be ended, and
-// has the kernel end it with the supervisor.
+// has the kernel end it with this process.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -40,6 +40,6 @@ func ownGroup() *syscall.SysProcAttr {
 func reap(cmd *exec.Cmd) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
-	killGroup(cmd)
+	killGroup(cmd.Process.Pid)
 	return cmd.Wait()
 }

@@ -4,7 +4,6 @@ package servers
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 )
 
@@ -18,4 +17,4 @@ func send(p *os.Process, signal syscall.Signal) error { return p.Signal(signal) 
 
 // killGroup kills a child that has not been waited for, with everything that
 // it started.
-func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }

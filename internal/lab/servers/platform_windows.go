@@ -2,7 +2,6 @@ package servers
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/windows"
@@ -27,4 +26,8 @@ func send(p *os.Process, signal syscall.Signal) error {
 }
 
 // killGroup kills a child; a replica starts no others.
-func killGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
+func killGroup(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill() // it may have ended
+	}
+}

@@ -161,21 +161,8 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
-// Kill is SIGKILL.
-func (s *Server) Kill(ctx context.Context) error {
-	if s.Process == nil {
-		return nil
-	}
-	return s.Process.Kill(ctx)
-}
-
 // Close stops the process as its Spec says.
-func (s *Server) Close(ctx context.Context) error {
-	if s.Process == nil {
-		return nil
-	}
-	return s.Stop(ctx)
-}
+func (s *Server) Close(ctx context.Context) error { return s.Stop(ctx) }
 
 // Ports are below the range from which systems take the near ends of outgoing
 // connections: a client cannot take one between its choice and its server's bind.
@@ -270,6 +257,15 @@ func closeAll[S runner](ctx context.Context, all []S) error {
 		errs[i] = one.Close(ctx)
 	}
 	return errors.Join(errs...)
+}
+
+// closeAfter ends what has been started where the rest does not start.
+func closeAfter(ctx context.Context, started interface {
+	Close(ctx context.Context) error
+}, err *error) {
+	if *err != nil {
+		*err = errors.Join(*err, started.Close(context.WithoutCancel(ctx)))
+	}
 }
 
 // eventually repeats a question until the answer is yes.

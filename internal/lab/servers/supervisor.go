@@ -4,14 +4,16 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,220 +22,215 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// supervisorArgument starts a program as a supervisor.
+// supervisorArgument starts a program as a supervisor; a folder follows.
 const supervisorArgument = "__supervisor__"
 
 // SuperviseIfAsked must be called first by every main and TestMain whose program
 // uses StartSupervisor: in a program that was started as a supervisor it serves and
 // does not return.
 func SuperviseIfAsked() {
-	if len(os.Args) == 2 && os.Args[1] == supervisorArgument {
-		os.Exit(supervise(os.Stdin, os.Stdout))
+	if len(os.Args) == 3 && os.Args[1] == supervisorArgument {
+		os.Exit(supervise(os.Args[2], os.Stdin))
 	}
+}
+
+// supervise takes the ids of children, and with a minus of those that have ended. When there are no more it
+// kills those that are left, removes the folder, and returns the exit status.
+func supervise(folder string, children io.Reader) int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM) // it ends with its client, and after it
+	var left []int
+	for lines := bufio.NewScanner(children); lines.Scan(); {
+		switch pid, err := strconv.Atoi(lines.Text()); {
+		case err != nil:
+		case pid > 0:
+			left = append(left, pid)
+		default:
+			left = slices.DeleteFunc(left, func(one int) bool { return one == -pid })
+		}
+	}
+	for _, pid := range slices.Backward(left) {
+		killGroup(pid)
+	}
+	for range 100 {
+		if os.RemoveAll(folder) == nil {
+			return 0
+		}
+		time.Sleep(100 * time.Millisecond) // one that is being killed may have written there
+	}
+	return 1
 }
 
 // Supervisor looks after child processes and a temporary folder: neither outlives
 // the process that started them, whether that succeeds, fails, gets ^C or is killed.
 //
-// A killed process cleans up nothing. So the children belong to a process of their
-// own: this program, started a second time in its own session, with a pipe to the
-// first. When the pipe ends, it stops its children, removes the folder and exits.
+// A killed process cleans up nothing. So there is another one: this program, started a second
+// time in its own session, which gets the ids of the children through a pipe. When the pipe ends,
+// it kills those that are left, removes the folder and exits.
 type Supervisor struct {
 	cmd    *exec.Cmd
 	folder string
 
 	mu        sync.Mutex
-	requests  io.WriteCloser
-	lastID    int                // of requests and processes alike
-	replies   map[int]chan event // by request
-	processes map[int]*Process
+	children  io.WriteCloser // their ids; nil when it has been closed
+	processes []*Process     // as they were started
 
-	ended   chan struct{} // closed when the supervisor process has ended
-	closing sync.Once
-}
-
-// request is one line to the supervisor about one process: start it, signal it, or
-// stop it.
-type request struct {
-	ID      int            `json:"id"`
-	Process int            `json:"process"`
-	Command *Command       `json:"command,omitempty"`
-	Signal  syscall.Signal `json:"signal,omitempty"`
-	Stop    bool           `json:"stop,omitempty"`
-}
-
-// event is one line from the supervisor: first its folder; then the answer to a
-// request, or the end of a process.
-type event struct {
-	Folder string `json:"folder,omitempty"`
-
-	Request int    `json:"request,omitempty"`
-	Pid     int    `json:"pid,omitempty"`
-	Error   string `json:"error,omitempty"`
-
-	Ended int    `json:"ended,omitempty"`
-	State string `json:"state,omitempty"`
+	ended chan struct{} // closed when the supervisor process has ended
 }
 
 // Command says what to start.
 type Command struct {
-	Name string   `json:"-"` // empty: that of its program
-	Path string   `json:"path"`
-	Args []string `json:"args"`
+	Name string // empty: that of its program
+	Path string
+	Args []string
 	// Env is the whole environment of the child.
-	Env []string `json:"env"`
+	Env []string
 	// Log is the file that output is appended to.
-	Log string `json:"log"`
+	Log string
 	// Stop is the signal that asks the child to end, SIGTERM where it is 0.
-	Stop syscall.Signal `json:"stop"`
+	Stop syscall.Signal
 	// Grace is how long the child may take to end before it is killed, with
 	// everything that it started; 10 s where it is 0.
-	Grace time.Duration `json:"grace"`
+	Grace time.Duration
 }
 
+const defaultGrace = 10 * time.Second
+
 // StartSupervisor starts a supervisor. It must be closed.
-func StartSupervisor() (_ *Supervisor, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("start supervisor: %w", err)
-		}
-	}()
+func StartSupervisor() (*Supervisor, error) {
+	k := &Supervisor{ended: make(chan struct{})}
 	self, err := os.Executable()
+	if err == nil {
+		k.folder, err = os.MkdirTemp("", "stockd-lab-")
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
-	cmd := exec.Command(self, supervisorArgument)
-	cmd.SysProcAttr = detached() // ^C in a terminal must not reach it
-	requests, err := cmd.StdinPipe()
+	k.cmd = exec.Command(self, supervisorArgument, k.folder)
+	k.cmd.SysProcAttr = detached() // ^C in a terminal must not reach it
+	if k.children, err = k.cmd.StdinPipe(); err == nil {
+		err = k.cmd.Start()
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start supervisor: %w", errors.Join(err, os.Remove(k.folder)))
 	}
-	events, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	k := &Supervisor{
-		cmd: cmd, requests: requests,
-		replies: make(map[int]chan event), processes: make(map[int]*Process),
-		ended: make(chan struct{}),
-	}
-	decoder := json.NewDecoder(bufio.NewReader(events))
-	var hello event
-	if err := decoder.Decode(&hello); err != nil || hello.Folder == "" {
-		return nil, errors.Join(fmt.Errorf("no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
-	}
-	k.folder = hello.Folder
-	go k.listen(decoder)
+	go k.watch()
 	return k, nil
+}
+
+// watch ends the children where the supervisor process ends before them.
+func (k *Supervisor) watch() {
+	_ = k.cmd.Wait() // whatever its status
+	for _, p := range k.all() {
+		_ = p.Kill(context.Background())
+	}
+	close(k.ended)
 }
 
 // Folder is a temporary folder, removed with everything in it by Close.
 func (k *Supervisor) Folder() string { return k.folder }
 
-// Run starts a child. None is left where ctx ends before the answer.
+// Run starts a child. None is left where it fails.
 func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
-	name := cmp.Or(c.Name, filepath.Base(c.Path))
-	p := &Process{supervisor: k, name: name, done: make(chan struct{})}
-	k.mu.Lock()
-	k.lastID++
-	p.id = k.lastID
-	k.processes[p.id] = p
-	k.mu.Unlock()
-	started, err := k.ask(ctx, request{Process: p.id, Command: &c})
+	c.Name = cmp.Or(c.Name, filepath.Base(c.Path))
+	p := &Process{command: c, done: make(chan struct{})}
+	err := context.Cause(ctx)
+	if err == nil {
+		err = p.start()
+	}
 	if err != nil {
-		if ctx.Err() != nil { // it may have started, and no caller could end it
-			_ = p.Kill(context.WithoutCancel(ctx))
-		}
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	k.mu.Lock()
-	p.pid = started.Pid
+	k.processes = append(k.processes, p)
 	k.mu.Unlock()
+	if err := k.note(p.Pid()); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, errors.Join(err, p.Kill(context.WithoutCancel(ctx))))
+	}
+	go func() {
+		<-p.done
+		_ = k.note(-p.Pid()) // the supervisor may have ended
+	}()
 	return p, nil
+}
+
+// note tells the supervisor of a child.
+func (k *Supervisor) note(pid int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.children == nil {
+		return errors.New("the supervisor has ended")
+	}
+	_, err := fmt.Fprintln(k.children, pid)
+	return err
+}
+
+func (k *Supervisor) all() []*Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.processes)
 }
 
 // Close stops every child, the last one first, and removes the folder.
 // Closing twice is harmless.
 func (k *Supervisor) Close() error {
-	var err error
-	k.closing.Do(func() {
-		k.mu.Lock()
-		if err = k.requests.Close(); errors.Is(err, os.ErrClosed) {
-			err = nil // the supervisor has ended before
-		}
-		k.mu.Unlock()
-		<-k.ended
-		// The supervisor has removed it, unless it was killed itself.
-		err = errors.Join(err, os.RemoveAll(k.folder))
-	})
-	return err
-}
-
-func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
-	reply := make(chan event, 1)
+	var errs []error
+	for _, p := range slices.Backward(k.all()) {
+		errs = append(errs, p.Stop(context.Background()))
+	}
 	k.mu.Lock()
-	k.lastID++
-	r.ID = k.lastID
-	k.replies[r.ID] = reply
-	err := json.NewEncoder(k.requests).Encode(r)
+	if k.children != nil {
+		_ = k.children.Close() // the supervisor may have ended before
+		k.children = nil
+	}
 	k.mu.Unlock()
-	if err != nil {
-		return event{}, fmt.Errorf("ask the supervisor: %w", err)
-	}
-	select {
-	case e := <-reply:
-		if e.Error != "" {
-			return event{}, errors.New(e.Error)
-		}
-		return e, nil
-	case <-k.ended:
-		return event{}, errors.New("the supervisor has ended")
-	case <-ctx.Done():
-		return event{}, context.Cause(ctx)
-	}
+	<-k.ended
+	// The supervisor has removed it, unless it was killed itself.
+	return errors.Join(append(errs, os.RemoveAll(k.folder))...)
 }
 
-func (k *Supervisor) listen(events *json.Decoder) {
-	for {
-		var e event
-		if err := events.Decode(&e); err != nil {
-			break
-		}
-		k.mu.Lock()
-		if p := k.processes[e.Ended]; p != nil {
-			p.end(e.State)
-		}
-		if reply := k.replies[e.Request]; reply != nil {
-			delete(k.replies, e.Request)
-			reply <- e
-		}
-		k.mu.Unlock()
-	}
-	_ = k.cmd.Wait() // its children have ended with it, whatever its status
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, p := range k.processes {
-		p.end("stopped with its supervisor")
-	}
-	close(k.ended)
-}
-
-// Process is a child.
+// Process is a child. A nil one has never been started, and has nothing to end.
 type Process struct {
-	supervisor *Supervisor
-	id         int
-	name       string
-	pid        int
-	done       chan struct{}
-	once       sync.Once
-	state      string
+	command Command
+	cmd     *exec.Cmd
+	done    chan struct{}
+	state   string
+}
+
+// start starts the child. It is to die with this process, and the kernel ties that to the thread that started it:
+// one of its own, which lives as long as the child.
+func (p *Process) start() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := p.spawn()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.state = "exit status 0"
+		if err := reap(p.cmd); err != nil {
+			p.state = err.Error()
+		}
+		close(p.done)
+	}()
+	return <-started
+}
+
+func (p *Process) spawn() error {
+	log, err := os.OpenFile(p.command.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own copy
+	p.cmd = exec.Command(p.command.Path, p.command.Args...)
+	p.cmd.Env = p.command.Env
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = ownGroup()
+	return p.cmd.Start()
 }
 
 // Pid is the child's process id.
-func (p *Process) Pid() int { return p.pid }
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Ended reports whether the child has ended.
 func (p *Process) Ended() bool {
@@ -251,37 +248,48 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // State says how the child ended. It is set when Done is closed.
 func (p *Process) State() string { return p.state }
 
-func (p *Process) end(state string) {
-	p.once.Do(func() {
-		p.state = state
-		close(p.done)
-	})
-}
-
 // Signal sends a signal to the child.
-func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
-	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Signal: signal}); err != nil {
-		return fmt.Errorf("signal %s: %w", p.name, err)
+func (p *Process) Signal(signal syscall.Signal) error {
+	if err := send(p.cmd.Process, signal); err != nil {
+		return fmt.Errorf("signal %s: %w", p.command.Name, err)
 	}
 	return nil
 }
 
 // Stop asks the child to end, kills it after its grace, and waits for its end.
-func (p *Process) Stop(ctx context.Context) error { return p.stop(ctx, 0) }
+func (p *Process) Stop(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return p.end(ctx, cmp.Or(p.command.Stop, syscall.SIGTERM))
+}
 
 // Kill ends the child without a warning, and waits for its end. It succeeds where
 // the child has ended already.
-func (p *Process) Kill(ctx context.Context) error { return p.stop(ctx, syscall.SIGKILL) }
-
-func (p *Process) stop(ctx context.Context, signal syscall.Signal) error {
-	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Stop: true, Signal: signal}); err != nil {
-		return fmt.Errorf("stop %s: %w", p.name, err)
+func (p *Process) Kill(ctx context.Context) error {
+	if p == nil {
+		return nil
 	}
+	return p.end(ctx, syscall.SIGKILL)
+}
+
+// end ends a child by a signal, and kills it after its grace, also where ctx ends before.
+func (p *Process) end(ctx context.Context, signal syscall.Signal) error {
+	_ = p.Signal(signal) // it may have ended
+	if _, resume, err := pausing(); err == nil {
+		_ = p.Signal(resume) // a paused child receives no other
+	}
+	kill := time.AfterFunc(cmp.Or(p.command.Grace, defaultGrace), func() {
+		if !p.Ended() {
+			killGroup(p.Pid())
+		}
+	})
 	select {
 	case <-p.done:
+		kill.Stop()
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stop %s: %w", p.name, context.Cause(ctx))
+		return fmt.Errorf("stop %s: %w", p.command.Name, context.Cause(ctx))
 	}
 }
 
@@ -293,31 +301,31 @@ func CanPause() error {
 
 // Pause stops a process with SIGSTOP, and returns when all its threads have stopped:
 // its connections stay, and get no answer.
-func (p *Process) Pause(ctx context.Context) error {
+func (p *Process) Pause(context.Context) error {
 	stop, _, err := pausing()
 	if err == nil {
-		err = p.Signal(ctx, stop)
+		err = p.Signal(stop)
 	}
 	if err != nil {
-		return fmt.Errorf("pause %s: %w", p.name, err)
+		return fmt.Errorf("pause %s: %w", p.command.Name, err)
 	}
 	// A thread that another processor runs goes on for a moment.
 	for range 100 {
-		if stopped(p.pid) {
+		if stopped(p.Pid()) {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("pause %s: process %d runs on after SIGSTOP", p.name, p.pid)
+	return fmt.Errorf("pause %s: process %d runs on after SIGSTOP", p.command.Name, p.Pid())
 }
 
 // Resume continues a paused process.
-func (p *Process) Resume(ctx context.Context) error {
+func (p *Process) Resume(context.Context) error {
 	_, resume, err := pausing()
 	if err != nil {
-		return fmt.Errorf("resume %s: %w", p.name, err)
+		return fmt.Errorf("resume %s: %w", p.command.Name, err)
 	}
-	return p.Signal(ctx, resume)
+	return p.Signal(resume)
 }
 
 // stopped reports whether every thread of a process has stopped, as far as this

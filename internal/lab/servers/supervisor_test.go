@@ -104,8 +104,8 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 
 func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p := must.Get(k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`)))(t)
-	must.Do(t, syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL))
+	p := must.Get(k.Run(t.Context(), shell(k, `exec sleep 1000`)))(t)
+	must.Do(t, syscall.Kill(k.Pid(), syscall.SIGKILL))
 	<-p.Done()
 	must.Do(t, k.Close())
 	assertGone(t, k.Folder(), p.Pid())
@@ -141,7 +141,7 @@ func TestSignalsReachAChild(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p := must.Get(k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`)))(t)
 	awaitNumber(t, filepath.Join(k.Folder(), "log"))
-	must.Do(t, p.Signal(t.Context(), syscall.SIGUSR1))
+	must.Do(t, p.Signal(syscall.SIGUSR1))
 	<-p.Done()
 	should.Be(t, p.State(), "exit status 3", "state is")
 	// What its supervisor does not end by, a child does.
@@ -149,7 +149,7 @@ func TestSignalsReachAChild(t *testing.T) {
 		syscall.SIGINT: "signal: interrupt", syscall.SIGHUP: "signal: hangup", syscall.SIGTERM: "signal: terminated", syscall.SIGPIPE: "signal: broken pipe",
 	} {
 		p := must.Get(k.Run(t.Context(), servers.Command{Path: "/bin/sleep", Args: []string{"1000"}, Log: os.DevNull}))(t)
-		must.Do(t, p.Signal(t.Context(), signal))
+		must.Do(t, p.Signal(signal))
 		select {
 		case <-p.Done():
 			should.Be(t, p.State(), want, "state is")
@@ -162,7 +162,7 @@ func TestSignalsReachAChild(t *testing.T) {
 func TestAPausedChildIsStopped(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	p := must.Get(k.Run(t.Context(), shell(k, `sleep 1000`)))(t)
-	must.Do(t, p.Signal(t.Context(), syscall.SIGSTOP))
+	must.Do(t, p.Signal(syscall.SIGSTOP))
 	must.Do(t, p.Stop(t.Context()))
 }
 

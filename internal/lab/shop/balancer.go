@@ -72,7 +72,7 @@ func (c *Cluster) startNginx(ctx context.Context, program string) error {
 		if err := write(); err != nil {
 			return fmt.Errorf("change the balancer: %w", err)
 		}
-		if err := server.Signal(ctx, syscall.SIGHUP); err != nil {
+		if err := server.Signal(syscall.SIGHUP); err != nil {
 			return fmt.Errorf("change the balancer: %w", err)
 		}
 		return c.await(ctx, joined, left)
