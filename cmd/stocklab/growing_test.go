@@ -65,9 +65,7 @@ func onAsynchronousRedis(name string, env []string) topology {
 
 func onRedisCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	c := labtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
-		return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Replicas: true})
-	})
+	c := labtest.Own(t, k, "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 	top := onAsynchronousRedis("redis-cluster", c.Conn().Env())
 	top.victim = func(ctx context.Context, strategy string, goods int64) (member, error) {
 		return c.MasterOf(ctx, keyOf(strategy, goods))
@@ -105,7 +103,7 @@ func keyOf(strategy string, goods int64) string {
 
 func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, nil) })
+	s := labtest.Own(t, k, "redis", servers.StartSentinels, nil)
 	top := onAsynchronousRedis("redis-sentinels", s.Conn().Env())
 	top.victim = func(ctx context.Context, _ string, _ int64) (member, error) { return s.Current(ctx) }
 	top.mend = func(ctx context.Context, victim member) error {
@@ -123,9 +121,7 @@ func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 
 func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	e := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeperEnsemble, error) {
-		return servers.StartZooKeeperEnsemble(ctx, k, 3)
-	})
+	e := labtest.Own(t, k, "zookeeper", servers.StartZooKeeperEnsemble, 3)
 	return topology{
 		name: "zookeeper-ensemble", env: e.Conn().Env(),
 		strategies: []killed{{strategy: "zk-sequential"}, {strategy: "zk-ephemeral"}, {strategy: "zk-herd"}},
@@ -136,7 +132,7 @@ func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 
 func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
-	c := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k, 3) })
+	c := labtest.Own(t, k, "etcd", servers.StartEtcdCluster, 3)
 	return topology{
 		name: "etcd-cluster", env: c.Conn().Env(), strategies: []killed{{strategy: "etcd"}},
 		victim: func(ctx context.Context, _ string, _ int64) (member, error) { return c.AwaitLeader(ctx) },

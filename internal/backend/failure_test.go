@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
@@ -74,7 +75,7 @@ func TestARedisThatCannotSaveSaysSo(t *testing.T) {
 
 // A cluster without a node for the slots does not take writes, and answers.
 func TestARedisClusterThatIsDownSaysSo(t *testing.T) {
-	server := lab.OwnCluster(t)
+	server := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 1}).Masters[0]
 	o := labtest.RedisOptions(server)
 	o.Cluster, o.Timeout, o.PoolSize = true, answerWithin, 2
 	client, one := backend.NewRedis(o), redisClient(server, nil)

@@ -232,19 +232,19 @@ type topology struct {
 func topologies() map[string]topology {
 	return map[string]topology{
 		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {
-			e := lab.OwnEnsemble(t)
+			e := labtest.Own(t, lab.Supervisor(), "zookeeper", servers.StartZooKeeperEnsemble, 3)
 			return zooKeeperSite(t, e.Conn(), e)
 		}},
 		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
-			c := lab.OwnEtcdCluster(t)
+			c := labtest.Own(t, lab.Supervisor(), "etcd", servers.StartEtcdCluster, 3)
 			return newSite(t, backend.Etcd, addresses{c.Conn(), 2 * time.Second}, c)
 		}},
 		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
-			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
+			c := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 			return newSite(t, backend.Redis, addresses{c.Conn(), time.Second})
 		}},
 		"redis-sentinels": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
-			return newSite(t, backend.Redis, addresses{lab.OwnSentinels(t, nil).Conn(), time.Second})
+			return newSite(t, backend.Redis, addresses{labtest.Own(t, lab.Supervisor(), "redis", servers.StartSentinels, nil).Conn(), time.Second})
 		}},
 	}
 }

@@ -242,7 +242,7 @@ func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
 // Each server of Vitess is killed three times in the middle of a sale of a hundred items on four shards: the tablets, the
 // gate, the database of the shards, etcd and vtctld. Each purchase is asked for again under its key until it is answered.
 func TestProveASaleSurvivesTheServersOfVitess(t *testing.T) {
-	v := lab.OwnVitess(t, "-40", "40-80", "80-c0", "c0-")
+	v := labtest.Own(t, lab.Supervisor(), "vitess", servers.StartVitess, []string{"-40", "40-80", "80-c0", "c0-"})
 	s := openOn(t, 0, v.Database, v.Database)
 	const units = 1_000_000
 	ctx, stop := context.WithCancel(t.Context())

@@ -40,9 +40,7 @@ func openSiteOf(t *testing.T, k *servers.Supervisor, kind string) *site {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
 	s := new(site)
-	s.database = labtest.Own(t, kind, func(ctx context.Context) (*servers.Database, error) {
-		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: kind})
-	})
+	s.database = labtest.Own(t, k, kind, servers.StartDatabase, servers.Choice{Mode: servers.Local, Database: kind})
 	s.sql, _ = labtest.Connect(t, s.database)
 	t.Cleanup(func() { closed(t, s.sql) })
 	labtest.Open(t, s.database, "check")
@@ -59,14 +57,10 @@ func openSite(t *testing.T) *site {
 	k := labtest.StartSupervisor(t)
 	s := openSiteOf(t, k, servers.MariaDB)
 	s.authority = newAuthority(t, k)
-	s.redis = labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
-	s.redlock = labtest.Own(t, "faketime", func(ctx context.Context) (*servers.Redlock, error) {
-		return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Durable: true, Clocks: true})
-	})
-	s.zookeeper = labtest.Own(t, "faketime", func(ctx context.Context) (*servers.ZooKeeper, error) {
-		return servers.StartZooKeeperWithClock(ctx, k)
-	})
-	s.etcd = labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
+	s.redis = labtest.Own(t, k, "redis", labtest.Plain(servers.StartDurableRedis), nil)
+	s.redlock = labtest.Own(t, k, "faketime", servers.StartRedlockWith, servers.RedlockOptions{Durable: true, Clocks: true})
+	s.zookeeper = labtest.Own(t, k, "faketime", labtest.Plain(servers.StartZooKeeperWithClock), nil)
+	s.etcd = labtest.Own(t, k, "etcd", servers.StartEtcd, servers.Local)
 	s.env = slices.Concat(s.env, s.redis.Conn().Env(), s.redlock.Conn().Env(), s.zookeeper.Conn().Env(), s.etcd.Conn().Env())
 	return s
 }
@@ -366,7 +360,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 	cmdtest.NeedRedis(t)
 	k := labtest.StartSupervisor(t)
 	security := newSecurity(t, newAuthority(t, k), true)
-	r := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, security) })
+	r := labtest.Own(t, k, "redis", servers.StartSecureRedis, security)
 	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
@@ -386,7 +380,7 @@ func TestCheckReadsWhatServersShow(t *testing.T) {
 // A replica makes the checks that only read: of this Redis, which evicts and takes no write, it reports the first.
 func TestAReplicaWarnsOfWhatIsWrong(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	r := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartDurableRedis(ctx, k) })
+	r := labtest.Own(t, k, "redis", labtest.Plain(servers.StartDurableRedis), nil)
 	for key, value := range map[string]string{"maxmemory-policy": "allkeys-lru", "min-replicas-to-write": "1"} {
 		command(t, r, "CONFIG", "SET", key, value)
 	}

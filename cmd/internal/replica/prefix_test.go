@@ -28,14 +28,10 @@ func TestEverythingInTheLockServersHasThePrefix(t *testing.T) {
 	const prefix = "shop.1"
 	cmdtest.NeedLockServers(t)
 	k := labtest.StartSupervisor(t)
-	one := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
-	five := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redlock, error) {
-		return servers.StartRedlock(ctx, k, servers.Local)
-	})
-	zookeeper := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeper, error) {
-		return servers.StartZooKeeper(ctx, k, servers.Local)
-	})
-	etcd := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartEtcd(ctx, k, servers.Local) })
+	one := labtest.Own(t, k, "redis", servers.StartRedis, servers.Local)
+	five := labtest.Own(t, k, "redis", servers.StartRedlock, servers.Local)
+	zookeeper := labtest.Own(t, k, "zookeeper", servers.StartZooKeeper, servers.Local)
+	etcd := labtest.Own(t, k, "etcd", servers.StartEtcd, servers.Local)
 	p := startInnards(t, slices.Concat(one.Conn().Env(), five.Conn().Env(), zookeeper.Conn().Env(), etcd.Conn().Env(),
 		[]string{"STOCKD_PREFIX=" + prefix, "STOCKD_ETCD_USERNAME=" + servers.EtcdRoot, "STOCKD_STRATEGIES_ONLY_SAFE=false"}))
 	for i, name := range p.catalogue.Names() {

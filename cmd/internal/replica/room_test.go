@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 func TestTheConfigurationOpensAWaitingRoom(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	redis := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
+	redis := labtest.Own(t, k, "redis", servers.StartRedis, servers.Local)
 	r := runs(t, Options{}, append(redis.Conn().Env(), "STOCKD_QUEUE_ITEMS=1,7", "STOCKD_QUEUE_SECRET="+strings.Repeat("secret", 6))...)
 	for _, id := range []int64{1, 2} {
 		must.Get(r.Create(t.Context(), client.NewItem{GoodsID: id, Stock: 5}))(t)

@@ -80,18 +80,16 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		"mariadb": func(t *testing.T) secured { return securedDatabase(t, k, servers.MariaDB, strict, strangers) },
 		"mysql":   func(t *testing.T) secured { return securedDatabase(t, k, servers.MySQL, strict, strangers) },
 		"redis": func(t *testing.T) secured {
-			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, strict) })
+			s := labtest.Own(t, k, "redis", servers.StartSecureRedis, strict)
 			return securedRedis(s.Conn().Env(), strangers,
 				mistake{"as the default user", []string{"STOCKD_REDIS_USERNAME="}, "WRONGPASS"}, uncertified("redis"))
 		},
 		"cluster": func(t *testing.T) secured {
-			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.RedisCluster, error) {
-				return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Security: lenient})
-			})
+			s := labtest.Own(t, k, "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 3, Security: lenient})
 			return securedRedis(s.Conn().Env(), strangers)
 		},
 		"sentinels": func(t *testing.T) secured {
-			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, lenient) })
+			s := labtest.Own(t, k, "redis", servers.StartSentinels, lenient)
 			return securedRedis(s.Conn().Env(), strangers,
 				mistake{"without a login at the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
 				mistake{"as the default user of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
@@ -99,15 +97,13 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 				mistake{"with the master's password for the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Master.Password}, "WRONGPASS"})
 		},
 		"redlock": func(t *testing.T) secured {
-			s := labtest.Own(t, "redis", func(ctx context.Context) (*servers.Redlock, error) {
-				return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: lenient})
-			})
+			s := labtest.Own(t, k, "redis", servers.StartRedlockWith, servers.RedlockOptions{Security: lenient})
 			return secured{"redlock", "redlock", s.Conn().Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers),
 				mistake{"with a wrong password", []string{"STOCKD_REDLOCK_PASSWORD=a-guess-at-it"}, "WRONGPASS"})}
 		},
 		"zookeeper": func(t *testing.T) secured { return securedZooKeeper(t, k, strict, strangers) },
 		"etcd": func(t *testing.T) secured {
-			s := labtest.Own(t, "etcd", func(ctx context.Context) (*servers.Etcd, error) { return servers.StartSecureEtcd(ctx, k, strict) })
+			s := labtest.Own(t, k, "etcd", servers.StartSecureEtcd, strict)
 			return secured{"etcd", "etcd", s.Conn().Env(), []string{"etcd"}, append(
 				tlsMistakes("etcd", strangers, "STOCKD_ETCD_ENDPOINTS="+strings.Replace(s.Endpoint, "https:", "http:", 1)),
 				uncertified("etcd"),
@@ -197,7 +193,7 @@ func securedRedis(env []string, strangers string, more ...mistake) secured {
 
 func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, strangers string) secured {
 	t.Helper()
-	z := labtest.Own(t, "zookeeper", func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
+	z := labtest.Own(t, k, "zookeeper", servers.StartSecureZooKeeper, s)
 	// The nodes belong to the certificate and to the password: only a client with neither is
 	// rejected.
 	other := must.Get(s.Authority.Issue("stranger"))(t)

@@ -242,7 +242,7 @@ func (t *provisioner) set(ctx context.Context, s *Try, stage Stage) error {
 func (t *provisioner) writeToNodes(ctx context.Context, s *Try, stage Stage) (err error) {
 	if t.galera == nil {
 		t.plan.Progress.Say("starting three nodes of Galera")
-		if t.galera, err = servers.StartGalera(ctx, t.shop.Supervisor, nil); err != nil {
+		if t.galera, err = servers.StartGalera(ctx, t.shop.Supervisor, false); err != nil {
 			return err
 		}
 	}

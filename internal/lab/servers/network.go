@@ -32,11 +32,7 @@ func StartNetwork(ctx context.Context, k *Supervisor, hosts int) (_ *Network, er
 		}
 	}
 	n := &Network{subnet: fmt.Sprintf("10.213.%d.", os.Getpid()%256), hosts: hosts}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
-		}
-	}()
+	defer closeAfter(ctx, n, &err)
 	for range hosts + 1 { // the last one keeps the switch
 		keeper, err := startKeeper(ctx, k)
 		if err != nil {

@@ -29,64 +29,57 @@ type Nodes struct {
 	Network *Network
 }
 
-// OnNetwork has each node on a host of its own, which can be cut off from the others.
-func OnNetwork(start func(context.Context, *Supervisor, *Network) (*Nodes, error)) func(context.Context, *Supervisor) (*Nodes, error) {
-	return func(ctx context.Context, k *Supervisor) (*Nodes, error) {
-		n, err := StartNetwork(ctx, k, members)
-		if err != nil {
-			return nil, err
-		}
-		nodes, err := start(ctx, k, n)
-		if err != nil {
-			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
-		}
-		return nodes, nil
-	}
-}
-
-// StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns; with
-// a network, on its hosts.
-func StartGalera(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
+// StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns. Apart, each is on a
+// host of its own, which can be cut off from the others.
+func StartGalera(ctx context.Context, k *Supervisor, apart bool) (*Nodes, error) {
 	p, library, err := FindGalera()
 	if err != nil {
 		return nil, err
 	}
-	p.clients, p.volatile = network.clients(), true
 	if p.user, err = reader(k); err != nil {
 		return nil, err
 	}
-	nodes, err := galeraNodes(library, network)
-	if err != nil {
-		return nil, err
-	}
-	password := rand.Text()
-	return startNodes(ctx, network, nodes, "Galera", func(n node) (*Database, error) {
-		d := n.database(password)
-		return n.start(ctx, k, p, "galera", d, nodeKind{
-			arguments: func(folder string, makes bool) []string {
-				if makes {
-					return []string{"--wsrep-new-cluster", initFile(folder)}
-				}
-				return nil
-			},
-			ready:   func(ctx context.Context, _ bool) error { return d.synced(ctx) },
-			prepare: func(s *Server) error { return p.prepareNode(ctx, s, n, password) },
-		})
+	return startNodes(ctx, k, apart, nodeKind{
+		Program: p, name: "galera", by: "Galera", ports: 4,
+		arguments: func(n node, group, folder string, makes bool) []string {
+			args := n.ofGalera(library, group)
+			if makes {
+				return append(args, "--wsrep-new-cluster", initFile(folder))
+			}
+			return args
+		},
+		ready: (*Database).synced, prepare: Program.prepareNode,
 	})
 }
 
 // startNodes starts one node after the other, each of which joins those before it.
-func startNodes(ctx context.Context, network *Network, nodes []node, by string, start func(node) (*Database, error)) (*Nodes, error) {
-	g := &Nodes{Network: network}
-	for _, n := range nodes {
-		d, err := start(n)
+func startNodes(ctx context.Context, k *Supervisor, apart bool, kind nodeKind) (_ *Nodes, err error) {
+	g, password := new(Nodes), rand.Text()
+	defer closeAfter(ctx, g, &err)
+	if apart {
+		if g.Network, err = StartNetwork(ctx, k, members); err != nil {
+			return nil, err
+		}
+	}
+	kind.clients, kind.volatile = g.Network.clients(), true
+	ports, err := freePorts(kind.ports * members)
+	if err != nil {
+		return nil, err
+	}
+	all, group := make([]node, members), make([]string, members)
+	for i := range all {
+		all[i] = node{g.Network, i, ports[kind.ports*i:][:kind.ports]}
+		group[i] = all[i].address(1)
+	}
+	for _, n := range all {
+		d, err := n.start(ctx, k, kind, strings.Join(group, ","), password)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
+			return nil, err
 		}
 		g.Nodes = append(g.Nodes, d)
 	}
 	g.Info = g.Nodes[0].Info
-	g.Name = fmt.Sprintf("%d × %s with %s", len(g.Nodes), g.Name, by)
+	g.Name = fmt.Sprintf("%d × %s with %s", len(g.Nodes), g.Name, kind.by)
 	return g, nil
 }
 
@@ -130,85 +123,73 @@ func reader(k *Supervisor) (name string, err error) {
 	return owner, os.Chmod(k.Folder(), passable) // the folders in it stay closed
 }
 
-// node is where one of several servers is, and its arguments.
+// node is where one of several servers is.
 type node struct {
-	network   *Network
-	number    int // from 0, which makes the cluster
-	port      int
-	arguments []string
+	network *Network
+	number  int // from 0, which makes the cluster
+	ports   []int
 }
 
-// address is that of one of its ports.
+// address is that of one of its ports, of which the first is for clients, and the second for the group.
 func (n node) address(port int) string {
-	return net.JoinHostPort(n.network.address(n.number), strconv.Itoa(port))
+	return net.JoinHostPort(n.network.address(n.number), strconv.Itoa(n.ports[port]))
 }
 
-// database is one that will run there.
-func (n node) database(password string) *Database {
-	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", n.address(n.port), "stockd"
-	return &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
-}
-
-// nodeKind is what differs between the kinds of nodes. makes is true while the first one makes the cluster.
+// nodeKind is what differs between the kinds of nodes.
 type nodeKind struct {
-	arguments func(folder string, makes bool) []string
-	ready     func(ctx context.Context, makes bool) error
-	prepare   func(*Server) error // makes its data
+	Program
+
+	name, by string // by what it replicates
+	ports    int    // of each node
+	// makes is true while the first one makes the cluster; group is the addresses of all.
+	arguments func(n node, group, folder string, makes bool) []string
+	ready     func(d *Database, ctx context.Context, makes bool) error
+	prepare   func(p Program, ctx context.Context, s *Server, n node, password string) error // makes its data
 }
 
 // start starts a database there. The first node makes the cluster, the others, and itself from then on, join it.
-func (n node) start(ctx context.Context, k *Supervisor, p Program, name string, d *Database, kind nodeKind) (*Database, error) {
+func (n node) start(ctx context.Context, k *Supervisor, kind nodeKind, group, password string) (*Database, error) {
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", n.address(0), "stockd"
+	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
 	makes := n.number == 0
-	path, args := n.network.on(n.number, p.Path, nil)
+	path, args := n.network.on(n.number, kind.Path, nil)
 	server, err := newServer(k, Spec{
-		Name: name, Program: path,
+		Name: kind.name, Program: path,
 		Configure: func(folder string, port int) ([]string, []string, error) {
-			return slices.Concat(args, p.arguments(folder, port, nil), []string{"--bind-address=" + n.network.address(n.number)},
-				n.arguments, kind.arguments(folder, makes)), nil, nil
+			return slices.Concat(args, kind.Program.arguments(folder, port, nil), []string{"--bind-address=" + n.network.address(n.number)},
+				kind.arguments(n, group, folder, makes)), nil, nil
 		},
-		Ready: func(ctx context.Context, _ int) error { return kind.ready(ctx, makes) },
+		Ready: func(ctx context.Context, _ int) error { return kind.ready(d, ctx, makes) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	d.runner = server
-	if err := kind.prepare(server); err != nil {
+	if err := kind.prepare(kind.Program, ctx, server, n, password); err != nil {
 		return nil, err
 	}
-	if err := server.configure(n.port); err != nil {
+	if err := server.configure(n.ports[0]); err != nil {
 		return nil, err
 	}
 	if err := server.Restart(ctx); err != nil {
 		return nil, err
 	}
 	makes = false
-	return d, server.configure(n.port)
+	return d, server.configure(n.ports[0])
 }
 
-// galeraNodes gives each node its ports.
-func galeraNodes(library string, network *Network) ([]node, error) {
-	ports, err := freePorts(4 * members)
-	if err != nil {
-		return nil, err
+// ofGalera are the arguments of a node, which has two more ports for the state of another one, in full and in part.
+func (n node) ofGalera(library, group string) []string {
+	return []string{
+		"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + library,
+		"--wsrep-cluster-name=stockd", "--wsrep-cluster-address=gcomm://" + group,
+		"--wsrep-node-name=node-" + strconv.Itoa(n.number+1), "--wsrep-node-address=" + n.address(1),
+		"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + n.address(2),
+		"--wsrep-provider-options=gmcast.listen_addr=tcp://" + n.address(1) + ";ist.recv_addr=" + n.address(3) + ";gcache.size=32M;" +
+			// A node that is silent for so long is put out of the cluster.
+			"evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
 	}
-	list, all := make([]node, members), make([]string, members)
-	for i := range list {
-		list[i] = node{network: network, number: i, port: ports[4*i+3]}
-		all[i] = list[i].address(ports[4*i])
-	}
-	for i, n := range list {
-		list[i].arguments = []string{
-			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + library,
-			"--wsrep-cluster-name=stockd", "--wsrep-cluster-address=gcomm://" + strings.Join(all, ","),
-			"--wsrep-node-name=node-" + strconv.Itoa(i+1), "--wsrep-node-address=" + all[i],
-			"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + n.address(ports[4*i+1]),
-			"--wsrep-provider-options=gmcast.listen_addr=tcp://" + all[i] + ";ist.recv_addr=" + n.address(ports[4*i+2]) + ";gcache.size=32M;" +
-				// A node that is silent for so long is put out of the cluster.
-				"evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
-		}
-	}
-	return list, nil
 }
 
 // prepareNode makes the data of the first node, and an empty folder for those of another one.
@@ -242,7 +223,7 @@ func (p Program) own(path string) error {
 }
 
 // synced fails until the node has the state of the others, and takes statements.
-func (d *Database) synced(ctx context.Context) error {
+func (d *Database) synced(ctx context.Context, _ bool) error {
 	pool, _, err := d.Pool(1, time.Second)
 	if err != nil {
 		return err
@@ -259,69 +240,50 @@ func (d *Database) synced(ctx context.Context) error {
 	return d.readVersion(ctx)
 }
 
-// StartGroup starts three members of MySQL's Group Replication, all of them primaries; with a network, on
-// its hosts. They have the same state before this returns.
-func StartGroup(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
-	return startGroup(ctx, k, network,
+// StartGroup starts three members of MySQL's Group Replication, all of them primaries, which have the same state before this
+// returns. Apart, each is on a host of its own.
+func StartGroup(ctx context.Context, k *Supervisor, apart bool) (*Nodes, error) {
+	return startGroup(ctx, k, apart,
 		"--group-replication-single-primary-mode=OFF", "--group-replication-enforce-update-everywhere-checks=ON")
 }
 
 // StartPrimary is StartGroup with one primary, and two members that are ready to take its place.
-func StartPrimary(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
-	return startGroup(ctx, k, network, "--group-replication-single-primary-mode=ON")
+func StartPrimary(ctx context.Context, k *Supervisor, apart bool) (*Nodes, error) {
+	return startGroup(ctx, k, apart, "--group-replication-single-primary-mode=ON")
 }
 
-func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...string) (*Nodes, error) {
+func startGroup(ctx context.Context, k *Supervisor, apart bool, mode ...string) (*Nodes, error) {
 	p, ok := localDatabase(MySQL)
 	if !ok {
 		return nil, &MissingError{What: "Group Replication: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
 	}
-	p.clients, p.volatile = network.clients(), true
-	all, err := groupMembers(network, mode)
-	if err != nil {
-		return nil, err
-	}
-	password := rand.Text()
-	return startNodes(ctx, network, all, "Group Replication", func(n node) (*Database, error) {
-		d := n.database(password)
-		return n.start(ctx, k, p, "group", d, nodeKind{
-			arguments: func(folder string, _ bool) []string { return []string{initFile(folder)} },
-			ready:     d.joined,
-			prepare:   func(s *Server) error { return p.prepareMember(ctx, s, password) },
-		})
+	return startNodes(ctx, k, apart, nodeKind{
+		Program: p, name: "group", by: "Group Replication", ports: 2,
+		arguments: func(n node, group, folder string, _ bool) []string {
+			return slices.Concat(n.ofGroup(group), mode, []string{initFile(folder)})
+		},
+		ready: (*Database).joined, prepare: Program.prepareMember,
 	})
 }
 
-// groupMembers gives each member its ports.
-func groupMembers(network *Network, mode []string) ([]node, error) {
-	list, all := make([]node, members), make([]string, members)
-	ports, err := freePorts(2 * members)
-	if err != nil {
-		return nil, err
+// ofGroup are the arguments of a member.
+func (n node) ofGroup(group string) []string {
+	return []string{
+		fmt.Sprintf("--server-id=%d", n.number+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
+		"--report-host=" + n.network.address(n.number), fmt.Sprintf("--report-port=%d", n.ports[0]),
+		"--plugin-load-add=group_replication.so",
+		"--group-replication-group-name=5ea1ca11-0000-4000-8000-000000000001",
+		"--group-replication-start-on-boot=OFF",
+		"--group-replication-local-address=" + n.address(1),
+		"--group-replication-group-seeds=" + group,
+		"--group-replication-recovery-get-public-key=ON",
+		// A member that is silent for five seconds is put out of the group at once.
+		"--group-replication-member-expel-timeout=0",
 	}
-	for i := range list {
-		list[i] = node{network: network, number: i, port: ports[2*i]}
-		all[i] = list[i].address(ports[2*i+1])
-	}
-	for i := range list {
-		list[i].arguments = append([]string{
-			fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
-			"--report-host=" + network.address(i), fmt.Sprintf("--report-port=%d", list[i].port),
-			"--plugin-load-add=group_replication.so",
-			"--group-replication-group-name=5ea1ca11-0000-4000-8000-000000000001",
-			"--group-replication-start-on-boot=OFF",
-			"--group-replication-local-address=" + all[i],
-			"--group-replication-group-seeds=" + strings.Join(all, ","),
-			"--group-replication-recovery-get-public-key=ON",
-			// A member that is silent for five seconds is put out of the group at once.
-			"--group-replication-member-expel-timeout=0",
-		}, mode...)
-	}
-	return list, nil
 }
 
 // prepareMember makes the data of a member, whose users are no transaction of the group.
-func (p Program) prepareMember(ctx context.Context, s *Server, password string) error {
+func (p Program) prepareMember(ctx context.Context, s *Server, _ node, password string) error {
 	if err := p.initialize(ctx, s, password, nil); err != nil {
 		return err
 	}

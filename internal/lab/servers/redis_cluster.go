@@ -42,7 +42,7 @@ func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions
 		count *= 2
 	}
 	c, password := new(RedisCluster), rand.Text()
-	defer c.closeAfter(ctx, &err)
+	defer closeAfter(ctx, c, &err)
 	nodes, err := c.add(ctx, count, func(ctx context.Context) (*Redis, error) {
 		bus, err := FreePort()
 		if err != nil {

@@ -173,7 +173,7 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 // A power cut takes what was not on the disk, and nothing else. Whether the write is there is
 // up to Redis and the kernel: it is tried until it once is not.
 func TestAPowerCutTakesWhatIsNotOnTheDisk(t *testing.T) {
-	masters := lab.OwnRedlockWith(t, servers.RedlockOptions{EverySecond: true})
+	masters := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedlockWith, servers.RedlockOptions{EverySecond: true})
 	for range 10 {
 		if lost, there := cutAfterSet(t, masters.Nodes[0]); there != (lost == 0) {
 			t.Fatalf("%d bytes were lost, and the key is there: %t", lost, there)
@@ -185,7 +185,7 @@ func TestAPowerCutTakesWhatIsNotOnTheDisk(t *testing.T) {
 }
 
 func TestAPowerCutTakesNothingWhereEachCommandIsOnTheDisk(t *testing.T) {
-	masters := lab.OwnRedlockWith(t, servers.RedlockOptions{Durable: true})
+	masters := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedlockWith, servers.RedlockOptions{Durable: true})
 	if lost, there := cutAfterSet(t, masters.Nodes[0]); lost != 0 || !there {
 		t.Errorf("%d bytes were lost, and the key is there: %t", lost, there)
 	}

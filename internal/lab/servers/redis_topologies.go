@@ -53,13 +53,6 @@ func (g *redisGroup) addOne(ctx context.Context, k *Supervisor, setup redisSetup
 	return nodes[0], nil
 }
 
-// closeAfter ends what has been started where the rest does not start.
-func (g *redisGroup) closeAfter(ctx context.Context, err *error) {
-	if *err != nil {
-		*err = errors.Join(*err, g.Close(context.WithoutCancel(ctx)))
-	}
-}
-
 func (g *redisGroup) addProxy(target string) (*Proxy, error) {
 	p, err := NewProxy(target)
 	if err == nil {
@@ -171,7 +164,7 @@ func StartRedlockWith(ctx context.Context, k *Supervisor, o RedlockOptions) (*Re
 
 func startRedlock(ctx context.Context, start func(context.Context) (*Redis, error)) (r *Redlock, err error) {
 	r = new(Redlock)
-	defer r.closeAfter(ctx, &err)
+	defer closeAfter(ctx, r, &err)
 	if r.Nodes, err = r.add(ctx, redlockNodes, start); err != nil {
 		return nil, err
 	}
@@ -203,7 +196,7 @@ type RedisPair struct {
 // before this returns.
 func StartRedisPair(ctx context.Context, k *Supervisor) (_ *RedisPair, err error) {
 	p, setup := new(RedisPair), redisSetup{password: rand.Text(), config: keepsNothing + syncsAtOnce}
-	defer p.closeAfter(ctx, &err)
+	defer closeAfter(ctx, p, &err)
 	if p.Primary, err = p.addOne(ctx, k, setup); err != nil {
 		return nil, err
 	}
@@ -293,7 +286,7 @@ const (
 // Sentinels have a user of their own, too.
 func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (_ *Sentinels, err error) {
 	all := new(Sentinels)
-	defer all.closeAfter(ctx, &err)
+	defer closeAfter(ctx, all, &err)
 	setup := redisSetup{password: rand.Text(), security: s}
 	setup.config = keepsNothing + syncsAtOnce + "masterauth " + setup.password + "\n"
 	if all.Master, err = all.addOne(ctx, k, setup); err != nil {

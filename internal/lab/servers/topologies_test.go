@@ -25,7 +25,7 @@ func front(t *testing.T, p *servers.RedisPair) *redis.Client {
 }
 
 func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
-	p := lab.OwnRedisPair(t)
+	p := labtest.Own(t, lab.Supervisor(), "redis", labtest.Plain(servers.StartRedisPair), nil)
 	primary, replica := open(t, p.Primary), open(t, p.Replica)
 	for i := range 20 {
 		must.Do(t, primary.Set(t.Context(), "n", i, 0).Err())
@@ -44,7 +44,7 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 
 // What the primary has granted, the new one has not received.
 func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
-	p := lab.OwnRedisPair(t)
+	p := labtest.Own(t, lab.Supervisor(), "redis", labtest.Plain(servers.StartRedisPair), nil)
 	client := front(t, p)
 	must.Do(t, client.Set(t.Context(), "before", "", 0).Err())
 	must.Do(t, p.AwaitSync(t.Context()))
@@ -67,7 +67,7 @@ func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 // When the clock of a master jumps, its keys go early, and those of the others
 // do not. What measures how long something takes goes on as before.
 func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
-	r := lab.OwnRedlockWith(t, servers.RedlockOptions{Clocks: true})
+	r := labtest.Own(t, lab.Supervisor(), "faketime", servers.StartRedlockWith, servers.RedlockOptions{Clocks: true})
 	const ttl = time.Minute
 	for _, node := range r.Nodes {
 		must.Do(t, open(t, node).Set(t.Context(), "lock", "one", ttl).Err())
@@ -115,7 +115,7 @@ func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {
 }
 
 func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
-	e := lab.OwnEnsemble(t)
+	e := labtest.Own(t, lab.Supervisor(), "zookeeper", servers.StartZooKeeperEnsemble, 3)
 	if !strings.HasPrefix(e.String(), "3 × ZooKeeper 3.") {
 		t.Errorf("it is %s", e)
 	}
@@ -140,7 +140,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 }
 
 func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
-	c := lab.OwnEtcdCluster(t)
+	c := labtest.Own(t, lab.Supervisor(), "etcd", servers.StartEtcdCluster, 3)
 	if !strings.HasPrefix(c.String(), "3 × etcd 3.") {
 		t.Errorf("it is %s", c)
 	}
@@ -166,7 +166,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 
 // A leader that is paused leads no more, although it does not know it.
 func TestAPausedLeaderIsReplaced(t *testing.T) {
-	c := lab.OwnEtcdCluster(t)
+	c := labtest.Own(t, lab.Supervisor(), "etcd", servers.StartEtcdCluster, 3)
 	leader := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)
 	must.Do(t, leader.Pause(t.Context()))
 	next := must.Get(c.AwaitLeader(within(t, 20*time.Second)))(t)

@@ -55,11 +55,7 @@ func StartVitess(ctx context.Context, k *Supervisor, shards []string) (_ *Vitess
 	if v.programs, err = findVitess(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, v.Close(context.WithoutCancel(ctx)))
-		}
-	}()
+	defer closeAfter(ctx, v, &err)
 	if err := v.prepare(k); err != nil {
 		return nil, err
 	}

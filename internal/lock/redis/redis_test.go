@@ -222,7 +222,7 @@ func assertWoken(t *testing.T, heard *redis.PubSub, key, who string) {
 // On a cluster every script finds its keys in one slot, or it would be rejected.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
-	o := labtest.RedisOptions(lab.OwnCluster(t))
+	o := labtest.RedisOptions(labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 1}).Masters[0])
 	o.Cluster, o.Timeout, o.PoolSize = true, time.Second, 4
 	for _, e := range onOne() {
 		t.Run(e.Name, func(t *testing.T) {

@@ -142,7 +142,7 @@ func lead(t *testing.T, client redis.UniversalClient) {
 // buyer got: that one is lost, and nothing else. Its units are sold to others,
 // and each unit once.
 func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
-	pair := lab.OwnRedisPair(t)
+	pair := labtest.Own(t, lab.Supervisor(), "redis", labtest.Plain(servers.StartRedisPair), nil)
 	s := open(t, pair.Primary, 10)
 	s.address = pair.Front.Address
 	a := s.replica(t, "a", idle)

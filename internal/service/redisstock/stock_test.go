@@ -524,7 +524,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 // On a cluster every operation of the script finds its keys in one slot, or it
 // would be rejected.
 func TestTheStockIsSoldOnACluster(t *testing.T) {
-	server := lab.OwnCluster(t)
+	server := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 1}).Masters[0]
 	s := open(t, server, 300)
 	s.cluster = true
 	s.client.Close() //nolint:errcheck // a cluster's takes its place

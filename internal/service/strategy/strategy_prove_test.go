@@ -26,17 +26,17 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 		start func(t *testing.T) func(t *testing.T, c *backend.Clients)
 	}{
 		{"redis-cluster", hot, func(t *testing.T) func(*testing.T, *backend.Clients) {
-			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
+			c := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 3, Replicas: true})
 			return redisOf(backend.RedisOptions{Cluster: true, Password: c.Masters[0].Password, Timeout: within, PoolSize: 8}, c.Masters)
 		}},
 		{"redis-sentinels", hot, func(t *testing.T) func(*testing.T, *backend.Clients) {
-			s := lab.OwnSentinels(t, nil)
+			s := labtest.Own(t, lab.Supervisor(), "redis", servers.StartSentinels, nil)
 			return redisOf(backend.RedisOptions{
 				Master: servers.MasterName, Password: s.Master.Password, SentinelPassword: s.Watchers[0].Password, Timeout: within, PoolSize: 8,
 			}, s.Watchers)
 		}},
 		{"zookeeper-ensemble", []string{"zk-sequential"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
-			e := lab.OwnEnsemble(t)
+			e := labtest.Own(t, lab.Supervisor(), "zookeeper", servers.StartZooKeeperEnsemble, 3)
 			return func(_ *testing.T, c *backend.Clients) {
 				o := backend.ZooKeeperOptions{SessionTimeout: labtest.ZooKeeperSession, DialTimeout: within}
 				for _, member := range e.Members {
@@ -46,7 +46,7 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 			}
 		}},
 		{"etcd-cluster", []string{"etcd"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
-			e := lab.OwnEtcdCluster(t)
+			e := labtest.Own(t, lab.Supervisor(), "etcd", servers.StartEtcdCluster, 3)
 			return func(t *testing.T, c *backend.Clients) {
 				o := backend.EtcdOptions{Username: servers.EtcdUser, Password: e.Members[0].Password, DialTimeout: within}
 				for _, member := range e.Members {
