@@ -41,20 +41,20 @@ async function post(path, body) {
 }
 
 const form = $('form');
-const charts = new Charts(state, t);
-const lanes = new Lanes(state, t);
-const trace = new Trace(t, lanes);
-const machines = new Machines($('machines'), state, t, steers, post);
-const views = new Views(state, t);
-const code = new Code(t);
-const player = new Player(t, showMoment);
-const compare = new Compare(t);
+const charts = new Charts(state);
+const lanes = new Lanes(state);
+const trace = new Trace(lanes);
+const machines = new Machines($('machines'), state, steers, post);
+const views = new Views(state);
+const code = new Code();
+const player = new Player(showMoment);
+const compare = new Compare();
 let next; // the settings of the sale that follows this one, to compare
 let starting = false; // until the stream says that it began
 let refill = false; // after a replay the form has the settings of a recording
-const lab = new Lab(state, t, steers, post), trial = new Trial($('libraries'), t);
+const lab = new Lab(state, steers, post), trial = new Trial();
 const story = new Story();
-const report = new Report(t, showChapter);
+const report = new Report(showChapter);
 const tour = new Tour(state, post, sell);
 const field = (name) => form.elements.namedItem(name);
 const replicas = () => state.machines.filter((one) => one.kind === 'replica').length;

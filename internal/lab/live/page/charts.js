@@ -1,11 +1,13 @@
 // The charts over time, with a line for each mark on all of them.
 
+import { t } from './words.js';
+
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export class Charts {
   // The boxes of the charts have ids that begin with of; those that are missing are not drawn.
-  constructor(state, t, of = 'chart') {
-    Object.assign(this, { state, t, of, plots: [], due: false });
+  constructor(state, of = 'chart') {
+    Object.assign(this, { state, of, plots: [], due: false });
     new ResizeObserver(() => this.resize()).observe(document.getElementById(`${of}-stock`));
   }
 
@@ -14,7 +16,7 @@ export class Charts {
 
   // lines are those of each chart: name, color, value of a point, dash. Of two recordings each has a color.
   lines() {
-    const { t, state } = this, latency = (part) => (p) => p[part] || null, inLine = (kind) => (p) => p.line?.[kind] ?? null;
+    const { state } = this, latency = (part) => (p) => p[part] || null, inLine = (kind) => (p) => p.line?.[kind] ?? null;
     const seen = (name) => (p) => (p.seen ? p[name] : null), rate = (kind) => (p) => (p.seconds > 0 ? Math.round(p.answers[kind] / p.seconds) : null);
     const both = (...list) => [['A', 'hold'], ['B', 'warn']].flatMap(([side, ink]) => list.map(([name, of, dash]) => [`${side} ${name}`, ink, (p) => (p.side === side ? of(p) : null), dash]));
     if (state.pair) return {

@@ -1,6 +1,6 @@
 // Two sales on the same axes, with their verdicts beside each other.
 
-import { $, number } from './words.js';
+import { $, number, t } from './words.js';
 import { sides } from './beside.js';
 import { Charts } from './charts.js';
 import { element, heading, lineOf } from './panels.js';
@@ -17,9 +17,9 @@ export function otherwise(settings, what) {
 }
 
 export class Compare {
-  constructor(t) {
-    Object.assign(this, { t, sales: [], state: { from: 0, pair: true, apart: true, marks: [], points: [] } });
-    this.charts = new Charts(this.state, t, 'compare');
+  constructor() {
+    Object.assign(this, { sales: [], state: { from: 0, pair: true, apart: true, marks: [], points: [] } });
+    this.charts = new Charts(this.state, 'compare');
   }
 
   // add keeps a sale that is over, beside the one before it.
@@ -32,7 +32,7 @@ export class Compare {
   get ready() { return this.sales.length === 2; }
 
   name({ sale }) {
-    const v = sale.verdict, { t } = this;
+    const v = sale.verdict;
     return [v.strategy, sale.modes.length === 1 && v.group && t('group'), sale.modes.length === 1 && v.fence && t('fence'), t('onReplicas', v.replicas)].filter(Boolean).join(', ');
   }
 
@@ -44,7 +44,7 @@ export class Compare {
   }
 
   table() {
-    const { t } = this, verdicts = this.sales.map((s) => s.sale.verdict);
+    const verdicts = this.sales.map((s) => s.sale.verdict);
     const rows = [
       [t('verdict'), verdictWords], [t('f.stock'), (v) => number(v.stock)], [t('sold'), (v) => number(v.sold)], [t('left'), (v) => number(v.left)],
       [t('f.oversold'), (v) => number(v.oversold)], [t('lostUpdates'), (v) => number(v.lost)], [t('reqs'), (v) => number(Math.round(v.per_second))],

@@ -1,6 +1,6 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
-import { $, language, named, valued } from './words.js';
+import { $, language, named, t, valued } from './words.js';
 import { element, heading, lineOf, tableOf } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
@@ -21,7 +21,7 @@ function told(name, text, zh) {
 export const titled = (e) => (language() === 'zh' && e.zh.title ? e.zh : e);
 
 // partWords say what is done in a part, and what is expected and found.
-export function partWords(part, t) {
+export function partWords(part) {
   if (!part) return [];
   const labelled = (label, text, zh) => {
     const p = element('p');
@@ -34,7 +34,7 @@ export function partWords(part, t) {
 }
 
 // remark says which role a part has, or the mark of a library on trial.
-export const remark = (part, t) => element('span', t(part.mark ?? (part.remedy ? 'remedy' : 'failure')), 'tag');
+export const remark = (part) => element('span', t(part.mark ?? (part.remedy ? 'remedy' : 'failure')), 'tag');
 
 export function link(text, to) {
   const a = element('a', text);
@@ -46,8 +46,8 @@ export function link(text, to) {
 export const made = (p) => p.over && !p.not_run;
 
 export class Lab {
-  constructor(state, t, steers, post) {
-    Object.assign(this, { state, t, steers, post, experiments: [] });
+  constructor(state, steers, post) {
+    Object.assign(this, { state, steers, experiments: [] });
     $('experiment').addEventListener('change', () => this.drawChoice());
     $('make').addEventListener('click', () => post(`experiments/${$('experiment').value}`));
     $('end-play').addEventListener('click', () => post('sale/stop'));
@@ -81,7 +81,7 @@ export class Lab {
 
   // draw shows the experiment that is played, or was played last.
   draw() {
-    const { play, sale, guest } = this.state, { t } = this, playing = sale.phase === 'playing';
+    const { play, sale, guest } = this.state, playing = sale.phase === 'playing';
     $('make').disabled = !this.steers || Boolean(guest) || !['idle', 'ended'].includes(sale.phase);
     $('played').hidden = !play || !(play.reason || $('player').hidden);
     if (!play) return;
@@ -100,16 +100,15 @@ export class Lab {
   }
 
   part(p, now) {
-    const { t } = this;
     const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run || p.mark ? 'left' : p.finding.holds ? 'held' : 'missed') : '');
     if (now) li.setAttribute('aria-current', 'step');
     const state = now ? t('making', p.tries) : !p.over ? t('later') : p.mark ? '' : p.not_run ? t('not-run') : p.finding.holds ? t('holds') : t('holds-not');
     const head = element('h3', p.name);
-    head.append(remark(p, t), element('span', state, 'state'));
+    head.append(remark(p), element('span', state, 'state'));
     li.append(head);
-    if (now || p.over) li.append(...partWords(p, t));
+    if (now || p.over) li.append(...partWords(p));
     if (p.trouble) li.append(element('p', t('trouble', p.trouble), 'warn small'));
-    for (const one of p.tables || []) { const box = tableOf(one, t); box.lang = 'en'; li.append(box); }
+    for (const one of p.tables || []) { const box = tableOf(one); box.lang = 'en'; li.append(box); }
     const files = element('p', undefined, 'small');
     for (const [key, file] of [['evidence', p.history], ['contradiction', p.contradiction]]) if (file) files.append(link(t(key), file), ' ');
     if (files.hasChildNodes()) li.append(files);
@@ -118,7 +117,7 @@ export class Lab {
 
   // reported shows what a report has of an experiment beside its parts.
   reported(play) {
-    const { t } = this, parts = play.parts.filter((p) => p.figures?.length);
+    const parts = play.parts.filter((p) => p.figures?.length);
     $('play-source').textContent = [play.source, play.verdict === 'reproduced' ? '' : play.reason].filter(Boolean).map(sentence).join(' ');
     $('play-fix').hidden = !play.fix;
     $('play-fix').lastElementChild.textContent = play.fix ?? '';

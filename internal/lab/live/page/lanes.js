@@ -1,6 +1,7 @@
 // Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
 
 import { stepClasses, symbols } from './notes.js';
+import { t } from './words.js';
 
 const space = 'http://www.w3.org/2000/svg';
 const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
@@ -22,8 +23,8 @@ export const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 
 export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
 
 export class Lanes {
-  constructor(state, t) {
-    Object.assign(this, { state, t, frozen: null, chosen: null, due: false });
+  constructor(state) {
+    Object.assign(this, { state, frozen: null, chosen: null, due: false });
     this.box = document.getElementById('lanes');
     this.choice = document.getElementById('window');
     const freeze = document.getElementById('freeze');
@@ -83,8 +84,8 @@ export class Lanes {
     const l = this.find(id), says = document.getElementById('lease');
     if (!l) { says.textContent = ''; return; }
     const end = endOf(l);
-    const held = end === Infinity ? this.t('stillHeld') : span(end - l.granted);
-    says.textContent = !l.lock ? `${l.holder}: ${held}${l.error ? `, ${this.t(l.error)}` : ''}` : this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
+    const held = end === Infinity ? t('stillHeld') : span(end - l.granted);
+    says.textContent = !l.lock ? `${l.holder}: ${held}${l.error ? `, ${t(l.error)}` : ''}` : t('leaseSays', l, { wait: span(l.granted - l.asked), held });
   }
 
   // changed draws once a frame at most, and twice a second for those who want less motion.
@@ -106,7 +107,7 @@ export class Lanes {
   }
 
   draw() {
-    const { state, t } = this;
+    const { state } = this;
     const leases = this.frozen?.leases ?? this.granted(), whole = this.frozen?.whole ?? (state.lanes.whole || 0);
     const replicas = state.guest ? [] : state.machines.filter((m) => m.kind === 'replica'); // others record nothing
     const says = document.getElementById('lanes-says');
@@ -147,7 +148,6 @@ export class Lanes {
   }
 
   lane(picture, machine, top, width, leases, x, now) {
-    const { t } = this;
     const waiting = this.state.lanes.waiting?.[machine.name] || 0;
     picture.append(
       svg('rect', { class: 'track', x: left, y: top + 4, width: width - left - 4, height: high - 10, rx: 3 }),
@@ -203,7 +203,7 @@ export class Lanes {
     for (let i = 0; i <= parts; i++) {
       const at = to - ((to - from) * i) / parts;
       const anchor = i === 0 ? 'end' : i === parts ? 'start' : 'middle';
-      picture.append(svg('text', { class: 'soft', x: x(at), y: height - 6, 'text-anchor': anchor }, i === 0 ? this.t('now') : this.t('before', span(to - at))));
+      picture.append(svg('text', { class: 'soft', x: x(at), y: height - 6, 'text-anchor': anchor }, i === 0 ? t('now') : t('before', span(to - at))));
     }
   }
 }

@@ -1,6 +1,7 @@
 // The panels below the lanes: machines and their faults, what servers say, and the code.
 import { svg } from './lanes.js';
 import { summary } from './summaries.js';
+import { t } from './words.js';
 
 export function element(name, text, className) {
   const e = document.createElement(name);
@@ -38,10 +39,10 @@ const maxReplicas = 5;
 const undoes = { trap: 'resume', slow: 'fast', fast: 'slow', cut: 'mend', mend: 'cut', lag: 'promote', ahead: 'right', right: 'ahead' };
 
 export class Machines {
-  constructor(box, state, t, steers, post) { Object.assign(this, { box, state, t, steers, post }); }
+  constructor(box, state, steers, post) { Object.assign(this, { box, state, steers, post }); }
 
   draw() {
-    const { t } = this, { machine: focused, action } = document.activeElement?.dataset ?? {};
+    const { machine: focused, action } = document.activeElement?.dataset ?? {};
     const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
     this.box.replaceChildren(...list.filter((m) => m.why !== 'embedded' || m.link).map((m) => {
@@ -78,7 +79,7 @@ export class Machines {
   }
 
   button(name, what) {
-    const { t } = this, button = element('button', t(`do.${what}`));
+    const button = element('button', t(`do.${what}`));
     button.type = 'button';
     const { guest, cannot_pause: unable } = this.state, why = guest ? 'why-faults' : unable && ['pause', 'trap'].includes(what) ? 'why-pause' : '';
     button.disabled = !this.steers || why !== '';
@@ -92,7 +93,7 @@ export class Machines {
 }
 
 // tableOf is a table with its title, in a box that scrolls; more adds to a cell.
-export function tableOf(view, t, box = element('div', undefined, 'scroll'), more = () => {}) {
+export function tableOf(view, box = element('div', undefined, 'scroll'), more = () => {}) {
   const table = element('table'), title = t(`see.${view.title}`);
   table.append(element('caption', title === `see.${view.title}` ? view.title : title));
   const body = element('tbody'), first = element('thead');
@@ -110,8 +111,8 @@ export function tableOf(view, t, box = element('div', undefined, 'scroll'), more
 const every = 300; // milliseconds between two questions to a server
 
 export class Views {
-  constructor(state, t) {
-    Object.assign(this, { state, t, visible: false, lives: new Map() });
+  constructor(state) {
+    Object.assign(this, { state, visible: false, lives: new Map() });
     this.select = document.getElementById('backend');
     this.box = document.getElementById('view');
     this.select.addEventListener('change', () => { this.chosen = true; this.forget(); this.ask(); });
@@ -157,11 +158,10 @@ export class Views {
   }
 
   draw(name, view) {
-    const { t } = this;
     const notes = view.notes.map((n) => t(`note.${n}`));
     if (name === 'redlock') notes.push(t('of.redlock'));
     document.getElementById('sees-note').textContent = view.error ? t('noServer', view.error) : notes.join(' ');
-    const boxes = view.tables.map((table, i) => tableOf(table, t, this.box.children[i], (td, i, row) => { if (table.head[i] === 'ttl_ms' && row[i]) td.append(this.saw(`${table.title} ${row[0]}`, Number(row[i]), view.at)); })); // one that is there stays, with its focus and where it was scrolled to
+    const boxes = view.tables.map((table, i) => tableOf(table, this.box.children[i], (td, i, row) => { if (table.head[i] === 'ttl_ms' && row[i]) td.append(this.saw(`${table.title} ${row[0]}`, Number(row[i]), view.at)); })); // one that is there stays, with its focus and where it was scrolled to
     for (const old of [...this.box.children].slice(boxes.length)) old.remove();
     this.box.append(...boxes.slice(this.box.children.length));
   }
@@ -179,7 +179,7 @@ export class Views {
 }
 
 export class Code {
-  constructor(t) { this.t = t; this.name = ''; this.cache = new Map(); }
+  constructor() { Object.assign(this, { name: '', cache: new Map() }); }
 
   async show(strategy) {
     document.getElementById('code-idea').textContent = `${strategy.name}: ${summary(strategy)}`;

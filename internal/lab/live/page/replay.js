@@ -4,7 +4,7 @@ import { paired, sides } from './beside.js';
 import { partWords, remark } from './lab.js';
 import { calm } from './lanes.js';
 import { leaseAt } from './notes.js';
-import { $ } from './words.js';
+import { $, t } from './words.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
 
@@ -34,18 +34,17 @@ export function momentOf(r, at, end) {
 }
 
 // titled are the words of a part under its name.
-function titled(name, part, t) {
+function titled(name, part) {
   const box = document.createElement('section'), head = document.createElement('h3');
-  head.append(`${name} `, remark(part, t));
-  box.append(head, ...partWords(part, t));
+  head.append(`${name} `, remark(part));
+  box.append(head, ...partWords(part));
   return box;
 }
 
-
 // Player plays recordings. show is called with a recording and the state of a moment.
 export class Player {
-  constructor(t, show) {
-    Object.assign(this, { t, show, playing: false });
+  constructor(show) {
+    Object.assign(this, { show, playing: false });
     $('play').addEventListener('click', () => (this.playing ? this.stop() : this.play()));
     $('scrub').addEventListener('input', () => { this.stop(); this.go(Number($('scrub').value)); });
     $('recording').addEventListener('change', () => this.choose(Number($('recording').value)));
@@ -73,7 +72,7 @@ export class Player {
   words() {
     const { part, pair } = this.recording ?? {};
     $('player-words').classList.toggle('pair', Boolean(pair));
-    $('player-words').replaceChildren(...(pair ? pair.map((one, i) => titled(`${sides[i]} ${one.name}`, one, this.t)) : partWords(part, this.t)));
+    $('player-words').replaceChildren(...(pair ? pair.map((one, i) => titled(`${sides[i]} ${one.name}`, one)) : partWords(part)));
   }
 
   go(after) {
@@ -85,7 +84,7 @@ export class Player {
 
   play() {
     this.playing = true;
-    $('play').textContent = this.t('play-stop');
+    $('play').textContent = t('play-stop');
     if (this.after >= this.end - this.from) this.after = 0;
     const run = this.run = {}; // what was stopped may have a step to come
     let before = performance.now();
@@ -102,6 +101,6 @@ export class Player {
 
   stop() {
     this.playing = false;
-    $('play').textContent = this.t('play');
+    $('play').textContent = t('play');
   }
 }

@@ -2,7 +2,7 @@
 
 import { element, facts, heading, lineOf } from './panels.js';
 import { link, titled } from './lab.js';
-import { $, named } from './words.js';
+import { $, named, t } from './words.js';
 
 // unpacked is data of a saved file: JSON, compressed, in base64.
 export function unpacked(id) {
@@ -12,7 +12,7 @@ export function unpacked(id) {
 
 export class Report {
   // show is called with an experiment and its recordings.
-  constructor(t, show) { Object.assign(this, { t, show }); }
+  constructor(show) { this.show = show; }
 
   async open() {
     this.run = await unpacked('run');
@@ -32,7 +32,7 @@ export class Report {
   }
 
   draw() {
-    const { t, run: { experiments, facts: made, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
+    const { run: { experiments, facts: made, interrupted } } = this, came = experiments.filter((e) => e.verdict === 'reproduced').length;
     const trial = experiments.some((e) => e.parts?.some((p) => p.mark));
     $('report-title').textContent = trial ? t('trial') : t('came', came, experiments.length);
     $('interrupted').hidden = !interrupted;
@@ -48,6 +48,6 @@ export class Report {
     th.append(to);
     if (trial) return lineOf(element('td', String(e.number)), th, element('td', e.reason));
     const sign = { good: '✓', bad: '✗' }[kind] ?? '–';
-    return lineOf(element('td', String(e.number)), th, element('td', `${sign} ${this.t(`verdict.${e.verdict}`)}`, kind), element('td', `${(e.seconds || 0).toFixed(1)} s`), element('td', String(e.tries || 0)));
+    return lineOf(element('td', String(e.number)), th, element('td', `${sign} ${t(`verdict.${e.verdict}`)}`, kind), element('td', `${(e.seconds || 0).toFixed(1)} s`), element('td', String(e.tries || 0)));
   }
 }

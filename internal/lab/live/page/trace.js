@@ -3,13 +3,13 @@
 import { momentsOf, stepClasses, symbols } from './notes.js';
 import { endOf, span, svg } from './lanes.js';
 import { element, facts, heading, lineOf } from './panels.js';
-import { language } from './words.js';
+import { language, t } from './words.js';
 
 const wide = 200, high = 14;
 
 export class Trace {
-  constructor(t, lanes) {
-    Object.assign(this, { t, lanes, lease: null });
+  constructor(lanes) {
+    Object.assign(this, { lanes, lease: null });
     this.box = document.getElementById('trace');
     this.body = document.getElementById('trace-body');
     document.getElementById('trace-close').addEventListener('click', () => this.close());
@@ -42,7 +42,7 @@ export class Trace {
   }
 
   draw() {
-    const { t, lease: l } = this;
+    const { lease: l } = this;
     this.language = language();
     document.getElementById('trace-title').textContent = t('traceOf', l);
     const pairs = !l.lock ? [] : [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), String(l.woken || 0)]];
@@ -61,7 +61,7 @@ export class Trace {
   }
 
   row(r, from, to) {
-    const { t } = this, bad = r.error || ['not-renewed', 'lost', 'expired', 'no-vote'].includes(r.what), bar = element('td');
+    const bad = r.error || ['not-renewed', 'lost', 'expired', 'no-vote'].includes(r.what), bar = element('td');
     bar.append(this.bar(r, from, to));
     const details = [r.what.includes('vote') ? t('tr.master', r.of) : r.of, r.left === undefined ? '' : t('tr.left', span(r.left)), r.error];
     const tr = lineOf(heading(t(`tr.${r.what}`), 'row'), element('td', `+${span(r.at - from)}`), element('td', r.took === undefined ? '' : span(r.took)), bar, element('td', details.filter(Boolean).join(', ')));
