@@ -179,23 +179,16 @@ func (p Plan) report(answered *atomic.Int64) (stop func()) {
 	if p.Progress == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
+	ctx, end := context.WithCancel(context.Background())
 	var reporter sync.WaitGroup
 	reporter.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				p.Progress(int(answered.Load()))
-			case <-done:
-				p.Progress(int(answered.Load()))
-				return
-			}
+		for pause.For(ctx, 100*time.Millisecond) == nil {
+			p.Progress(int(answered.Load()))
 		}
+		p.Progress(int(answered.Load()))
 	})
 	return func() {
-		close(done)
+		end()
 		reporter.Wait()
 	}
 }

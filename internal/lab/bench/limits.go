@@ -20,7 +20,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -184,22 +183,13 @@ const (
 // database that is a server.
 var errNeedsMySQL = errors.New("the bare loop needs a MariaDB or MySQL on this machine (--servers=local)")
 
-// openBare connects to the database itself; nil where that is no server.
-func openBare(d *servers.Database) (*sql.DB, error) {
-	if d.Driver != repo.MySQL {
-		return nil, nil
-	}
-	bare, err := d.With(func(c *mysql.Config) { c.InterpolateParams, c.ClientFoundRows = true, true })
-	if err != nil {
-		return nil, fmt.Errorf("open bare loop: %w", err)
-	}
-	db, err := bare.Raw()
-	if err != nil {
-		return nil, fmt.Errorf("open bare loop: %w", err)
-	}
+// openBare connects to a database server itself.
+func openBare(x *flow.Flow, d *servers.Database) *sql.DB {
+	bare := flow.Get(d.With(func(c *mysql.Config) { c.InterpolateParams, c.ClientFoundRows = true, true }))(x)
+	db := flow.Get(bare.Raw())(x)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
-	return db, nil
+	return db
 }
 
 // connections are as many as a replica has: see database.max_open.

@@ -23,6 +23,7 @@ type bench struct {
 	shop    *shop.Shop
 	bare    *sql.DB      // nil where the database is no server
 	end     time.Time    // of the run; zero: not known
+	pace    *Pace        // nil until the first stage is open
 	items   atomic.Int64 // each measurement sells its own item
 	result  *Result
 	closers []func(context.Context) error // of the stage

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -83,34 +84,37 @@ const toStop = 10 * time.Second
 
 // Run measures on servers of its own. The result has what was measured, also with an error; it is nil
 // where that is nothing.
-func Run(ctx context.Context, o Options) (result *Result, err error) {
+func Run(ctx context.Context, o Options) (*Result, error) {
 	b := &bench{options: o}
+	err := flow.Do(ctx, b.run)
+	return b.result, err
+}
+
+func (b *bench) run(x *flow.Flow) {
+	o := b.options
 	if o.Each == 0 {
 		b.end = time.Now().Add(o.Within - toStop)
 	}
 	if o.Ledger > 0 {
 		o.Servers.Redis, o.Servers.ZooKeeper, o.Servers.Etcd = servers.None, servers.None, servers.None
 	}
-	if b.shop, err = shop.Open(ctx, shop.Options{Servers: o.Servers, Progress: o.Progress.Say}); err != nil {
-		return nil, err
+	b.shop = flow.Get(shop.Open(x, shop.Options{Servers: o.Servers, Progress: o.Progress.Say}))(x)
+	defer func() { x.Fail(b.shop.Close(x)) }()
+	if b.shop.Servers.Database.Driver == repo.MySQL {
+		b.bare = openBare(x, b.shop.Servers.Database)
+		defer func() { x.Fail(b.bare.Close()) }()
 	}
-	defer func() { err = errors.Join(err, b.shop.Close(ctx)) }()
-	if b.bare, err = openBare(b.shop.Servers.Database); err != nil {
-		return nil, err
+	durable := durability(x, b.shop.Servers, b.bare)
+	b.result = &Result{Machine: servers.ThisMachine(), Servers: b.shop.Servers.Infos(), Durability: durable, Plan: o.plan()}
+	stages := b.stages()
+	for _, s := range stages {
+		s.measure(x, stages)
 	}
-	if b.bare != nil {
-		defer func() { err = errors.Join(err, b.bare.Close()) }()
-	}
-	b.result = &Result{Machine: servers.ThisMachine(), Servers: b.shop.Servers.Infos(), Plan: o.plan()}
-	if b.result.Durability, err = durability(ctx, b.shop.Servers, b.bare); err != nil {
-		return nil, err
-	}
-	return b.result, b.run(ctx, b.stages())
 }
 
 // durability says which writes the servers keep after a crash: a server that waits for its disk is slower. The
 // database is asked, and of the others it is known how the lab starts them.
-func durability(ctx context.Context, b *servers.Backends, database *sql.DB) (map[string]string, error) {
+func durability(x *flow.Flow, b *servers.Backends, database *sql.DB) map[string]string {
 	kept := map[string]string{"database": "journal_mode=WAL, synchronous=NORMAL"}
 	if b.Redis != nil && b.Redis.Started == servers.Local {
 		kept["redis"] = "it keeps nothing: appendonly=no, no snapshots"
@@ -122,16 +126,17 @@ func durability(ctx context.Context, b *servers.Backends, database *sql.DB) (map
 		kept["zookeeper"] = "its log is not synced: forceSync=no"
 	}
 	if database == nil {
-		return kept, nil
+		return kept
 	}
-	_, rows, err := servers.Rows(ctx, database, durabilityVariables)
+	_, rows, err := servers.Rows(x, database, durabilityVariables)
+	x.Must(err)
 	list := make([]string, 0, len(rows))
 	for _, row := range rows {
 		list = append(list, row[0]+"="+row[1])
 	}
 	slices.Sort(list)
 	kept["database"] = strings.Join(list, ", ")
-	return kept, err
+	return kept
 }
 
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN
@@ -180,33 +185,21 @@ func (b *bench) close(ctx context.Context) (err error) {
 
 func (b *bench) note(words string) { b.result.Notes = append(b.result.Notes, words) }
 
-// run measures one stage after the other. How much there is to measure is known when the first is open.
-func (b *bench) run(ctx context.Context, stages []*stage) error {
-	var pace *Pace
-	for _, s := range stages {
-		err := flow.Do(ctx, s.open)
-		if err == nil && pace == nil {
-			measurements := 0
-			for _, each := range stages {
-				measurements += each.suite(each).measurements(b.options.Rounds)
-			}
-			b.options.Progress.Begin(measurements)
-			pace = newPace(b.options.Each, b.end, measurements)
+// measure opens one of the stages, and closes it in the end. How much there is to measure is known when the first is open.
+func (s *stage) measure(x *flow.Flow, stages []*stage) {
+	defer func() { x.Fail(s.close(context.WithoutCancel(x))) }()
+	s.open(x)
+	if s.pace == nil {
+		measurements := 0
+		for _, each := range stages {
+			measurements += each.suite(each).measurements(s.options.Rounds)
 		}
-		if err == nil {
-			err = s.measure(ctx, pace)
-		}
-		if err = errors.Join(err, b.close(context.WithoutCancel(ctx))); err != nil {
-			return err
-		}
+		s.options.Progress.Begin(measurements)
+		s.pace = newPace(s.options.Each, s.end, measurements)
 	}
-	return nil
-}
-
-func (s *stage) measure(ctx context.Context, pace *Pace) error {
 	suite := s.suite(s)
-	suite.Rounds, suite.Progress, suite.Pace = s.options.Rounds, s.options.Progress, pace
-	measured, err := suite.Run(ctx)
+	suite.Rounds, suite.Progress, suite.Pace = s.options.Rounds, s.options.Progress, s.pace
+	measured, err := suite.Run(x)
 	s.result.add(measured)
-	return err
+	x.Must(err)
 }
