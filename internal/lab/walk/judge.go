@@ -226,18 +226,18 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	unexplained := make(map[string]Row)
 	held := make(map[string]time.Time) // when each order was first asked for, also where no answer had it
 	for _, row := range w.Ledger {
-		line, isLine := baskets[row.Order]
-		switch {
-		case row.isStep():
-		case isLine:
+		if row.isStep() {
+			continue
+		}
+		if line, found := baskets[row.Order]; found {
 			happened = append(happened, line.operation(row))
 			held[row.Order] = line.operation(row).start
 			if !row.matches(line.Step) {
 				faults = append(faults, fmt.Sprintf("%s is in the ledger as %s", line, row))
 			}
-		default:
-			byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
+			continue
 		}
+		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 	}
 	delete(unexplained, w.FullKey("create"))
 	for _, r := range w.Records {
@@ -276,13 +276,7 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 		happened = append(happened, open[i].operation(row))
 		open = slices.Delete(open, i, i+1)
 	}
-	for _, row := range w.Ledger {
-		if row.isStep() {
-			_, isLine := baskets[row.Order]
-			happened = append(happened, w.cameBack(row, isLine, held[row.Order])...)
-		}
-	}
-	return happened, faults
+	return append(happened, w.cameBack(baskets, held)...), faults
 }
 
 // nameOf is what the ledger has of a request: its key, or its order where it has none.

@@ -27,24 +27,28 @@ func (row Row) isFinal() bool {
 	return slices.Contains([]string{string(stock.Confirmation), string(stock.Release), string(stock.Expiry)}, row.Kind)
 }
 
-// cameBack is what a step of a reservation does to the stock: nothing where it was confirmed. Units
+// cameBack is what the steps of orders do to the stock: nothing where one was confirmed. Units
 // that were released or returned are back between the question and the answer. Those that have
 // expired are back at any time from then on, and lines that a basket gives back after it began.
-func (w *Run) cameBack(row Row, isLine bool, held time.Time) []itemOp {
-	back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
-	switch kind := stock.Kind(row.Kind); {
-	case kind == stock.Confirmation, kind == stock.Return && w.damaged(row.Order):
-		return nil
-	case kind == stock.Return:
-		back.start, back.end = w.span(Return, row.Order)
-	case isLine:
-		back.start = held
-	case kind == stock.Release:
-		back.start, back.end = w.span(Release, row.Order)
-	default:
-		back.start = w.overFrom(row.Order, held)
+func (w *Run) cameBack(baskets map[string]request, held map[string]time.Time) (happened []itemOp) {
+	for _, row := range w.Ledger {
+		back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
+		_, isLine := baskets[row.Order]
+		switch kind := stock.Kind(row.Kind); {
+		case !row.isStep(), kind == stock.Confirmation, kind == stock.Return && w.damaged(row.Order):
+			continue
+		case kind == stock.Return:
+			back.start, back.end = w.span(Return, row.Order)
+		case isLine:
+			back.start = held[row.Order]
+		case kind == stock.Release:
+			back.start, back.end = w.span(Release, row.Order)
+		default:
+			back.start = w.overFrom(row.Order, held[row.Order])
+		}
+		happened = append(happened, back)
 	}
-	return []itemOp{back}
+	return happened
 }
 
 // span is from when a step of an order was asked for first to when it was first accepted; zero: it was
