@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/load"
@@ -115,14 +119,16 @@ func (s *stage) as(kind string, p *load.Plan) {
 
 // startSigned starts a replica whose buyers have tokens.
 func (s *stage) startSigned(x *flow.Flow) {
-	private := flow.Get(buyer.GenerateKey())(x)
-	keys := flow.Get(buyer.PublicKeys(private))(x)
-	key := flow.Get(buyer.NewSigningKey(private, keys))(x)
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	x.Must(err)
+	signer := flow.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, nil))(x)
+	keys := flow.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public}}}))(x)
 	file := filepath.Join(s.shop.Supervisor.Folder(), "keys.json")
 	x.Must(os.WriteFile(file, keys, 0o600))
 	var last atomic.Int64
 	s.sign = func() string {
-		token, _ := key.Sign(buyer.Buyer{ID: strconv.FormatInt(last.Add(1), 10)}, "", time.Hour) // a replica rejects an empty one
+		claims := jwt.Claims{Subject: strconv.FormatInt(last.Add(1), 10), Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour))}
+		token, _ := jwt.Signed(signer).Claims(claims).Serialize() // a replica rejects an empty one
 		return token
 	}
 	s.token = s.sign()

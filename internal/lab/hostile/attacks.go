@@ -280,11 +280,11 @@ func (a *attacker) purchase(item, key string) string {
 	if user != "" {
 		body = fmt.Sprintf(`{"goods_id": %s, "user_id": %q}`, item, user)
 	}
-	head := purchase
+	identity := ""
 	for name, value := range header {
-		head += name + ": " + value + "\r\n"
+		identity = name + ": " + value + "\r\n"
 	}
-	return fmt.Sprintf("%sIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", head, key, len(body), body)
+	return fmt.Sprintf("%sIdempotency-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", purchase, key, identity, len(body), body)
 }
 
 // anyListener is the public one mostly.
