@@ -171,7 +171,7 @@ func (s *suiteFlags) show(cmd *cobra.Command, result *bench.Result, err error) e
 	case len(result.Subjects) == 0:
 		return cmp.Or(err, fmt.Errorf("nothing was measured: %s", cmp.Or(strings.Join(result.Notes, "; "), "--only names no strategy that could be")))
 	}
-	return errors.Join(err, s.print(cmd, result), s.keep(result))
+	return errors.Join(err, s.print(cmd, result), verdict.WriteJSON(s.write, result), s.draw(result))
 }
 
 func (s *suiteFlags) print(cmd *cobra.Command, result *bench.Result) error {
@@ -216,14 +216,6 @@ func (s *suiteFlags) redraw(cmd *cobra.Command) error {
 		err = s.print(cmd, &result)
 	}
 	return errors.Join(err, s.draw(&result))
-}
-
-// keep writes the figures where --json and --chart say so.
-func (s *suiteFlags) keep(result *bench.Result) error {
-	if err := verdict.WriteJSON(s.write, result); err != nil {
-		return err
-	}
-	return s.draw(result)
 }
 
 // draw draws the figures where --chart and --hour say so.
