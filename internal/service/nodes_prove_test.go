@@ -99,7 +99,7 @@ func (s shop) sellsFor(t *testing.T, name string, goods int64, purchase func() s
 // What a sale costs on Vitess, and without its look-up of keys, beside the same database alone. It logs the rows of the table in
 // docs/distributed-sql.md.
 func TestProveWhatASaleCostsOnVitess(t *testing.T) {
-	v := labtest.Own(t, lab.Supervisor(), "vitess", servers.StartVitess, []string{"-80", "80-"})
+	v := labtest.Own(t, lab.Supervisor(), "vitess", servers.StartVitess, servers.VitessOptions{Shards: []string{"-80", "80-"}})
 	below := must.Get(v.Below.Raw())(t)
 	should.Close(t, below)
 	must.Get(below.ExecContext(t.Context(), "CREATE DATABASE alone"))(t)

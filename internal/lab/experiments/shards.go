@@ -81,7 +81,7 @@ func (x *Try) within(name string) *servers.Database {
 
 // vitess gives a stage a shop on two shards of Vitess.
 func vitess(x *Try) (env []string) {
-	v, err := servers.StartVitess(x, x.Supervisor, []string{"-80", "80-"})
+	v, err := servers.StartVitess(x, x.Supervisor, servers.VitessOptions{Shards: []string{"-80", "80-"}})
 	x.Must(err)
 	x.closeLater(v)
 	x.Backends.Database = v.Database

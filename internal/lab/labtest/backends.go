@@ -125,7 +125,7 @@ func (l *Lab) Group(t *testing.T) (nodes []*servers.Database) {
 // Vitess is a shop on two shards, which all tests share: each has items of its own.
 func (l *Lab) Vitess(t *testing.T) *servers.Vitess {
 	t.Helper()
-	return shared(t, l, &l.vitess, "vitess", servers.StartVitess, []string{"-80", "80-"})
+	return shared(t, l, &l.vitess, "vitess", servers.StartVitess, servers.VitessOptions{Shards: []string{"-80", "80-"}})
 }
 
 // OwnNetwork is OwnNodes with each node on a host of its own, which can be cut off from the others.

@@ -331,3 +331,23 @@ func (d *Database) join(ctx context.Context, pool *sql.DB, makes bool) error {
 	_, err := pool.ExecContext(joining, start)
 	return err
 }
+
+// startReplicable starts servers of which none replicates yet. As a primary, one waits with a commit until a replica has it.
+func startReplicable(ctx context.Context, k *Supervisor) (*Nodes, error) {
+	p, ok := localDatabase(MySQL)
+	if !ok {
+		return nil, &MissingError{What: "semi-sync replicas of Vitess: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
+	}
+	return startNodes(ctx, k, false, nodeKind{
+		Program: p, name: "mysql", by: "replicas", ports: 2,
+		arguments: func(n node, _, folder string, _ bool) []string {
+			return []string{
+				fmt.Sprintf("--server-id=%d", 10+n.number), "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-replica-start",
+				"--plugin-load-add=semisync_source.so", "--plugin-load-add=semisync_replica.so",
+				"--loose-rpl-semi-sync-source-timeout=3600000", initFile(folder),
+			}
+		},
+		ready:   func(d *Database, ctx context.Context, _ bool) error { return d.readVersion(ctx) },
+		prepare: Program.prepareMember,
+	})
+}

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +25,8 @@ type Vitess struct {
 
 	// Below has the databases of all shards: MySQL where there is one, or MariaDB.
 	Below *Database
+	// Tablets are those of the first shard, if it is replicated, its first primary first.
+	Tablets []Tablet
 	// All are its servers, the gate last.
 	All []runner
 
@@ -34,6 +35,26 @@ type Vitess struct {
 	etcd     *Etcd
 	dir      string
 	admin    string // the address of its control
+}
+
+// VitessOptions say what is started.
+type VitessOptions struct {
+	// Shards have names such as "-80" and "80-".
+	Shards []string
+	// Replicated has three tablets for the first of them, each with a MySQL of its own. A commit waits until another one has it.
+	Replicated bool
+}
+
+// Tablet is one of several of a shard, and its database.
+type Tablet struct {
+	Alias    string
+	Database *Database
+	server   *Server
+}
+
+// Kill ends both, as if their machine was gone.
+func (t Tablet) Kill(ctx context.Context) error {
+	return errors.Join(t.Database.Kill(ctx), t.server.Kill(ctx))
 }
 
 // findVitess finds the folder with the programs of Vitess.
@@ -49,8 +70,8 @@ func findVitess() (folder string, err error) {
 // globalShard has what is not sharded.
 const globalShard = "shop_global/0"
 
-// StartVitess starts a shop on shards with these names, such as "-80" and "80-".
-func StartVitess(ctx context.Context, k *Supervisor, shards []string) (_ *Vitess, err error) {
+// StartVitess starts a shop on shards.
+func StartVitess(ctx context.Context, k *Supervisor, o VitessOptions) (_ *Vitess, err error) {
 	v := new(Vitess)
 	if v.programs, err = findVitess(); err != nil {
 		return nil, err
@@ -72,11 +93,19 @@ func StartVitess(ctx context.Context, k *Supervisor, shards []string) (_ *Vitess
 		return nil, err
 	}
 	names := []string{globalShard}
-	for _, shard := range shards {
+	for _, shard := range o.Shards {
 		names = append(names, "shop/"+shard)
 	}
+	if o.Replicated {
+		names = slices.Delete(names, 1, 2)
+	}
 	for i, name := range names {
-		if err := v.startTablet(ctx, k, 100+i, name); err != nil {
+		if err := v.startShard(ctx, k, 100+i, name); err != nil {
+			return nil, err
+		}
+	}
+	if o.Replicated {
+		if err := v.startReplicated(ctx, k, "shop/"+o.Shards[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -161,50 +190,85 @@ func (v *Vitess) Control(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// startTablet makes the database of a shard, and starts the tablet that is its primary.
-func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, name string) error {
-	keyspace, shard, _ := strings.Cut(name, "/")
-	database := strings.NewReplacer("/", "_", "-", "_").Replace("vt_" + name)
-	if err := v.makeTables(ctx, database, keyspace); err != nil {
+// startShard makes the database of a shard, and starts the tablet that is its primary.
+func (v *Vitess) startShard(ctx context.Context, k *Supervisor, number int, name string) error {
+	if err := makeTables(ctx, v.Below, name); err != nil {
 		return err
 	}
-	c, err := mysql.ParseDSN(v.Below.DSN)
+	t, err := v.startTablet(ctx, k, number, name, v.Below)
 	if err != nil {
 		return err
+	}
+	return v.Control(ctx, "TabletExternallyReparented", t.Alias)
+}
+
+// startReplicated starts the tablets of a shard. Vitess has them replicate when it makes the first one the primary.
+func (v *Vitess) startReplicated(ctx context.Context, k *Supervisor, name string) error {
+	nodes, err := startReplicable(ctx, k)
+	if err != nil {
+		return err
+	}
+	for _, d := range nodes.Nodes {
+		v.All = append(v.All, d)
+	}
+	if err := makeTables(ctx, nodes.Nodes[0], name); err != nil {
+		return err
+	}
+	for i, d := range nodes.Nodes {
+		// A row that a replica writes of itself keeps it from replicating.
+		if err := d.exec(ctx, "SET GLOBAL super_read_only = ON"); err != nil {
+			return err
+		}
+		t, err := v.startTablet(ctx, k, 200+i, name, d)
+		if err != nil {
+			return err
+		}
+		v.Tablets = append(v.Tablets, t)
+	}
+	// The other shards of the keyspace have their primaries already, which wait for no replica.
+	if err := v.Control(ctx, "SetKeyspaceDurabilityPolicy", "--durability-policy=semi_sync", "shop"); err != nil {
+		return err
+	}
+	return v.Control(ctx, "PlannedReparentShard", name, "--new-primary="+v.Tablets[0].Alias)
+}
+
+// startTablet starts one on a server that has, or will have, the database of its shard.
+func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, name string, on *Database) (t Tablet, err error) {
+	keyspace, shard, _ := strings.Cut(name, "/")
+	c, err := mysql.ParseDSN(on.DSN)
+	if err != nil {
+		return t, err
 	}
 	ports, err := freePorts(2)
 	if err != nil {
-		return err
+		return t, err
 	}
 	host, port, _ := strings.Cut(c.Addr, ":")
-	alias := fmt.Sprintf("test-%d", number)
+	t.Alias, t.Database = fmt.Sprintf("test-%d", number), on
 	args := []string{
-		"--tablet-path=" + alias, "--tablet-hostname=127.0.0.1", "--init-keyspace=" + keyspace, "--init-shard=" + shard,
-		"--init-tablet-type=replica", "--init-db-name-override=" + database, "--unmanaged", "--db-host=" + host, "--db-port=" + port,
+		"--tablet-path=" + t.Alias, "--tablet-hostname=127.0.0.1", "--init-keyspace=" + keyspace, "--init-shard=" + shard,
+		"--init-tablet-type=replica", "--init-db-name-override=" + databaseOf(name), "--unmanaged", "--db-host=" + host, "--db-port=" + port,
 		"--db-ssl-mode=disabled", "--service-map=grpc-queryservice,grpc-tabletmanager",
 		"--db-charset=utf8mb4_general_ci", "--queryserver-config-transaction-cap=500",
 	}
 	for _, who := range []string{"app", "allprivs", "appdebug", "dba", "repl", "filtered"} {
-		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+v.Below.Password)
+		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+on.Password)
 	}
-	_, err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return listening(ctx, Loopback(ports[1])) }, args...)
-	if err != nil {
-		return err
-	}
-	return v.Control(ctx, "TabletExternallyReparented", alias)
+	t.server, err = v.launch(ctx, k, "vttablet", ports, func(ctx context.Context) error { return listening(ctx, Loopback(ports[1])) }, args...)
+	return t, err
+}
+
+// databaseOf is the name of the database of a shard.
+func databaseOf(name string) string {
+	return strings.NewReplacer("/", "_", "-", "_").Replace("vt_" + name)
 }
 
 // makeTables makes the tables of a shard: those of the migrations, and those of its keyspace.
-func (v *Vitess) makeTables(ctx context.Context, database, keyspace string) error {
-	pool, err := v.Below.Raw()
-	if err != nil {
+func makeTables(ctx context.Context, on *Database, name string) error {
+	if err := on.exec(ctx, "CREATE DATABASE "+databaseOf(name)); err != nil {
 		return err
 	}
-	_, err = pool.ExecContext(ctx, "CREATE DATABASE "+database)
-	if err = errors.Join(err, pool.Close()); err != nil {
-		return err
-	}
-	d, err := v.Below.With(func(c *mysql.Config) { c.DBName = database })
+	d, err := on.With(func(c *mysql.Config) { c.DBName = databaseOf(name) })
 	if err != nil {
 		return err
 	}
@@ -216,22 +280,26 @@ func (v *Vitess) makeTables(ctx context.Context, database, keyspace string) erro
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}
-	if pool, err = d.Raw(); err != nil {
+	keyspace, _, _ := strings.Cut(name, "/")
+	content, err := deploy.Vitess.ReadFile("vitess/" + keyspace + ".sql")
+	if err != nil {
 		return err
 	}
-	return errors.Join(execFile(ctx, pool, keyspace+".sql"), pool.Close())
+	return d.exec(ctx, strings.Split(string(content), ";\n")...)
 }
 
-// execFile runs the statements of a file of deploy/vitess.
-func execFile(ctx context.Context, pool *sql.DB, file string) error {
-	content, err := deploy.Vitess.ReadFile("vitess/" + file)
-	for statement := range strings.SplitSeq(string(content), ";\n") {
-		if strings.TrimSpace(statement) == "" || err != nil {
-			continue
-		}
-		_, err = pool.ExecContext(ctx, statement)
+// exec runs statements, of which some may be empty.
+func (d *Database) exec(ctx context.Context, statements ...string) error {
+	pool, err := d.Raw()
+	if err != nil {
+		return err
 	}
-	return err
+	for _, statement := range statements {
+		if strings.TrimSpace(statement) != "" && err == nil {
+			_, err = pool.ExecContext(ctx, statement)
+		}
+	}
+	return errors.Join(err, pool.Close())
 }
 
 // applySchema says which table is where.
