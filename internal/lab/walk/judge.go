@@ -224,14 +224,13 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	baskets := w.baskets()
 	byName := make(map[string]Row) // request ids and orders
 	unexplained := make(map[string]Row)
-	held := make(map[string]time.Time) // when each order was first asked for, also where no answer had it
+	held := make(map[string]time.Time) // when each reservation was first asked for, also where no answer had its order
 	for _, row := range w.Ledger {
 		if row.isStep() {
 			continue
 		}
 		if line, found := baskets[row.Order]; found {
 			happened = append(happened, line.operation(row))
-			held[row.Order] = line.operation(row).start
 			if !row.matches(line.Step) {
 				faults = append(faults, fmt.Sprintf("%s is in the ledger as %s", line, row))
 			}

@@ -33,14 +33,14 @@ func (row Row) isFinal() bool {
 func (w *Run) cameBack(baskets map[string]request, held map[string]time.Time) (happened []itemOp) {
 	for _, row := range w.Ledger {
 		back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
-		_, isLine := baskets[row.Order]
+		basket, isLine := baskets[row.Order]
 		switch kind := stock.Kind(row.Kind); {
 		case !row.isStep(), kind == stock.Confirmation, kind == stock.Return && w.damaged(row.Order):
 			continue
 		case kind == stock.Return:
 			back.start, back.end = w.span(Return, row.Order)
 		case isLine:
-			back.start = held[row.Order]
+			back.start = basket.operation(row).start
 		case kind == stock.Release:
 			back.start, back.end = w.span(Release, row.Order)
 		default:
