@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shops are the values of each file in testdata.
+// shops are the values of each file in testdata, and those for the operator of Vitess.
 func shops(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.values.yaml")
@@ -49,7 +49,7 @@ func shops(t *testing.T) map[string]map[string]any {
 		t.Fatalf("the values are %q, %v", files, err)
 	}
 	list := make(map[string]map[string]any)
-	for _, file := range files {
+	for _, file := range append(files, "../vitess/operator.values.yaml") {
 		values, err := chartutil.ReadValuesFile(file)
 		if err != nil {
 			t.Fatal(err)
