@@ -193,19 +193,9 @@ func chapterOf(e experiments.Result, runFolder string) (*chapter, error) {
 	c.Wrong, c.Right = experiments.Code(e.Name)
 	parts, chosen := make([]*shownPart, len(e.Parts)), make(map[bool]int) // by whether it is a remedy
 	for i, p := range e.Parts {
-		parts[i] = &shownPart{PlayPart: live.PartOf(e.Name, p)}
-		if p.History != "" {
-			h, err := history.Read(filepath.Join(runFolder, p.History))
-			if err != nil {
-				return nil, err
-			}
-			parts[i].Code, parts[i].Tables = soldBy(h), tables(h, p.Pictures)
-			if drawn := draw(h, p.Pictures); drawn != nil {
-				parts[i].Picture = &illustration{file(c) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
-			}
-			if e.Name == overview && len(h.Samples) > 0 {
-				c.sales = append(c.sales, sampled(h))
-			}
+		var err error
+		if parts[i], err = c.show(p, runFolder); err != nil {
+			return nil, err
 		}
 		if at, ok := chosen[p.Remedy]; !ok || parts[at].Picture == nil && parts[i].Picture != nil {
 			chosen[p.Remedy] = i
@@ -226,6 +216,26 @@ func chapterOf(e experiments.Result, runFolder string) (*chapter, error) {
 		c.Remedy.Picture = nil
 	}
 	return c, nil
+}
+
+// show is a part with what its history has.
+func (c *chapter) show(p experiments.PartResult, runFolder string) (*shownPart, error) {
+	shown := &shownPart{PlayPart: live.PartOf(c.Name, p)}
+	if p.History == "" {
+		return shown, nil
+	}
+	h, err := history.Read(filepath.Join(runFolder, p.History))
+	if err != nil {
+		return nil, err
+	}
+	shown.Code, shown.Tables = soldBy(h), tables(h, p.Pictures)
+	if drawn := draw(h, p.Pictures); drawn != nil {
+		shown.Picture = &illustration{file(c) + ".svg", p.Name + ", " + drawn.Title + ": " + drawn.Desc, drawn}
+	}
+	if c.Name == overview && len(h.Samples) > 0 {
+		c.sales = append(c.sales, sampled(h))
+	}
+	return shown, nil
 }
 
 // soldBy are the strategies of the purchases, in the order in which they came first, but for those that only the lab has.

@@ -259,10 +259,12 @@ func closeAll[S runner](ctx context.Context, all []S) error {
 	return errors.Join(errs...)
 }
 
-// closeAfter ends what has been started where the rest does not start.
-func closeAfter(ctx context.Context, started interface {
+type closer interface {
 	Close(ctx context.Context) error
-}, err *error) {
+}
+
+// closeAfter ends what has been started where the rest does not start.
+func closeAfter(ctx context.Context, started closer, err *error) {
 	if *err != nil {
 		*err = errors.Join(*err, started.Close(context.WithoutCancel(ctx)))
 	}
