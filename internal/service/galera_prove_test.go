@@ -311,13 +311,14 @@ func TestProveASaleSurvivesTheMovesOfAPrimaryOfVitess(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		moving.begin()
 		others.begin()
-		move := []string{"PlannedReparentShard", "--new-primary=" + v.Tablets[(round+1)%len(v.Tablets)].Alias}
+		shard := "shop/" + fourShards()[0]
+		move := []string{"PlannedReparentShard", "--new-primary=" + v.Tablets[(round+1)%len(v.Tablets)].Alias, shard}
 		if round == rounds {
 			must.Do(t, v.Tablets[round%len(v.Tablets)].Kill(t.Context()))
-			move = []string{"EmergencyReparentShard"}
+			move = []string{"EmergencyReparentShard", shard}
 		}
 		began := time.Now()
-		must.Do(t, v.Control(t.Context(), append(move, "shop/"+fourShards()[0])...))
+		must.Do(t, v.Control(t.Context(), move...))
 		took := time.Since(began)
 		time.Sleep(5 * time.Second)
 		t.Logf("%s took %s: %s without a sale on this shard, and %s on the others", move[0], took.Round(time.Millisecond),
