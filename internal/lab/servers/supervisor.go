@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,7 +136,7 @@ func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	p := &Process{command: c, done: make(chan struct{})}
 	err := context.Cause(ctx)
 	if err == nil {
-		err = p.start()
+		err = p.start(k.note)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -143,13 +144,6 @@ func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	k.mu.Lock()
 	k.processes = append(k.processes, p)
 	k.mu.Unlock()
-	if err := k.note(p.Pid()); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Name, errors.Join(err, p.Kill(context.WithoutCancel(ctx))))
-	}
-	go func() {
-		<-p.done
-		_ = k.note(-p.Pid()) // the supervisor may have ended
-	}()
 	return p, nil
 }
 
@@ -196,22 +190,28 @@ type Process struct {
 	state   string
 }
 
-// start starts the child. It is to die with this process, and the kernel ties that to the thread that started it:
-// one of its own, which lives as long as the child.
-func (p *Process) start() error {
+// start starts the child, and notes its id, and that it has ended. It is to die with this process, and the kernel ties
+// that to the thread that started it: one of its own, which lives as long as the child.
+func (p *Process) start(note func(pid int) error) error {
 	started := make(chan error)
 	go func() {
+		pprof.SetGoroutineLabels(context.Background()) // it is no goroutine of the test that starts a server
 		runtime.LockOSThread()
-		err := p.spawn()
-		started <- err
-		if err != nil {
+		if err := p.spawn(); err != nil {
+			started <- err
 			return
 		}
+		err := note(p.Pid())
+		if err != nil {
+			killGroup(p.Pid())
+		}
+		started <- err
 		p.state = "exit status 0"
 		if err := reap(p.cmd); err != nil {
 			p.state = err.Error()
 		}
 		close(p.done)
+		_ = note(-p.Pid()) // the supervisor may have ended
 	}()
 	return <-started
 }
