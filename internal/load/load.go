@@ -325,29 +325,38 @@ func including(names []string, name string) []string {
 	return append(names, name)
 }
 
+// Add adds what came back to others, or at another time.
+func (r *Result) Add(other *Result) {
+	r.Sent += other.Sent
+	r.Sold += other.Sold
+	r.Rejected += other.Rejected
+	r.Unknown += other.Unknown
+	r.Duplicates += other.Duplicates
+	r.Received += other.Received
+	r.Elapsed += other.Elapsed
+	r.Selling += other.Selling
+	for problem, n := range other.Errors {
+		r.Errors[problem] += n
+	}
+	for _, replica := range other.Replicas {
+		r.Replicas = including(r.Replicas, replica)
+	}
+	for _, strategy := range other.Strategies {
+		r.Strategies = including(r.Strategies, strategy)
+	}
+	r.Latency.Merge(other.Latency)
+	r.SaleLatency.Merge(other.SaleLatency)
+}
+
 // merge sums the answers of all clients up, since the start of the run.
 func merge(clients []*Result, start time.Time) *Result {
 	all := newResult()
-	all.Elapsed = time.Since(start)
 	for _, r := range clients {
-		all.Sent += r.Sent
-		all.Sold += r.Sold
-		all.Rejected += r.Rejected
-		all.Unknown += r.Unknown
-		for problem, n := range r.Errors {
-			all.Errors[problem] += n
-		}
-		for i := range r.Replicas {
-			all.Replicas = including(all.Replicas, r.Replicas[i])
-		}
-		for i := range r.Strategies {
-			all.Strategies = including(all.Strategies, r.Strategies[i])
-		}
+		all.Add(r)
 		all.orders = append(all.orders, r.orders...)
 		all.Selling = max(all.Selling, r.lastSale.Sub(start))
-		all.Latency.Merge(r.Latency)
-		all.SaleLatency.Merge(r.SaleLatency)
 	}
+	all.Elapsed = time.Since(start)
 	slices.Sort(all.Replicas)
 	slices.Sort(all.Strategies)
 	slices.Sort(all.orders)

@@ -295,7 +295,8 @@ func TestProveASaleSurvivesTheMovesOfAPrimaryOfVitess(t *testing.T) {
 	for i := range items {
 		items[i] = newAnswers(others)
 	}
-	here := itemsOf(t, v, fourShards()[0])
+	shard := fourShards()[0]
+	here := itemsOf(t, v, shard)
 	t.Log(len(here), "items are on the shard")
 	for _, item := range here {
 		items[item-1].of = moving
@@ -311,11 +312,10 @@ func TestProveASaleSurvivesTheMovesOfAPrimaryOfVitess(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		moving.begin()
 		others.begin()
-		shard := "shop/" + fourShards()[0]
-		move := []string{"PlannedReparentShard", "--new-primary=" + v.Tablets[(round+1)%len(v.Tablets)].Alias, shard}
+		move := []string{"PlannedReparentShard", "--new-primary=" + v.Tablets[(round+1)%len(v.Tablets)].Alias, "shop/" + shard}
 		if round == rounds {
 			must.Do(t, v.Tablets[round%len(v.Tablets)].Kill(t.Context()))
-			move = []string{"EmergencyReparentShard", shard}
+			move = []string{"EmergencyReparentShard", "shop/" + shard}
 		}
 		began := time.Now()
 		must.Do(t, v.Control(t.Context(), move...))

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
@@ -20,24 +20,6 @@ import (
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
 )
-
-// journal is a log that is read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
-
-func (j *journal) count(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), text)
-}
 
 // opened is a store of a migrated SQLite file.
 func opened(t *testing.T, path string) *repo.Store {
@@ -55,7 +37,7 @@ func opened(t *testing.T, path string) *repo.Store {
 func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, other, log := opened(t, path), opened(t, path), new(journal)
+		store, other, log := opened(t, path), opened(t, path), new(labtest.Lines)
 		c := &Catalogue{switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
 		must.Do(t, c.LookAtSwitches(t.Context()))
 		ctx, end := context.WithCancel(t.Context())
@@ -80,12 +62,12 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 			must.Do(t, step.do())
 			time.Sleep(10 * switchesEvery)
 			synctest.Wait()
-			if switched, failing := log.count("strategies were switched"), log.count("cannot refresh"); switched != step.switched || failing != step.failing {
+			if switched, failing := log.Count("strategies were switched"), log.Count("cannot refresh"); switched != step.switched || failing != step.failing {
 				t.Errorf("%s: the log has %d switches and %d failures, want %d and %d", step.name, switched, failing, step.switched, step.failing)
 			}
 		}
-		if reason, off := c.SwitchedOff("naive"); !off || reason != "it oversells" || log.count(`off.naive="it oversells"`) != 1 {
-			t.Errorf("what is switched off is %q, %v, and the log has\n%s", reason, off, &log.text)
+		if reason, off := c.SwitchedOff("naive"); !off || reason != "it oversells" || log.Count(`off.naive="it oversells"`) != 1 {
+			t.Errorf("what is switched off is %q, %v, and the log has\n%s", reason, off, log)
 		}
 	})
 }
@@ -117,7 +99,7 @@ func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 func TestASweepIsMadeEveryHour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, log := opened(t, path), new(journal)
+		store, log := opened(t, path), new(labtest.Lines)
 		db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
 		must.Do(t, err)
 		c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect}, log: slog.New(slog.NewTextHandler(log, nil))}
@@ -133,7 +115,7 @@ func TestASweepIsMadeEveryHour(t *testing.T) {
 			}
 			time.Sleep(step.after)
 			synctest.Wait()
-			if swept, failed := log.count("locks swept"), log.count("not swept"); swept != step.swept || failed != step.failed {
+			if swept, failed := log.Count("locks swept"), log.Count("not swept"); swept != step.swept || failed != step.failed {
 				t.Errorf("after step %d the log has %d sweeps and %d failures, want %+v", i, swept, failed, step)
 			}
 		}
@@ -191,7 +173,7 @@ func TestAFailureOfARoundIsLoggedAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
 			synctest.Test(t, func(t *testing.T) {
-				store, writer, log := opened(t, path), opened(t, path), new(journal)
+				store, writer, log := opened(t, path), opened(t, path), new(labtest.Lines)
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
 				go c.keep(ctx, &Catalogue{store: store, log: slog.New(slog.NewTextHandler(log, nil))})
@@ -201,11 +183,11 @@ func TestAFailureOfARoundIsLoggedAndNothingElse(t *testing.T) {
 				}
 				time.Sleep(2 * c.every)
 				synctest.Wait()
-				should.Be(t, log.count("msg="), 0, "failures of a database that answers")
+				should.Be(t, log.Count("msg="), 0, "failures of a database that answers")
 				must.Do(t, errors.Join(writer.Close(), store.Close()))
 				time.Sleep(3 * c.every)
 				synctest.Wait()
-				should.Be(t, log.count("msg="), 3, "failures that are logged")
+				should.Be(t, log.Count("msg="), 3, "failures that are logged")
 			})
 		})
 	}
@@ -291,7 +273,7 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
 			synctest.Test(t, func(t *testing.T) {
-				store, log := opened(t, path), new(journal)
+				store, log := opened(t, path), new(labtest.Lines)
 				catalogue := &Catalogue{store: store, switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
 				ctx, end := context.WithCancel(t.Context())
 				if err := store.InTx(t.Context(), func(*repo.Tx) error { // it keeps the only connection
@@ -304,8 +286,8 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				if lines := log.count("msg="); lines > 0 {
-					t.Errorf("the log has\n%s", &log.text)
+				if lines := log.Count("msg="); lines > 0 {
+					t.Errorf("the log has\n%s", log)
 				}
 				should.Do(t, store.Close())
 			})
@@ -329,9 +311,9 @@ func TestKeepingTotalsOutlivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*settleEvery/2)
 		defer cancel()
-		log := new(journal)
+		log := new(labtest.Lines)
 		NewInventory(nil, &Catalogue{log: slog.New(slog.NewTextHandler(log, nil))}).KeepTotals(ctx) // it has no store
-		should.Be(t, log.count("msg="+background.PanicMessage+" "), 2, "panics of two rounds")
-		should.Be(t, log.count(`msg="running totals not brought up to date"`), 2, "rounds that failed by them")
+		should.Be(t, log.Count("msg="+background.PanicMessage+" "), 2, "panics of two rounds")
+		should.Be(t, log.Count(`msg="running totals not brought up to date"`), 2, "rounds that failed by them")
 	})
 }

@@ -58,3 +58,6 @@ func (l *Lines) String() string {
 
 // Contains reports whether they have a text.
 func (l *Lines) Contains(text string) bool { return strings.Contains(l.String(), text) }
+
+// Count is how often they have a text.
+func (l *Lines) Count(text string) int { return strings.Count(l.String(), text) }

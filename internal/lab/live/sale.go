@@ -248,20 +248,7 @@ func (r *run) add(l *load.Result, err error) {
 		r.result = l
 		return
 	}
-	sum := r.result
-	sum.Sent += l.Sent
-	sum.Sold += l.Sold
-	sum.Rejected += l.Rejected
-	sum.Unknown += l.Unknown
-	sum.Duplicates += l.Duplicates
-	sum.Received += l.Received
-	sum.Elapsed += l.Elapsed
-	sum.Selling += l.Selling
-	for problem, n := range l.Errors {
-		sum.Errors[problem] += n
-	}
-	sum.Latency.Merge(l.Latency)
-	sum.SaleLatency.Merge(l.SaleLatency)
+	r.result.Add(l)
 }
 
 // judge holds the sale against what its strategies guarantee, as the demo does.

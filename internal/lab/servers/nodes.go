@@ -240,6 +240,15 @@ func (d *Database) synced(ctx context.Context, _ bool) error {
 	return d.readVersion(ctx)
 }
 
+// findMySQL finds Oracle's MySQL, which MariaDB cannot stand in for.
+func findMySQL(what string) (Program, error) {
+	p, ok := localDatabase(MySQL)
+	if !ok {
+		return p, &MissingError{What: what + ": " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
+	}
+	return p, nil
+}
+
 // StartGroup starts three members of MySQL's Group Replication, all of them primaries, which have the same state before this
 // returns. Apart, each is on a host of its own.
 func StartGroup(ctx context.Context, k *Supervisor, apart bool) (*Nodes, error) {
@@ -253,9 +262,9 @@ func StartPrimary(ctx context.Context, k *Supervisor, apart bool) (*Nodes, error
 }
 
 func startGroup(ctx context.Context, k *Supervisor, apart bool, mode ...string) (*Nodes, error) {
-	p, ok := localDatabase(MySQL)
-	if !ok {
-		return nil, &MissingError{What: "Group Replication: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
+	p, err := findMySQL("Group Replication")
+	if err != nil {
+		return nil, err
 	}
 	return startNodes(ctx, k, apart, nodeKind{
 		Program: p, name: "group", by: "Group Replication", ports: 2,
@@ -334,9 +343,9 @@ func (d *Database) join(ctx context.Context, pool *sql.DB, makes bool) error {
 
 // startReplicable starts servers of which none replicates yet. As a primary, one waits with a commit until a replica has it.
 func startReplicable(ctx context.Context, k *Supervisor) (*Nodes, error) {
-	p, ok := localDatabase(MySQL)
-	if !ok {
-		return nil, &MissingError{What: "semi-sync replicas of Vitess: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
+	p, err := findMySQL("semi-sync replicas of Vitess")
+	if err != nil {
+		return nil, err
 	}
 	return startNodes(ctx, k, false, nodeKind{
 		Program: p, name: "mysql", by: "replicas", ports: 2,
