@@ -111,7 +111,7 @@ func (c *Clients) AnotherRedis(connections int) redis.UniversalClient {
 // Has returns nil where a backend is configured, and otherwise an error that is
 // a *stock.BackendError and ErrNotConfigured.
 func (c *Clients) Has(b Name) error {
-	if c.has(b) {
+	if c.pings(b) != nil {
 		return nil
 	}
 	err := ErrNotConfigured
@@ -131,28 +131,6 @@ func (c *Clients) HasAll(list []Name) error {
 	return nil
 }
 
-func (c *Clients) has(b Name) bool {
-	if c == nil {
-		return false
-	}
-	switch b {
-	case Database:
-		return c.DB != nil
-	case MySQL:
-		return c.DB != nil && c.Dialect == string(MySQL)
-	case Redis:
-		return c.Redis != nil
-	case Redlock:
-		return len(c.Redlock) > 0
-	case ZooKeeper:
-		return c.ZooKeeper != nil
-	case Etcd:
-		return c.Etcd != nil
-	default:
-		return false
-	}
-}
-
 // Ping asks a server of locks whether it takes writes, by one that changes nothing: a server that is read-only,
 // full, or lacks replicas answers reads. The database is asked for a sign of life; repo.Store.Writable asks for
 // more. The error is a *stock.BackendError; it is ErrNotConfigured where no address is configured.
@@ -160,27 +138,29 @@ func (c *Clients) Ping(ctx context.Context, b Name) error {
 	if err := c.Has(b); err != nil {
 		return err
 	}
-	if err := c.ping(ctx, b); err != nil {
+	if err := c.pings(b)(ctx); err != nil {
 		return Failure(b, err)
 	}
 	return nil
 }
 
-func (c *Clients) ping(ctx context.Context, b Name) error {
-	switch b {
-	case Redis:
-		return pingRedis(ctx, c.Redis, c.KeyPrefix())
-	case Redlock:
-		return pingMajority(ctx, c.Redlock, c.KeyPrefix())
-	case ZooKeeper:
-		return c.ZooKeeper.ping(ctx, "/"+c.KeyPrefix())
-	case Etcd:
-		return pingEtcd(ctx, c.Etcd, c.KeyPrefix()+"/ping")
-	case Database, MySQL:
-		return c.DB.PingContext(ctx)
-	default:
-		return fmt.Errorf("there is no backend %q", b)
+// pings is what Ping asks a backend, nil where none is configured.
+func (c *Clients) pings(b Name) func(context.Context) error {
+	prefix := c.KeyPrefix()
+	switch {
+	case c == nil:
+	case b == Database && c.DB != nil, b == MySQL && c.DB != nil && c.Dialect == string(MySQL):
+		return c.DB.PingContext
+	case b == Redis && c.Redis != nil:
+		return func(ctx context.Context) error { return pingRedis(ctx, c.Redis, prefix) }
+	case b == Redlock && len(c.Redlock) > 0:
+		return func(ctx context.Context) error { return pingMajority(ctx, c.Redlock, prefix) }
+	case b == ZooKeeper && c.ZooKeeper != nil:
+		return func(ctx context.Context) error { return c.ZooKeeper.ping(ctx, "/"+prefix) }
+	case b == Etcd && c.Etcd != nil:
+		return func(ctx context.Context) error { return pingEtcd(ctx, c.Etcd, prefix+"/ping") }
 	}
+	return nil
 }
 
 // pingRedis sets a key only where it is there, and it never is. The server looks before that at its memory,

@@ -35,8 +35,6 @@ type ZKSession struct {
 	link       *ZKLink
 	authorized bool
 	trouble    error // why there is no connection
-	litter     []ZKDrop
-	sweeping   bool
 }
 
 // newZKSession begins a session, and does not wait for it.
@@ -198,48 +196,23 @@ const zkCloseWithin = 500 * time.Millisecond
 // there is none any more.
 type ZKDrop func(*zk.Conn) error
 
-// sweepAgain is the pause before litter that did not go is tried again.
+// sweepAgain is the pause before what did not go is tried again.
 const sweepAgain = 100 * time.Millisecond
 
 // Discard deletes in the background what may be left: it would block other clients for as long as
-// the session lasts. It is tried until it is gone, over any number of connections.
+// the session lasts, which takes it along. It is tried until it is gone, over any number of connections.
 func (s *ZKSession) Discard(drop ZKDrop) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.litter = append(s.litter, drop)
-	if !s.sweeping && s.ctx.Err() == nil {
-		s.sweeping = true
-		go s.sweep()
-	}
-}
-
-// sweep ends with the litter, or with the session, which takes it along.
-func (s *ZKSession) sweep() {
-	for drop := s.nextLitter(); drop != nil; drop = s.nextLitter() {
-		select {
-		case <-s.Current().up:
-		case <-s.ctx.Done():
-			return
+	go func() {
+		for {
+			select {
+			case <-s.Current().up:
+			case <-s.ctx.Done():
+			}
+			if s.ctx.Err() != nil || ZKGone(drop(s.conn)) || pause.About(s.ctx, sweepAgain) != nil {
+				return
+			}
 		}
-		if ZKGone(drop(s.conn)) {
-			continue
-		}
-		s.Discard(drop)
-		if pause.About(s.ctx, sweepAgain) != nil {
-			return
-		}
-	}
-}
-
-func (s *ZKSession) nextLitter() (drop ZKDrop) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.litter) == 0 {
-		s.sweeping = false
-		return nil
-	}
-	drop, s.litter = s.litter[0], s.litter[1:]
-	return drop
+	}()
 }
 
 // ZKAnswered reports whether the server has answered. What is listed here leaves the outcome unknown; everything else is
