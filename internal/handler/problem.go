@@ -74,18 +74,15 @@ type fieldError struct {
 // statusClientGone is nginx's status for a client that has disconnected; only the log has it.
 const statusClientGone = 499
 
-type knownProblem struct {
-	err    error
-	status int
-	slug   string
-	title  string
-}
-
-// problems maps errors to problems, the most specific first: an unknown outcome is also a
+// kindOf is the problem of an error's kind, the most specific first: an unknown outcome is also a
 // failure of its backend.
-func problems() []knownProblem {
+func kindOf(err error) (p problem, known bool) {
 	const unavailable = http.StatusServiceUnavailable
-	return []knownProblem{
+	for _, kind := range []struct {
+		err         error
+		status      int
+		slug, title string
+	}{
 		{stock.ErrSaleNotStarted, http.StatusConflict, "sale-not-started", "The sale has not started"},
 		{stock.ErrSaleClosed, http.StatusConflict, "sale-closed", "The sale is closed"},
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
@@ -117,7 +114,12 @@ func problems() []knownProblem {
 		{stock.ErrBackendUnavailable, unavailable, "backend-unavailable", "A backend is unavailable"},
 		{context.DeadlineExceeded, unavailable, busy, "Too busy, try again"},
 		{context.Canceled, statusClientGone, "client-gone", "The client disconnected"},
+	} {
+		if errors.Is(err, kind.err) {
+			return newProblem(kind.status, kind.slug, kind.title), true
+		}
 	}
+	return newProblem(http.StatusInternalServerError, "internal", "Internal error"), false
 }
 
 // problemOf is the problem that a client gets for an error. An error that is not in the map is
@@ -129,32 +131,30 @@ func problemOf(err error) problem {
 	if errors.Is(err, service.ErrSeveralBuyers) {
 		return invalid(fieldError{"user_id", "is missing; several buyers have orders under this request_id"})
 	}
-	for _, known := range problems() {
-		if !errors.Is(err, known.err) {
-			continue
-		}
-		p := newProblem(known.status, known.slug, known.title).detail("%v", err)
-		if backend, ok := errors.AsType[*stock.BackendError](err); ok {
-			p.Backend, p.Detail = backend.Backend, backend.Summary() // where and how is for the log
-		}
-		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
-			p.Backend = lacks.Backend
-		}
-		if limit, ok := errors.AsType[*stock.UserLimitError](err); ok {
-			p.PerUser, p.Has = limit.PerUser, &limit.Has
-		}
-		if limit, ok := errors.AsType[*stock.HoldLimitError](err); ok {
-			p.MaxHeld, p.Has = limit.MaxHeld, &limit.Has
-		}
-		if early, ok := errors.AsType[*stock.NotStartedError](err); ok {
-			p.StartsIn, p.retryAfter = early.In.Seconds(), strconv.Itoa(int(math.Ceil(early.In.Seconds())))
-		}
-		if below, ok := errors.AsType[*stock.BelowZeroError](err); ok {
-			p.Stock, p.Held, p.Sold = &below.Stock, &below.Held, &below.Sold
-		}
+	p, known := kindOf(err)
+	if !known {
 		return p
 	}
-	return newProblem(http.StatusInternalServerError, "internal", "Internal error")
+	p.Detail = err.Error()
+	if backend, ok := errors.AsType[*stock.BackendError](err); ok {
+		p.Backend, p.Detail = backend.Backend, backend.Summary() // where and how is for the log
+	}
+	if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
+		p.Backend = lacks.Backend
+	}
+	if limit, ok := errors.AsType[*stock.UserLimitError](err); ok {
+		p.PerUser, p.Has = limit.PerUser, &limit.Has
+	}
+	if limit, ok := errors.AsType[*stock.HoldLimitError](err); ok {
+		p.MaxHeld, p.Has = limit.MaxHeld, &limit.Has
+	}
+	if early, ok := errors.AsType[*stock.NotStartedError](err); ok {
+		p.StartsIn, p.retryAfter = early.In.Seconds(), strconv.Itoa(int(math.Ceil(early.In.Seconds())))
+	}
+	if below, ok := errors.AsType[*stock.BelowZeroError](err); ok {
+		p.Stock, p.Held, p.Sold = &below.Stock, &below.Held, &below.Sold
+	}
+	return p
 }
 
 func invalid(errs ...fieldError) problem { return invalidAnd(0, errs...) }

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -39,12 +41,12 @@ func (s *Store) TryWrites(ctx context.Context) error {
 	if s.sharded { // the tablets have these rights, and a statement without a shard would be for all
 		return nil
 	}
-	tables, err := s.tables()
+	columns, err := s.firstColumns()
 	if err != nil {
 		return err
 	}
-	for _, table := range tables {
-		if err := tryTable(ctx, tx, table); err != nil {
+	for _, table := range slices.Sorted(maps.Keys(columns)) {
+		if err := tryTable(ctx, tx, table, columns[table]); err != nil {
 			return s.fault(ctx, "write "+table, err)
 		}
 	}
@@ -56,7 +58,7 @@ func (s *Store) requireTransactions(ctx context.Context) error {
 	if s.dialect.engines == "" {
 		return nil
 	}
-	tables, err := s.tables()
+	columns, err := s.firstColumns()
 	if err != nil {
 		return err
 	}
@@ -66,38 +68,35 @@ func (s *Store) requireTransactions(ctx context.Context) error {
 		err := scan(&table, &engine)
 		wrong = append(wrong, fmt.Sprintf("%s has the engine %s", table, engine))
 		return err
-	}, fmt.Sprintf(s.dialect.engines, strings.Join(tables, "', '")))
+	}, fmt.Sprintf(s.dialect.engines, strings.Join(slices.Sorted(maps.Keys(columns)), "', '")))
 	if err == nil && len(wrong) > 0 {
 		return fmt.Errorf("%s, without transactions: ALTER TABLE … ENGINE = InnoDB", strings.Join(wrong, ", "))
 	}
 	return err
 }
 
-// tables are those that the migrations make.
-func (s *Store) tables() (names []string, err error) {
-	made := regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
+// firstColumns are those of the tables that the migrations make.
+func (s *Store) firstColumns() (columns map[string]string, err error) {
+	made := regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(\s+(\w+)`)
 	files, err := fs.Glob(migrations.Files, s.dialect.name+"/*.sql")
 	if err != nil {
 		return nil, err
 	}
+	columns = make(map[string]string)
 	for _, file := range files {
 		content, err := migrations.Files.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		for _, found := range made.FindAllSubmatch(content, -1) {
-			names = append(names, string(found[1]))
+			columns[string(found[1])] = string(found[2])
 		}
 	}
-	return names, nil
+	return columns, nil
 }
 
 // tryTable needs all four rights and meets no row.
-func tryTable(ctx context.Context, tx *sql.Tx, table string) error {
-	column, err := firstColumn(ctx, tx, table)
-	if err != nil {
-		return err
-	}
+func tryTable(ctx context.Context, tx *sql.Tx, table, column string) error {
 	for _, statement := range []string{
 		`INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0`, `UPDATE %[1]s SET %[2]s = %[2]s WHERE 1 = 0`, `DELETE FROM %[1]s WHERE 1 = 0`,
 	} {
@@ -106,17 +105,4 @@ func tryTable(ctx context.Context, tx *sql.Tx, table string) error {
 		}
 	}
 	return nil
-}
-
-func firstColumn(ctx context.Context, tx *sql.Tx, table string) (string, error) {
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT * FROM %s WHERE 1 = 0`, table)) //nolint:unqueryvet // only the names of its columns are read
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close() //nolint:errcheck // there are none
-	columns, err := rows.Columns()
-	if err != nil {
-		return "", err
-	}
-	return columns[0], rows.Err()
 }

@@ -91,7 +91,7 @@ func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway b
 		if err != nil {
 			return err
 		}
-		if halfway, err = tx.isAllowing(ctx, goodsID); err != nil || goods.PerUser == perUser {
+		if halfway, _, err = s.unfinished(ctx, tx.conn(), goodsID); err != nil || goods.PerUser == perUser {
 			return err
 		}
 		if _, err := tx.write(ctx, "set limit", setLimit, perUser, goodsID); err != nil {
@@ -114,12 +114,6 @@ func (s *Store) setLimit(ctx context.Context, goodsID, perUser int64) (halfway b
 		return tx.appendSettings(ctx, goodsID, stock.LimitSet, stock.Settings{PerUser: &perUser})
 	})
 	return halfway, err
-}
-
-// isAllowing reports whether a lower limit was set halfway: what buyers have is not allowed yet.
-func (t *Tx) isAllowing(ctx context.Context, goodsID int64) (bool, error) {
-	limited, _, err := t.store.unfinished(ctx, t.conn(), goodsID)
-	return limited, err
 }
 
 // Unfinished reports which changes of an item the database has begun and not ended: a lower limit that is set halfway,
