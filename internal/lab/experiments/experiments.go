@@ -38,23 +38,25 @@ type Part struct {
 	// Name is unique in the experiment and fit for a file name: "naive",
 	// "with-expiry". Does says in one sentence what is done, and Expect what is
 	// then to be seen.
-	Name, Does, Expect string
+	Name   string `json:"name"`
+	Does   string `json:"does"`
+	Expect string `json:"expect"`
 	// Remedy tells that this part shows what helps.
-	Remedy bool
+	Remedy bool `json:"remedy"`
+	// Pictures are what the report draws of it.
+	Pictures []Picture `json:"pictures,omitempty"`
 	// Stage is what runs, and Do what is done there. Where something fails, it ends the try as it would end a test: see Must.
-	Stage Stage
-	Do    func(x *Try)
+	Stage Stage        `json:"-"`
+	Do    func(x *Try) `json:"-"`
 	// Check says whether what is expected was seen.
-	Check checker.Check
-	// Tries bounds how often a part is made until it holds: a race may come out
+	Check checker.Check `json:"-"`
+	// AtMost bounds how often a part is made until it holds: a race may come out
 	// well by luck. 0 is 1. Every try counts, and the report shows how many. A remedy is
 	// not tried again.
-	Tries int
-	// Pictures are what the report draws of it.
-	Pictures []Picture
+	AtMost int `json:"-"`
 	// Orders has porcupine look for an order of the purchases that explains the
 	// answers, and draw where there is none.
-	Orders bool
+	Orders bool `json:"-"`
 }
 
 // Stage is what a part needs.
@@ -219,7 +221,7 @@ func newPart(name string, stage Stage, seen checker.Check, do func(x *Try), pict
 
 // upTo has a part made so many times at most.
 func upTo(tries int, p Part) Part {
-	p.Tries = tries
+	p.AtMost = tries
 	return p
 }
 

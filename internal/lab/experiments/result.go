@@ -1,10 +1,8 @@
 package experiments
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,13 +39,10 @@ type Result struct {
 
 // PartResult is what came of a part: the finding of its last try.
 type PartResult struct {
-	Name     string          `json:"name"`
-	Does     string          `json:"does"`
-	Expect   string          `json:"expect"`
-	Remedy   bool            `json:"remedy"`
-	Pictures []Picture       `json:"pictures,omitempty"`
-	Tries    int             `json:"tries"`
-	Finding  checker.Finding `json:"finding"`
+	Part
+
+	Tries   int             `json:"tries"`
+	Finding checker.Finding `json:"finding"`
 	// History is the file of the last try, relative to the folder of the run.
 	History string `json:"history"`
 	// Contradiction is porcupine's picture of answers that no order of the purchases
@@ -102,36 +97,29 @@ type Report struct {
 	Experiments []Result `json:"experiments"`
 }
 
-// Reread judges a run once more, by the histories in its folder. Experiments that
-// are not among the known ones stay as they are.
+// Reread judges a run once more, by the histories in its folder. Parts that are not among the known ones stay as they are.
 func Reread(folder string, known []Experiment, r *Report) error {
-	var errs []error
+	checks := make(map[string]checker.Check)
+	for _, e := range known {
+		for _, p := range e.Parts {
+			checks[e.Name+"/"+p.Name] = p.Check
+		}
+	}
 	for i := range r.Experiments {
 		result := &r.Experiments[i]
-		at := slices.IndexFunc(known, func(e Experiment) bool { return e.Name == result.Name })
-		if at < 0 {
-			continue
-		}
-		if err := result.reread(folder, known[at]); err != nil {
-			errs = append(errs, fmt.Errorf("judge %s again: %w", result.Name, err))
+		for j := range result.Parts {
+			part := &result.Parts[j]
+			check := checks[result.Name+"/"+part.Name]
+			if check == nil || part.NotRun != "" {
+				continue
+			}
+			h, err := history.Read(filepath.Join(folder, part.History))
+			if err != nil {
+				return fmt.Errorf("judge %s again: %w", result.Name, err)
+			}
+			part.Finding = check(h)
+			result.judge()
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (r *Result) reread(folder string, e Experiment) error {
-	for i := range r.Parts {
-		part := &r.Parts[i]
-		at := slices.IndexFunc(e.Parts, func(p Part) bool { return p.Name == part.Name })
-		if at < 0 || part.NotRun != "" {
-			continue
-		}
-		h, err := history.Read(filepath.Join(folder, part.History))
-		if err != nil {
-			return err
-		}
-		part.Finding = e.Parts[at].Check(h)
-	}
-	r.judge()
 	return nil
 }

@@ -132,7 +132,7 @@ func (t *provisioner) experiment(ctx context.Context, e Experiment) (Result, err
 // part makes one part until it has come out as it is expected, or as often as it may be tried. A remedy
 // that fails once has failed.
 func (t *provisioner) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
-	result = PartResult{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures, Start: time.Now()}
+	result = PartResult{Part: p, Start: time.Now()}
 	defer func() { result.End = time.Now() }()
 	if result.NotRun = t.lacks(p.Stage); result.NotRun != "" {
 		return result, nil
@@ -141,7 +141,7 @@ func (t *provisioner) part(ctx context.Context, e Experiment, p Part) (result Pa
 	if err := os.MkdirAll(t.inFolder(folder), 0o755); err != nil {
 		return result, err
 	}
-	for result.Tries == 0 || !result.Finding.Holds && !p.Remedy && result.Tries < p.Tries {
+	for result.Tries == 0 || !result.Finding.Holds && !p.Remedy && result.Tries < p.AtMost {
 		result.Tries++
 		t.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)

@@ -67,7 +67,7 @@ func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
 }
 
 func TestAFailureByChanceIsTriedUntilItIsSeenAndEveryTryCounts(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(3), Tries: 5})
+	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(3), AtMost: 5})
 	if err != nil || r.Verdict != Reproduced || r.Tries != 3 {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -80,7 +80,7 @@ func TestTriesAreBounded(t *testing.T) {
 		items = append(items, x.Item)
 		measure(x)
 	}
-	r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(10), Tries: 4})
+	r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(10), AtMost: 4})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -103,7 +103,7 @@ func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
 	}
 	for tries, drawn := range map[int]bool{1: true, 2: false} {
 		try = 0
-		r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(2), Tries: tries, Orders: true})
+		r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(2), AtMost: tries, Orders: true})
 		if err != nil || (r.Parts[0].Contradiction != "") != drawn {
 			t.Errorf("after %d tries the contradiction is %q (%v)", tries, r.Parts[0].Contradiction, err)
 		}
@@ -111,7 +111,7 @@ func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
 }
 
 func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Remedy: true, Do: measured(), Check: reaches(2), Tries: 5})
+	r, err := made(t, Part{Name: "one", Remedy: true, Do: measured(), Check: reaches(2), AtMost: 5})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 1 {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -119,9 +119,9 @@ func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
 
 // A part that was not made proves nothing, and one that did not hold weighs more than it.
 func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
-	held := PartResult{Name: "held", Tries: 2, Finding: checker.Finding{Holds: true, Says: "so it is", Numbers: map[string]float64{"units": 1}}}
-	failed := PartResult{Name: "failed", Tries: 3, Finding: checker.Finding{Says: "so it is not", Numbers: map[string]float64{"units": 2}}}
-	missing := PartResult{Name: "missing", NotRun: "needs etcd"}
+	held := PartResult{Part: Part{Name: "held"}, Tries: 2, Finding: checker.Finding{Holds: true, Says: "so it is", Numbers: map[string]float64{"units": 1}}}
+	failed := PartResult{Part: Part{Name: "failed"}, Tries: 3, Finding: checker.Finding{Says: "so it is not", Numbers: map[string]float64{"units": 2}}}
+	missing := PartResult{Part: Part{Name: "missing"}, NotRun: "needs etcd"}
 	for _, c := range []struct {
 		parts   []PartResult
 		verdict Verdict
@@ -202,7 +202,7 @@ func TestSQLiteIsNoMySQL(t *testing.T) {
 func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
 	broken := errors.New("the server is gone")
 	r, err := made(t, Part{
-		Name: "one", Check: reaches(0), Tries: 3,
+		Name: "one", Check: reaches(0), AtMost: 3,
 		Do: func(x *Try) {
 			x.Must(broken)
 			t.Error("what follows a failure is done")
@@ -247,7 +247,7 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Do: measured(), Check: reaches(1)}}}
 	result := must.Get(r.experiment(t.Context(), e))(t)
 	unknown := Result{Experiment: Experiment{Name: "unknown"}, Verdict: Reproduced}
-	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
+	result.Parts = append([]PartResult{{Part: Part{Name: "of another version"}}, {Part: Part{Name: "one"}, NotRun: "needs etcd"}}, result.Parts...)
 	report := &Report{Experiments: []Result{unknown, result}}
 	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")
 	must.Do(t, os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600))
@@ -309,7 +309,7 @@ func TestARunIsFollowedAsItHappens(t *testing.T) {
 		Folder: t.TempDir(), Progress: d, NextItem: func() int64 { item++; return item },
 		Experiments: []Experiment{
 			{Number: 1, Name: "breaks", Parts: []Part{{Name: "one", Do: d.step(broken), Check: reaches(0)}}},
-			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2), Tries: 2}}},
+			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2), AtMost: 2}}},
 		},
 	}
 	results, err := On(t.Context(), &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}, plan)

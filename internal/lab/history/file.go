@@ -13,7 +13,7 @@ import (
 )
 
 // ErrBroken tells that a file is no history, or a damaged one. A last line that
-// was cut off is no such damage: see History.Cut.
+// was cut off is no such damage: it is left out.
 var ErrBroken = errors.New("history is broken")
 
 // Read reads files as one history. Of figures with the same name the last one
@@ -41,8 +41,7 @@ func (h *History) read(path string) error {
 		var line Line
 		err := json.Unmarshal(text, &line)
 		if cutOff(text, err) {
-			h.Cut = append(h.Cut, path)
-			break
+			break // its writer was stopped in the middle of it
 		}
 		if err == nil {
 			err = h.add(line, fold)

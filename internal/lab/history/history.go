@@ -150,9 +150,6 @@ type History struct {
 	Samples  []Sample
 	Figures  map[string]float64
 	Traces   []Trace
-	// Cut are the files whose last line is not whole: their writer was stopped in
-	// the middle of it. It is left out.
-	Cut []string
 }
 
 // Extent is from the first to the last event, audits excepted.

@@ -159,13 +159,11 @@ func change(t *testing.T, path string, by func(string) string) {
 
 func cutTheEnd(s string) string { return s[:len(s)-20] }
 
-func TestALineThatAKillCutOffIsLeftOutAndTold(t *testing.T) {
+func TestALineThatAKillCutOffIsLeftOut(t *testing.T) {
 	path := written(t, request(1, 1), request(2, 2))
 	change(t, path, cutTheEnd)
 	h := read(t, path)
-	if len(h.Requests) != 1 || len(h.Cut) != 1 || h.Cut[0] != path {
-		t.Errorf("%d requests and cut %v, want the first request and the file", len(h.Requests), h.Cut)
-	}
+	should.Be(t, len(h.Requests), 1, "requests that were read")
 }
 
 func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
@@ -174,8 +172,8 @@ func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
 	w := must.Get(history.Append(path))(t)
 	must.Do(t, errors.Join(w.Add(request(3, 3)), w.Close()))
 	h := read(t, path)
-	if len(h.Requests) != 2 || h.Requests[1].Client != 3 || len(h.Cut) != 0 {
-		t.Errorf("requests are %+v and cut is %v", h.Requests, h.Cut)
+	if len(h.Requests) != 2 || h.Requests[1].Client != 3 {
+		t.Errorf("requests are %+v", h.Requests)
 	}
 }
 
@@ -267,7 +265,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	must.Do(t, errors.Join(w.Copy(from, at(5)), w.Close()))
 	h := read(t, path)
 	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" || len(h.Traces) != 1 || h.Traces[0].Request != "then" ||
-		h.Figures["tries"] != 3 || len(h.Requests) != 2 || len(h.Cut) != 0 {
+		h.Figures["tries"] != 3 || len(h.Requests) != 2 {
 		t.Errorf("copied %+v", h)
 	}
 	change(t, from, func(s string) string { return "garbage\n" + s })
@@ -430,7 +428,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		again := must.Get(history.Read(write(t, h)))(t)
-		again.Leases, again.Cut = h.Leases, h.Cut // leases are written as their events
+		again.Leases = h.Leases // leases are written as their events
 		if !reflect.DeepEqual(again, h) {
 			t.Errorf("%+v is read back as %+v", h, again)
 		}

@@ -65,7 +65,7 @@ func TestAPageThatComesBackShowsNoStoryOfAnExperimentThatIsNoMore(t *testing.T) 
 	b, h, server := openPage(t, 1300)
 	hub := h.session.hub
 	hub.publish(began{Sale{Phase: Playing, Settings: defaults(), Item: 1, Modes: []Mode{}}})
-	hub.publish(&Play{Result: experiments.Result{Experiment: experiments.Experiment{Name: "one"}}, Parts: []PlayPart{{PartResult: experiments.PartResult{Name: "a", Tries: 1}}}})
+	hub.publish(&Play{Result: experiments.Result{Experiment: experiments.Experiment{Name: "one"}}, Parts: []PlayPart{{PartResult: experiments.PartResult{Part: experiments.Part{Name: "a"}, Tries: 1}}}})
 	hub.publish(Mark{At: at(0), Who: "replica-1", What: "did something"})
 	b.Until(t, patience, "!document.getElementById('story').hidden")
 	server.CloseClientConnections()
@@ -141,7 +141,7 @@ func TestLibrariesOnTrialAreShownInBothLanguages(t *testing.T) {
 func TestOnlyPartsThatWereMadeAreOfferedForReplay(t *testing.T) {
 	b, h, _ := openPage(t, 1300)
 	hub := h.session.hub
-	play := &Play{Result: experiments.Result{Experiment: experiments.Experiment{Name: "one"}}, Parts: []PlayPart{{PartResult: experiments.PartResult{Name: "a", Tries: 1}}, {PartResult: experiments.PartResult{Name: "b", Remedy: true}}}}
+	play := &Play{Result: experiments.Result{Experiment: experiments.Experiment{Name: "one"}}, Parts: []PlayPart{{PartResult: experiments.PartResult{Part: experiments.Part{Name: "a"}, Tries: 1}}, {PartResult: experiments.PartResult{Part: experiments.Part{Name: "b", Remedy: true}}}}}
 	offered := func() string {
 		t.Helper()
 		hub.publish(play)
@@ -250,7 +250,7 @@ func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recordi
 		})
 	}
 	r := OfHistory(name, h)
-	made := experiments.PartResult{Name: name, Does: "sells", Expect: "two holders", Remedy: remedy, Tries: 1, Finding: checker.Finding{Says: "so it was"}}
+	made := experiments.PartResult{Part: experiments.Part{Name: name, Does: "sells", Expect: "two holders", Remedy: remedy}, Tries: 1, Finding: checker.Finding{Says: "so it was"}}
 	r.Part = &PlayPart{PartResult: made, Over: true}
 	return r
 }

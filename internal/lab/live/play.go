@@ -93,8 +93,7 @@ func (s *Session) Programme() Programme {
 func playOf(e experiments.Experiment) Play {
 	p := Play{Result: experiments.Result{Experiment: e}, Chinese: experiments.Chinese(e.Name)}
 	for _, part := range e.Parts {
-		is := experiments.PartResult{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy}
-		p.Parts = append(p.Parts, PlayPart{PartResult: is, Chinese: experiments.ChinesePart(e.Name, part.Name)})
+		p.Parts = append(p.Parts, PlayPart{PartResult: experiments.PartResult{Part: part}, Chinese: experiments.ChinesePart(e.Name, part.Name)})
 	}
 	return p
 }

@@ -166,7 +166,7 @@ func described(all []experiments.Experiment, r *experiments.Report) []experiment
 			if at := slices.IndexFunc(result.Parts, func(r experiments.PartResult) bool { return r.Name == p.Name }); at >= 0 {
 				parts[i] = result.Parts[at]
 			}
-			parts[i].Name, parts[i].Does, parts[i].Expect, parts[i].Remedy, parts[i].Pictures = p.Name, p.Does, p.Expect, p.Remedy, p.Pictures
+			parts[i].Part = p
 		}
 		result.Parts = parts
 		list = append(list, result)

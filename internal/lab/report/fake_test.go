@@ -127,8 +127,11 @@ func fakeResult(number int, name, title string) experiments.Result {
 
 func fakeFailure(number int) experiments.PartResult {
 	p := experiments.PartResult{
-		Name: "naive", Does: "50 buyers send 100 requests each for one unit of 1,000, on three replicas behind nginx.",
-		Expect: "More is sold than there was, and the lock has two holders at once.", Pictures: fakePictures(number), Tries: 1,
+		Part: experiments.Part{
+			Name: "naive", Does: "50 buyers send 100 requests each for one unit of 1,000, on three replicas behind nginx.",
+			Expect: "More is sold than there was, and the lock has two holders at once.", Pictures: fakePictures(number),
+		},
+		Tries: 1,
 		Finding: checker.Finding{Holds: true, Says: "5,000 sales of 1,000 units: 4,000 oversold; the lock had two holders at once 3 times.", Numbers: map[string]float64{
 			"oversold_units": 4000, "lost_updates": 3212, "sold_per_s": 2143, "longest_wait_ms": 2140, "overlaps": 3, "wakeups_per_release": 49.2,
 		}},
@@ -139,8 +142,11 @@ func fakeFailure(number int) experiments.PartResult {
 
 func fakeRemedy(number int) experiments.PartResult {
 	return experiments.PartResult{
-		Name: "with-lock", Does: "The same, through sql-conditional.", Expect: "Not one unit more is sold than there was.", Remedy: true,
-		Pictures: fakePictures(number), Tries: 1,
+		Part: experiments.Part{
+			Name: "with-lock", Does: "The same, through sql-conditional.", Expect: "Not one unit more is sold than there was.", Remedy: true,
+			Pictures: fakePictures(number),
+		},
+		Tries: 1,
 		Finding: checker.Finding{Holds: true, Says: "1,000 sales of 1,000 units, 4,000 rejected; no two held the lock at once.", Numbers: map[string]float64{
 			"oversold_units": 0, "lost_updates": 0, "sold_per_s": 801.4, "longest_wait_ms": 12.8, "overlaps": 0, "wakeups_per_release": 1,
 		}},

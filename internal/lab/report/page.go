@@ -118,7 +118,7 @@ func WriteTrial(path string, r *trial.Report) error {
 			}
 			marks[c.Mark]++
 			q := r.Questions[at]
-			part := experiments.PartResult{Name: q.Name, Does: q.Asks, Expect: c.Promise, Finding: checker.Finding{Says: c.Says}}
+			part := experiments.PartResult{Part: experiments.Part{Name: q.Name, Does: q.Asks, Expect: c.Promise}, Finding: checker.Finding{Says: c.Says}}
 			shown := live.PlayPart{PartResult: part, Over: true, Chinese: experiments.PartWords{Does: q.Chinese, Says: c.Chinese}, Mark: string(c.Mark)}
 			recording := live.OfHistory(l.Name+", "+q.Name, c.History)
 			recording.Part, recording.Narration = &shown, experiments.Narration()

@@ -105,7 +105,7 @@ func registered(r *experiments.Report) []experiments.Experiment {
 	for _, e := range r.Experiments {
 		one := experiments.Experiment{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix}
 		for _, p := range e.Parts {
-			one.Parts = append(one.Parts, experiments.Part{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures})
+			one.Parts = append(one.Parts, p.Part)
 		}
 		list = append(list, one)
 	}
