@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -208,8 +209,7 @@ func (a *actor) cutOff(masters ...int) {
 func (x *Try) latestKey() string {
 	ctx, cancel := context.WithTimeout(x, answerWithin)
 	defer cancel()
-	client, err := x.Backends.Etcd.Open()
-	x.Must(err)
+	client := flow.Get(x.Backends.Etcd.Open())(x.Flow)
 	defer client.Close() //nolint:errcheck // nothing is lost with it
 	found, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 )
@@ -88,9 +89,7 @@ func unmoved(name string, seen checker.Check, do func(x *Try)) Part {
 
 // zooKeeperWithClock gives a stage a ZooKeeper with a clock of its own.
 func zooKeeperWithClock(x *Try) (env []string) {
-	var err error
-	x.Backends.ZooKeeper, err = servers.StartZooKeeperWithClock(x, x.Supervisor)
-	x.Must(err)
+	x.Backends.ZooKeeper = flow.Get(servers.StartZooKeeperWithClock(x, x.Supervisor))(x.Flow)
 	x.closeLater(x.Backends.ZooKeeper)
 	x.clockOfZooKeeper() // its first request takes a Java long that has just started
 	return x.Backends.ZooKeeper.Conn().Env()
@@ -106,11 +105,9 @@ func (x *Try) moveZooKeeper(ahead time.Duration) {
 
 // clockOfZooKeeper reads by how much it is ahead: from the time that the server writes into a new node.
 func (x *Try) clockOfZooKeeper() (ahead time.Duration) {
-	conn, err := servers.OpenZooKeeper(patience, x.Backends.ZooKeeper.Address)
-	x.Must(err)
+	conn := flow.Get(servers.OpenZooKeeper(patience, x.Backends.ZooKeeper.Address))(x.Flow)
 	defer conn.Close()
-	path, err := conn.Create("/lab-clock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	x.Must(err)
+	path := flow.Get(conn.Create("/lab-clock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(x.Flow)
 	there, stat, err := conn.Exists(path)
 	if err == nil && !there {
 		err = errors.New("read the clock of ZooKeeper: the node is gone")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
@@ -39,8 +40,7 @@ type contender struct {
 
 // contend makes a contender with connections to what a lock needs. It ends with the try.
 func (x *Try) contend(name string, needs ...Need) *contender {
-	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: x.History})
-	x.Must(err)
+	record := flow.Get(failpoint.Open(failpoint.Options{Replica: name, Writer: x.History}))(x.Flow)
 	c := &contender{
 		Try: x, name: name, ttl: 2 * time.Second, retry: 10 * time.Millisecond, timeout: time.Second,
 		clients: &backend.Clients{}, record: record, lockers: make(map[string]lock.Locker),
@@ -54,9 +54,7 @@ func (x *Try) contend(name string, needs ...Need) *contender {
 
 // connect has the contender go to servers. Its session in a ZooKeeper lasts for so long when it is silent.
 func (c *contender) connect(to servers.Conn, session time.Duration) {
-	var err error
-	c.clients, err = to.AsAdmin().Connect(servers.Limits{Session: session, Timeout: c.timeout, Pool: 8})
-	c.Must(err)
+	c.clients = flow.Get(to.AsAdmin().Connect(servers.Limits{Session: session, Timeout: c.timeout, Pool: 8}))(c.Flow)
 }
 
 // connectByProxies is connect through proxies that hold up or lose what the contender sends. There are none to a database.
@@ -128,9 +126,7 @@ func takeWithin(ctx context.Context, l lock.Locker, name string, within time.Dur
 
 // take takes a lock that is granted in time.
 func (x *Try) take(l lock.Locker, name string) lock.Lease {
-	lease, err := takeWithin(x, l, name, patience)
-	x.Must(err)
-	return lease
+	return flow.Get(takeWithin(x, l, name, patience))(x.Flow)
 }
 
 // release gives a lock back, also after the end of the try.
@@ -184,9 +180,7 @@ func (x *Try) crowd(size int, kind string, need Need, shared bool) []lock.Locker
 
 // keysOf are the keys of the name in a Redis, of one kind of lock or, with *, of all.
 func (x *Try) keysOf(client *redis.Client, kind string) []string {
-	keys, err := client.Keys(x, "*{"+url.PathEscape(x.lockName())+"}:"+kind).Result()
-	x.Must(err)
-	return keys
+	return flow.Get(client.Keys(x, "*{"+url.PathEscape(x.lockName())+"}:"+kind).Result())(x.Flow)
 }
 
 // clockStart is where the clock of actors begins: 50 ms before a full second.

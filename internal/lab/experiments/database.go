@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/pause"
@@ -108,8 +109,7 @@ func drain(name string, connections int, seen checker.Check, sales ...Sale) Part
 		var longest time.Duration
 		for range 10 {
 			began := time.Now()
-			_, err := x.Client().Goods(x, idle)
-			x.Must(err)
+			flow.Get(x.Client().Goods(x, idle))(x.Flow)
 			longest = max(longest, time.Since(began))
 			x.sleep(100 * time.Millisecond)
 		}
@@ -162,8 +162,7 @@ func (x *Try) counted(do func()) tally {
 }
 
 func (x *Try) count(db *sql.DB) (t tally) {
-	audit, err := x.Client().AuditNow(x, x.Item)
-	x.Must(err)
+	audit := flow.Get(x.Client().AuditNow(x, x.Item))(x.Flow)
 	var name string
 	x.Must(db.QueryRowContext(x, `SHOW GLOBAL STATUS LIKE 'Com_update'`).Scan(&name, &t.updates))
 	t.sold = float64(audit.Sold)
@@ -213,8 +212,7 @@ func twoStrategies() []Part {
 				var left int64
 				x.Must(db.QueryRowContext(x, `SELECT stock FROM tb_goods_stock WHERE goods_id = ?`, x.Item).Scan(&left))
 				x.Must(pause.For(x, 5*time.Millisecond))
-				_, err := db.ExecContext(x, `UPDATE tb_goods_stock SET stock = ? WHERE goods_id = ?`, left, x.Item)
-				x.Must(err)
+				flow.Get(db.ExecContext(x, `UPDATE tb_goods_stock SET stock = ? WHERE goods_id = ?`, left, x.Item))(x.Flow)
 				writes++
 			})
 			x.Figure("foreign_writes", writes)

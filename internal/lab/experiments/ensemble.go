@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -65,8 +66,7 @@ func (x *Try) compareSizes(kind string, start ensemble) {
 	for round := range 1 + 5 {
 		for i, crowd := range crowds {
 			held := x.perS(sizeClients, 500*time.Millisecond, func(number int) {
-				lease, err := crowd[number].unrecorded(kind).Acquire(x, x.itemName(number))
-				x.Must(err)
+				lease := flow.Get(crowd[number].unrecorded(kind).Acquire(x, x.itemName(number)))(x.Flow)
 				x.Must(lease.Release(x))
 			})
 			read := x.perS(sizeClients, 500*time.Millisecond, func(number int) { crowd[number].read() })
@@ -111,21 +111,17 @@ func ratios(of, by []float64) []float64 {
 func (x *Try) zooKeepersOf(members int) func(c *contender, member int) (read func()) {
 	ctx, cancel := context.WithTimeout(x, sizesReadyFor)
 	defer cancel()
-	started, err := servers.StartZooKeeperEnsemble(ctx, x.Supervisor, members)
-	x.Must(err)
+	started := flow.Get(servers.StartZooKeeperEnsemble(ctx, x.Supervisor, members))(x.Flow)
 	x.closeLater(started)
 	return func(c *contender, member int) func() {
 		to := started.Members[member].Conn()
 		c.timeout = heldUp
 		c.connect(to, sizeSession)
-		reader, err := to.Connect(servers.Limits{Session: sizeSession, Timeout: heldUp})
-		x.Must(err)
+		reader := flow.Get(to.Connect(servers.Limits{Session: sizeSession, Timeout: heldUp}))(x.Flow)
 		x.Later(reader.Close)
 		return func() {
-			link, err := reader.ZooKeeper.Connected(x)
-			x.Must(err)
-			_, err = link.List(x, "/zookeeper")
-			x.Must(err)
+			link := flow.Get(reader.ZooKeeper.Connected(x))(x.Flow)
+			flow.Get(link.List(x, "/zookeeper"))(x.Flow)
 		}
 	}
 }
@@ -133,14 +129,12 @@ func (x *Try) zooKeepersOf(members int) func(c *contender, member int) (read fun
 func (x *Try) etcdsOf(members int) func(c *contender, member int) (read func()) {
 	ctx, cancel := context.WithTimeout(x, sizesReadyFor)
 	defer cancel()
-	started, err := servers.StartEtcdCluster(ctx, x.Supervisor, members)
-	x.Must(err)
+	started := flow.Get(servers.StartEtcdCluster(ctx, x.Supervisor, members))(x.Flow)
 	x.closeLater(started)
 	return func(c *contender, member int) func() {
 		c.ttl = sizeSession
 		c.connect(started.Members[member].Conn(), sizeSession)
-		reader, err := started.Members[member].Open()
-		x.Must(err)
+		reader := flow.Get(started.Members[member].Open())(x.Flow)
 		x.Later(reader.Close)
 		return func() {
 			_, err := reader.Get(x, "none", clientv3.WithSerializable()) // the member alone answers it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/pkg/client"
@@ -77,9 +78,7 @@ func (x *Try) naive(units int) naiveHolds {
 }
 
 func (n naiveHolds) exec(statement string, args ...any) sql.Result {
-	result, err := n.db.ExecContext(n, statement, args...)
-	n.Must(err)
-	return result
+	return flow.Get(n.db.ExecContext(n, statement, args...))(n.Flow)
 }
 
 func (n naiveHolds) add(units int) {
@@ -110,8 +109,7 @@ func (n naiveHolds) over() (ids []int64) {
 	_, rows, err := servers.Rows(n, n.db, `SELECT id FROM lab_hold WHERE item = ? AND state = 'held' AND expires_at <= NOW(6)`, n.Item)
 	n.Must(err)
 	for _, row := range rows {
-		id, err := strconv.ParseInt(row[0], 10, 64)
-		n.Must(err)
+		id := flow.Get(strconv.ParseInt(row[0], 10, 64))(n.Flow)
 		ids = append(ids, id)
 	}
 	return ids
@@ -362,8 +360,7 @@ func (x *Try) mustConfirm(replica int, held client.Reservation) {
 
 // audited is the audit of the item in full, and writes down how many units are wrong.
 func (x *Try) audited() client.Audit {
-	audit, err := x.Client().Shop().AuditInFull(x, x.Item)
-	x.Must(err)
+	audit := flow.Get(x.Client().Shop().AuditInFull(x, x.Item))(x.Flow)
 	x.Figure(unitsWrong, wrongUnits(audit))
 	return audit
 }

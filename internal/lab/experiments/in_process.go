@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -112,7 +111,9 @@ func shared(needs ...Need) Stage {
 func needsOf(l lock.Entry) []Need {
 	needs := make([]Need, 0, len(l.Needs))
 	for _, need := range l.Needs {
-		needs = append(needs, Need(need))
+		if need != "database" {
+			needs = append(needs, Need(need))
+		}
 	}
-	return slices.DeleteFunc(needs, func(n Need) bool { return n == "database" })
+	return needs
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
@@ -98,11 +99,9 @@ func (x *Try) under(l lock.Locker, do func()) {
 
 func (p page) visit(x *Try, client *redis.Client, left, sold string) {
 	read := func(keys ...string) (values []int64) { // by one command
-		found, err := client.MGet(x, keys...).Result()
-		x.Must(err)
+		found := flow.Get(client.MGet(x, keys...).Result())(x.Flow)
 		for _, one := range found {
-			value, err := strconv.ParseInt(fmt.Sprint(one), 10, 64)
-			x.Must(err)
+			value := flow.Get(strconv.ParseInt(fmt.Sprint(one), 10, 64))(x.Flow)
 			values = append(values, value)
 		}
 		return values

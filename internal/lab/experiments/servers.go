@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // proxied puts a proxy before a server.
 func (x *Try) proxied(target string) *servers.Proxy {
-	p, err := servers.NewProxy(target)
-	x.Must(err)
+	p := flow.Get(servers.NewProxy(target))(x.Flow)
 	x.Later(func() error { p.Close(); return nil })
 	return p
 }
@@ -80,9 +80,7 @@ func visible(sent string) string {
 // of its own, which can be cut.
 func fiveMasters(o servers.RedlockOptions) func(*Try) []string {
 	return func(x *Try) (env []string) {
-		var err error
-		x.Backends.Redlock, err = servers.StartRedlockWith(x, x.Supervisor, o)
-		x.Must(err)
+		x.Backends.Redlock = flow.Get(servers.StartRedlockWith(x, x.Supervisor, o))(x.Flow)
 		x.closeLater(x.Backends.Redlock)
 		addresses := make([]string, 0, len(x.Backends.Redlock.Nodes))
 		for _, node := range x.Backends.Redlock.Nodes {
@@ -134,17 +132,14 @@ func where(ahead time.Duration) string {
 
 // redisPair gives a stage a Redis of its own that has a replica.
 func redisPair(x *Try) (env []string) {
-	var err error
-	x.Pair, err = servers.StartRedisPair(x, x.Supervisor)
-	x.Must(err)
+	x.Pair = flow.Get(servers.StartRedisPair(x, x.Supervisor))(x.Flow)
 	x.closeLater(x.Pair)
 	return x.Pair.Conn().Env()
 }
 
 // redis connects to the Redis of the run until the end of the try.
 func (x *Try) redis() *redis.Client {
-	client, err := x.Backends.Redis.Client()
-	x.Must(err)
+	client := flow.Get(x.Backends.Redis.Client())(x.Flow)
 	x.Later(client.Close)
 	return client
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/flow"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/pkg/client"
@@ -56,8 +57,7 @@ func twoDatabases(x *Try) (env []string) {
 	for i := range 2 {
 		shard := x.shard(i)
 		name := shardName(x.Item, i)
-		_, err := server.ExecContext(x, "CREATE DATABASE "+name)
-		x.Must(err)
+		flow.Get(server.ExecContext(x, "CREATE DATABASE "+name))(x.Flow)
 		x.Later(func() error {
 			_, err := server.ExecContext(context.WithoutCancel(x), "DROP DATABASE "+name)
 			return err
@@ -74,15 +74,12 @@ func (x *Try) shard(i int) *servers.Database { return x.within(shardName(x.Item,
 
 // within is another database of the same server.
 func (x *Try) within(name string) *servers.Database {
-	d, err := x.Backends.Database.With(func(c *mysql.Config) { c.DBName = name })
-	x.Must(err)
-	return d
+	return flow.Get(x.Backends.Database.With(func(c *mysql.Config) { c.DBName = name }))(x.Flow)
 }
 
 // vitess gives a stage a shop on two shards of Vitess.
 func vitess(x *Try) (env []string) {
-	v, err := servers.StartVitess(x, x.Supervisor, servers.VitessOptions{Shards: []string{"-80", "80-"}})
-	x.Must(err)
+	v := flow.Get(servers.StartVitess(x, x.Supervisor, servers.VitessOptions{Shards: []string{"-80", "80-"}}))(x.Flow)
 	x.closeLater(v)
 	x.Backends.Database = v.Database
 	return v.Env()
@@ -108,8 +105,7 @@ func (x *Try) byHand() pair {
 func (x *Try) apart() pair {
 	p := pair{x, [2]int64{x.Item, x.Item + 1<<40}, [2]int{}}
 	p.create(0)
-	shard, err := x.within("shop:-80").Raw()
-	x.Must(err)
+	shard := flow.Get(x.within("shop:-80").Raw())(x.Flow)
 	x.Later(shard.Close)
 	for here := 0; here != 1; {
 		p.items[1]++
@@ -154,15 +150,13 @@ func (p pair) commitInTurn() {
 			`INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
 				VALUES (?, 'deduct', 1, 'basket', 'sql-conditional', 'checkout', UTC_TIMESTAMP(6))`,
 		} {
-			_, err := open[i].ExecContext(p, statement, item)
-			p.Must(err)
+			flow.Get(open[i].ExecContext(p, statement, item))(p.Flow)
 		}
 		p.Must(open[i].QueryRowContext(p, `SELECT CONNECTION_ID()`).Scan(&connection))
 	}
 	p.Must(open[0].Commit())
 	p.Mark("checkout", "has committed on the first shard")
-	_, err := p.connection().ExecContext(p, fmt.Sprintf("KILL %d", connection))
-	p.Must(err)
+	flow.Get(p.connection().ExecContext(p, fmt.Sprintf("KILL %d", connection)))(p.Flow)
 	p.Mark("second shard", "ends the connection before its commit")
 	if open[1].Commit() == nil {
 		p.Must(errors.New("a transaction was committed on a connection that was killed"))

@@ -3,7 +3,6 @@ package experiments
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -169,13 +168,17 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	s.Start = time.Now()
-	over := t.plan.Progress.Attempt(attemptOf(s, file))
+	attempt := attemptOf(s, file)
+	over := t.plan.Progress.Attempt(attempt)
 	err = s.do(ctx, p.Do)
 	if over(); err != nil {
 		s.Spoil() // a replica may be paused
 		return err
 	}
-	return t.gather(s)
+	for _, record := range attempt.Files[1:] { // what the replicas recorded since the try began
+		err = errors.Join(err, writer.Copy(record, s.Start))
+	}
+	return err
 }
 
 func (t *provisioner) nextItem() int64 {
@@ -184,21 +187,6 @@ func (t *provisioner) nextItem() int64 {
 	}
 	t.lastItem++
 	return t.lastItem
-}
-
-// gather adds what the replicas recorded since the try began.
-func (t *provisioner) gather(s *Try) error {
-	if s.Cluster == nil {
-		return nil
-	}
-	for _, replica := range s.Cluster.Replicas {
-		if file := replica.History(); file != "" {
-			if err := s.History.Copy(file, s.Start); err != nil {
-				return fmt.Errorf("read what %s wrote down: %w", replica.Name, err)
-			}
-		}
-	}
-	return nil
 }
 
 // set starts everything that the stage needs.
