@@ -268,7 +268,10 @@ func (s *stage) compare(ctx context.Context, of *shelf) (wrong, err error) {
 			orders += audit.Orders
 		}
 	}
-	return cmp.Or(wrong, inconsistency(orders, int64(of.sold), int64(of.unknown))), nil
+	if answered, unknown := int64(of.sold), int64(of.unknown); wrong == nil && (orders < answered || orders > answered+unknown) {
+		wrong = fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", orders, answered, unknown)
+	}
+	return wrong, nil
 }
 
 // unclean is what an audit found, or nil. Every purchase is of one unit.
@@ -282,12 +285,4 @@ func unclean(a stock.Audit) error {
 	default:
 		return nil
 	}
-}
-
-// inconsistency compares the orders of the ledger with what buyers received.
-func inconsistency(orders, answered, unknown int64) error {
-	if orders < answered || orders > answered+unknown {
-		return fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", orders, answered, unknown)
-	}
-	return nil
 }

@@ -368,7 +368,10 @@ func purchases(requests []history.Request) [][]history.Request {
 	var all [][]history.Request
 	last := make(map[sender]int) // where the sender's last purchase stands
 	for _, r := range inOrder {
-		from := senderOf(r)
+		from := sender{goods: r.GoodsID, key: r.Key}
+		if r.Key == "" {
+			from.quantity, from.client = r.Quantity, r.Client
+		}
 		i, known := last[from]
 		if !known || r.Key == "" && all[i][len(all[i])-1].Outcome != history.Unknown {
 			i = len(all)
@@ -386,11 +389,4 @@ type sender struct {
 	goods, quantity int64
 	key             string
 	client          int
-}
-
-func senderOf(r history.Request) sender {
-	if r.Key != "" {
-		return sender{goods: r.GoodsID, key: r.Key}
-	}
-	return sender{goods: r.GoodsID, quantity: r.Quantity, client: r.Client}
 }

@@ -18,19 +18,16 @@ type Waits func(h *history.History) []time.Duration
 func OfClients(clients ...int) Waits {
 	return func(h *history.History) (waits []time.Duration) {
 		for _, r := range h.Requests {
-			if len(clients) == 0 || slices.Contains(clients, r.Client) {
-				waits = append(waits, waitOf(r))
+			switch {
+			case len(clients) > 0 && !slices.Contains(clients, r.Client):
+			case r.Outcome == history.Sold:
+				waits = append(waits, r.Wait)
+			default:
+				waits = append(waits, r.End.Sub(r.Start))
 			}
 		}
 		return waits
 	}
-}
-
-func waitOf(r history.Request) time.Duration {
-	if r.Outcome == history.Sold {
-		return r.Wait
-	}
-	return r.End.Sub(r.Start)
 }
 
 // OfHolders picks the waits for leases of some holders, or of all where none is

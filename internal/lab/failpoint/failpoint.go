@@ -53,7 +53,9 @@ type Registry struct {
 func Open(o Options) (*Registry, error) {
 	l := &Registry{replica: o.Replica, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), start: rand.Text()[:8], clear: make(chan struct{}), history: o.Writer}
 	if o.Steps != nil {
-		o.Steps.recordTo(l)
+		o.Steps.mu.Lock()
+		o.Steps.to = l
+		o.Steps.mu.Unlock()
 	}
 	if o.History == "" {
 		return l, nil

@@ -45,12 +45,6 @@ type traced struct {
 // NewSteps record nothing before a Registry is opened with them.
 func NewSteps() *Steps { return &Steps{open: make(map[trace.TraceID]*traced)} }
 
-func (s *Steps) recordTo(l *Registry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.to = l
-}
-
 // ShouldSample has at most maxTraced requests a second traced.
 func (s *Steps) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	s.mu.Lock()

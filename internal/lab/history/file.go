@@ -100,7 +100,7 @@ func (f Leases) Add(e Event) error {
 	if lease == nil {
 		return fmt.Errorf("lease %q is %s, and was never asked for", e.ID, e.What)
 	}
-	if isNote(e.What) {
+	if slices.Contains([]EventKind{Renewed, NotRenewed, VotedFor, VotedAgainst, NoVote, Woken}, e.What) {
 		lease.Notes = append(lease.Notes, e)
 		return nil
 	}
@@ -122,11 +122,6 @@ func (f Leases) Add(e Event) error {
 	lease.Token = cmp.Or(lease.Token, e.Token)
 	lease.Error = cmp.Or(lease.Error, e.Error)
 	return nil
-}
-
-// isNote reports whether a lock itself told of an event.
-func isNote(what EventKind) bool {
-	return slices.Contains([]EventKind{Renewed, NotRenewed, VotedFor, VotedAgainst, NoVote, Woken}, what)
 }
 
 func (h *History) sort() {
