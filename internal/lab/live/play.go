@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,7 +255,7 @@ func (p *performance) appear(holder string) {
 		return
 	}
 	p.machines = append(p.machines, laneOf(holder))
-	slices.SortFunc(p.machines, byName)
+	slices.SortFunc(p.machines, func(a, b Machine) int { return cmp.Compare(a.Name, b.Name) })
 	p.session.hub.publish(machines(slices.Clone(p.machines)))
 }
 
@@ -267,19 +268,17 @@ func (p *performance) Part(folder string, r experiments.PartResult) {
 	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
 	p.play.Parts[i] = PartOf(p.play.Name, r)
 	if err == nil && r.NotRun == "" {
-		recording := OfPart(h, p.play.Number, p.play.Name, r)
+		recording := OfPart(fmt.Sprint(p.play.Number, " ", p.play.Name), p.play.Parts[i], h)
 		p.session.hub.look(recording.addSeen)
 		p.play.Recordings = append(p.play.Recordings, recording)
 	}
 	p.session.hub.publish(&p.play)
 }
 
-// OfPart is the recording of a part, made from its history.
-func OfPart(h *history.History, number int, name string, p experiments.PartResult) Recording {
-	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
-	r.Narration = experiments.Narration()
-	part := PartOf(name, p)
-	r.Part = &part
+// OfPart is the recording of a part of an experiment, or of a library on trial, made from its history.
+func OfPart(of string, part PlayPart, h *history.History) Recording {
+	r := OfHistory(of+", "+part.Name, h)
+	r.Part, r.Narration = &part, experiments.Narration()
 	return r
 }
 

@@ -234,4 +234,4 @@ func (l LinesPanel) line(p *Picture, key int, class string, line []Range, across
 	}
 }
 
-func (l LinesPanel) counted(n int) string { return counted(l.Of, l.Of+"s")(float64(n)) }
+func (l LinesPanel) counted(n int) string { return Plural(n, l.Of, l.Of+"s") }

@@ -81,13 +81,8 @@ func Docs(folder, runFolder string, all []experiments.Experiment) error {
 		d.Experiments = append(d.Experiments, c)
 	}
 	below := filepath.Join(folder, "zh")
-	for _, one := range []string{folder, below} {
-		if err := os.MkdirAll(one, 0o755); err != nil {
-			return fmt.Errorf("write docs: %w", err)
-		}
-		if err := removeOurs(one); err != nil {
-			return fmt.Errorf("write docs: %w", err)
-		}
+	if err := errors.Join(os.MkdirAll(below, 0o755), removeOurs(folder), removeOurs(below)); err != nil {
+		return fmt.Errorf("write docs: %w", err)
 	}
 	return errors.Join(d.inEnglish(folder), d.inChinese(below))
 }
@@ -257,8 +252,8 @@ func (d document) write(path, language, name string) error {
 
 func (d document) execute(w io.Writer, language, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
-		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "kind": kind, "state": state, "figures": figures,
-		"mark": mark, "sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
+		"file": file, "page": chinesePage, "base": filepath.Base, "folder": path.Dir, "state": state, "figures": figures,
+		"sign": signOf, "sentence": Sentence, "stop": Stop, "plural": Plural[int], "seconds": Seconds, "cell": cell,
 	}).ParseFS(templates, language)
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)
@@ -267,17 +262,6 @@ func (d document) execute(w io.Writer, language, name string) error {
 		return fmt.Errorf("write docs: %w", err)
 	}
 	return nil
-}
-
-func chineseVerdict(v experiments.Verdict) string {
-	switch v {
-	case experiments.Reproduced:
-		return "已复现"
-	case experiments.NotReproduced:
-		return "未复现"
-	default:
-		return "未运行"
-	}
 }
 
 // cell keeps a text within the cell of a table.

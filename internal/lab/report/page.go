@@ -52,16 +52,16 @@ func played(folder string, e *experiments.Result) *live.Play {
 	made.Evidence = nil // the parts have it
 	for _, p := range e.Parts {
 		part := live.PartOf(e.Name, p)
-		part.Figures = figures(p.Finding.Numbers)
 		if p.NotRun == "" && p.History != "" {
 			h, err := history.Read(filepath.Join(folder, p.History))
 			if err != nil {
 				part.Trouble = err.Error()
 			} else {
+				made.Recordings = append(made.Recordings, live.OfPart(fmt.Sprint(e.Number, " ", e.Name), part, h))
 				part.Tables = tables(h, p.Pictures)
-				made.Recordings = append(made.Recordings, live.OfPart(h, e.Number, e.Name, p))
 			}
 		}
+		part.Figures = figures(p.Finding.Numbers)
 		made.Parts = append(made.Parts, part)
 	}
 	return made
@@ -120,9 +120,7 @@ func WriteTrial(path string, r *trial.Report) error {
 			q := r.Questions[at]
 			part := experiments.PartResult{Part: experiments.Part{Name: q.Name, Does: q.Asks, Expect: c.Promise}, Finding: checker.Finding{Says: c.Says}}
 			shown := live.PlayPart{PartResult: part, Over: true, Chinese: experiments.PartWords{Does: q.Chinese, Says: c.Chinese}, Mark: string(c.Mark)}
-			recording := live.OfHistory(l.Name+", "+q.Name, c.History)
-			recording.Part, recording.Narration = &shown, experiments.Narration()
-			play.Parts, play.Recordings = append(play.Parts, shown), append(play.Recordings, recording)
+			play.Parts, play.Recordings = append(play.Parts, shown), append(play.Recordings, live.OfPart(l.Name, shown, c.History))
 		}
 		for _, mark := range []trial.Mark{trial.Holds, trial.Broken, trial.NotPromised} {
 			if marks[mark] > 0 {

@@ -33,7 +33,12 @@ func Table(w io.Writer, r *experiments.Report, colour bool) error {
 	})
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
-		t.AppendRow(table.Row{e.Number, e.Name, paint(colour, e.Verdict, mark(e.Verdict)+" "+string(e.Verdict)), fmt.Sprintf("%.1f", e.Seconds), e.Tries, reason(r, e)})
+		mark := signOf(e.Verdict)
+		came := mark.Mark + " " + string(e.Verdict)
+		if colour {
+			came = mark.colour.Sprint(came)
+		}
+		t.AppendRow(table.Row{e.Number, e.Name, came, fmt.Sprintf("%.1f", e.Seconds), e.Tries, reason(r, e)})
 	}
 	lines := append([]string{t.Render()}, findings(r)...)
 	if e := r.Experiments; len(e) == 1 && e[0].Why != "" {
@@ -96,14 +101,4 @@ func summary(r *experiments.Report) string {
 		said += "; ended before the last experiment"
 	}
 	return said
-}
-
-func paint(colour bool, v experiments.Verdict, words string) string {
-	if !colour {
-		return words
-	}
-	colours := map[experiments.Verdict]text.Color{
-		experiments.Reproduced: text.FgGreen, experiments.NotReproduced: text.FgRed, experiments.NotRun: text.FgYellow,
-	}
-	return colours[v].Sprint(words)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/experiments"
@@ -22,11 +23,11 @@ import (
 func Count[N int | int64](n N) string { return humanize.Comma(int64(n)) }
 
 // Plural is a count with its noun: "1 try", "3 tries".
-func Plural(n int, one, many string) string {
+func Plural[N int | float64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return Count(n) + " " + many
+	return Value(float64(n)) + " " + many
 }
 
 // Sentence begins with a capital letter and ends with a stop.
@@ -90,7 +91,7 @@ func Figure(name string, v float64) (label, value string) {
 	for unit, words := range map[string]func(float64) string{
 		"_ms":    func(v float64) string { return Seconds(v / 1e3) },
 		"_per_s": func(v float64) string { return Value(v) + "/s" },
-		"_units": counted("unit", "units"),
+		"_units": func(v float64) string { return Plural(v, "unit", "units") },
 	} {
 		if rest, ok := strings.CutSuffix(name, unit); ok {
 			return strings.ReplaceAll(rest, "_", " "), words(v)
@@ -99,24 +100,20 @@ func Figure(name string, v float64) (label, value string) {
 	return strings.ReplaceAll(name, "_", " "), Value(v)
 }
 
-func counted(one, many string) func(float64) string {
-	return func(v float64) string {
-		if v == 1 {
-			return "1 " + one
-		}
-		return Value(v) + " " + many
-	}
+// sign is how a verdict is shown: with a mark for readers who see no colours.
+type sign struct {
+	Mark, Chinese string
+	colour        text.Color
 }
 
-// mark is a verdict as a sign, for readers who see no colours.
-func mark(v experiments.Verdict) string {
+func signOf(v experiments.Verdict) sign {
 	switch v {
 	case experiments.Reproduced:
-		return "✓"
+		return sign{"✓", "已复现", text.FgGreen}
 	case experiments.NotReproduced:
-		return "✗"
+		return sign{"✗", "未复现", text.FgRed}
 	default:
-		return "–"
+		return sign{"–", "未运行", text.FgYellow}
 	}
 }
 
@@ -189,12 +186,4 @@ func state(p experiments.PartResult) string {
 	default:
 		return "not as expected"
 	}
-}
-
-// kind says whether a part shows the failure or what helps.
-func kind(p experiments.PartResult) string {
-	if p.Remedy {
-		return "remedy"
-	}
-	return "failure"
 }
