@@ -24,13 +24,6 @@ type guest struct {
 	reached  []string // by the last question
 }
 
-func openGuest(ctx context.Context, o Options) (*guest, error) {
-	o.Progress("asking " + o.External.URL + " for its replicas")
-	g := &guest{to: o.External}
-	_, err := g.recount(ctx)
-	return g, err
-}
-
 // recount asks which replicas answer now, and returns what has changed: "came" or "went" by the name of
 // a replica. One is gone when two questions in a row have not reached it, because a balancer may choose
 // at random. Where nothing answers, the replicas stay as they were.

@@ -41,7 +41,12 @@ func served(server *httptest.Server) *Handler {
 // ask makes a request with headers, given as name and value in turn.
 func ask(t *testing.T, server *httptest.Server, method, path string, headers ...string) *http.Response {
 	t.Helper()
-	r := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody))(t)
+	return send(t, server, method, path, "", headers...)
+}
+
+func send(t *testing.T, server *httptest.Server, method, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body)))(t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -54,12 +59,7 @@ func ask(t *testing.T, server *httptest.Server, method, path string, headers ...
 // postTo posts JSON, and returns the status and the text of the answer.
 func postTo(t *testing.T, server *httptest.Server, path, body string, headers ...string) (int, string) {
 	t.Helper()
-	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body)))(t)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	response := must.Get(server.Client().Do(r))(t)
-	defer response.Body.Close() //nolint:errcheck // it is read to its end
+	response := send(t, server, http.MethodPost, path, body, headers...)
 	said := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(said)
 }

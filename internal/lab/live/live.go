@@ -99,8 +99,9 @@ func (s *Session) open(ctx context.Context, o Options) (err error) {
 // visit sells on replicas that others run. Items of theirs have small numbers, and those of
 // an earlier session earlier ones.
 func (s *Session) visit(ctx context.Context, o Options) error {
-	g, err := openGuest(ctx, o)
-	if err != nil {
+	o.Progress("asking " + o.External.URL + " for its replicas")
+	g := &guest{to: o.External}
+	if _, err := g.recount(ctx); err != nil {
 		return err
 	}
 	s.ground, s.item = g, time.Now().UnixMilli()

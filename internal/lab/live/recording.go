@@ -173,8 +173,6 @@ func requestsOf(h *history.History) (list []Lease) {
 // laneOf is a holder of a history.
 func laneOf(holder string) Machine { return Machine{Name: holder, Kind: "replica", Status: running} }
 
-func byName(a, b Machine) int { return cmp.Compare(a.Name, b.Name) }
-
 // addSeen adds what was seen of row and ledger in the try that is on the page: a history has but a few
 // samples.
 func (r *Recording) addSeen(s *State) {
@@ -248,11 +246,6 @@ func kinds() map[history.Outcome]load.Kind {
 	return map[history.Outcome]load.Kind{history.Sold: load.Sold, history.Rejected: load.Rejected, history.Failed: load.Failed, history.Unknown: load.Unknown}
 }
 
-// modules are the scripts of the page, each after those that it imports.
-func modules() []string {
-	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "trial.js", "report.js", "tour.js", "app.js"}
-}
-
 // Save writes recordings as one file that a browser opens without a server: the page itself, with
 // its scripts and styles inside. It loads nothing, and its policy lets it load nothing.
 func Save(w io.Writer, recordings ...Recording) error {
@@ -318,7 +311,9 @@ func bundled() string {
 	imported := regexp.MustCompile(`(?m)^import (\{[^}]*\}) from '\./([a-z]+)\.js';$`)
 	exported := regexp.MustCompile(`(?m)^export (const|function|class) ([\w$]+)`)
 	var all strings.Builder
-	for _, file := range modules() {
+	for _, file := range []string{ // each after those that it imports
+		"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "trial.js", "report.js", "tour.js", "app.js",
+	} {
 		text := joined(file)
 		found := exported.FindAllStringSubmatch(text, -1)
 		names := make([]string, len(found))

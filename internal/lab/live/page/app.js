@@ -263,8 +263,6 @@ function drawServers() {
 
 function drawAll() {
   words();
-  $('language').textContent = t('other');
-  $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('link').textContent = t(inPlay() ? 'recorded' : $('link').classList.contains('bad') ? 'lostLink' : 'live');
   $('reader').hidden = steers || inPlay();
   $('guest').hidden = !state.guest || inPlay();

@@ -27,8 +27,6 @@ function refuse(status, error) {
 
 function draw() {
   words();
-  $('language').textContent = t('other');
-  $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('join').hidden = Boolean(me);
   $('shop').hidden = !me;
   $('me').textContent = me ? me.name : '';

@@ -1,6 +1,6 @@
 // Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
 
-import { stepClasses, symbols } from './notes.js';
+import { endOf, stepClasses, symbols } from './notes.js';
 import { t } from './words.js';
 
 const space = 'http://www.w3.org/2000/svg';
@@ -18,9 +18,6 @@ export function svg(name, attributes, text) {
 }
 
 export const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`);
-
-// endOf is when a lease had ended for its holder; one that has not ends later than now.
-export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
 
 export class Lanes {
   constructor(state) {

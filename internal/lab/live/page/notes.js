@@ -19,9 +19,12 @@ export const symbols = {
 // stepClasses are the kinds of steps that have a colour of their own.
 export const stepClasses = { held: 'read', acquire: 'wait', read: 'read', work: 'work', write: 'write', commit: 'commit', rollback: 'rollback', release: 'release' };
 
+// endOf is when a lease had ended for its holder; one that has not ends later than now.
+export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
+
 // momentsOf lists what happened to a lease, each with its time, its symbol and its details.
 export function momentsOf(l) {
-  const end = Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
+  const end = endOf(l);
   const list = !l.lock ? [] : [{ at: l.granted, took: end === Infinity ? undefined : end - l.granted, what: end === Infinity ? 'granted' : 'held', of: l.key }, { at: l.lost, what: 'lost' }, { at: l.released, what: 'released' }];
   for (const n of l.notes || []) list.push({ ...n, of: n.by });
   if (l.outlived < end) list.push({ at: l.outlived, what: 'expired' });

@@ -2,7 +2,7 @@
 // with the experiments.
 
 import { language, number } from './words.js';
-import { endOf } from './lanes.js';
+import { endOf } from './notes.js';
 import { element } from './panels.js';
 
 const soon = 20; // milliseconds that are no delay

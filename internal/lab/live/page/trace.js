@@ -1,7 +1,7 @@
 // The trace of a lease: the steps of its request and what happened to it, as bars and as a table.
 
-import { momentsOf, stepClasses, symbols } from './notes.js';
-import { endOf, span, svg } from './lanes.js';
+import { endOf, momentsOf, stepClasses, symbols } from './notes.js';
+import { span, svg } from './lanes.js';
 import { element, facts, heading, lineOf } from './panels.js';
 import { language, t } from './words.js';
 

@@ -204,6 +204,8 @@ export const valued = (f) => (current === 'zh' ? f?.value.replace(/ units?$/, ' 
 // words fills in everything that is marked in the page.
 export function words() {
   document.documentElement.lang = current === 'zh' ? 'zh-CN' : 'en';
+  $('language').textContent = t('other');
+  $('language').lang = current === 'zh' ? 'en' : 'zh';
   for (const e of document.querySelectorAll('[data-w]')) e.textContent = t(e.dataset.w);
   for (const e of document.querySelectorAll('[data-label]')) e.setAttribute('aria-label', t(e.dataset.label));
 }
