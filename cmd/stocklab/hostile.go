@@ -57,7 +57,11 @@ func labHostileCommand() *cobra.Command {
 		if choose {
 			plan.Env = append(plan.Env, "STOCKD_DEDUCT_CHOOSE=true")
 		}
-		return attack(cmd, plan, write)
+		r, err := hostile.Run(cmd.Context(), plan)
+		if err != nil {
+			return err
+		}
+		return showJudged(cmd.OutOrStdout(), r, write)
 	}
 	return cmd
 }
@@ -75,15 +79,6 @@ func addPlanFlags(flags *pflag.FlagSet, plan *hostile.Plan) {
 	flags.Int64Var(&plan.Memory, "memory", 256<<20, "most bytes that a replica may have in memory")
 	flags.BoolVar(&plan.Room, "room", false, "have honest buyers wait in the room of the item until they are admitted; needs Redis")
 	flags.BoolVar(&plan.Tokens, "tokens", true, "have buyers prove who they are by signed tokens; false: each says it")
-}
-
-// attack runs the plan and shows what came of it.
-func attack(cmd *cobra.Command, plan hostile.Plan, write string) error {
-	r, err := hostile.Run(cmd.Context(), plan)
-	if err != nil {
-		return err
-	}
-	return showJudged(cmd.OutOrStdout(), r, write)
 }
 
 // showJudged shows a report, and fails where a bound does not hold.
