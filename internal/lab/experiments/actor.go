@@ -21,9 +21,8 @@ import (
 // actor is one of several contenders for one name, which do one thing after the other, so that their requests come
 // to the server in that order.
 type actor struct {
-	*Try
+	*contender
 
-	name   string
 	need   Need
 	locker lock.Locker
 	// ahead is by how much its clock is ahead of that of the others; owner is the owner it asks for, where it is not empty.
@@ -42,14 +41,13 @@ type actor struct {
 
 // enter connects an actor. ttl is that of the lock, or of the session in ZooKeeper.
 func (x *Try) enter(name, kind string, need Need, ttl time.Duration) *actor {
-	a := &actor{Try: x, name: name, need: need}
-	c := x.contend(name)
-	c.ttl, c.timeout = ttl, heldUp
-	c.now = func() time.Time { return time.Unix(0, x.clock.Load()).Add(a.ahead) }
-	if a.links = c.connectByProxies(need); len(a.links) > 0 {
+	a := &actor{contender: x.contend(name), need: need}
+	a.ttl, a.timeout = ttl, heldUp
+	a.now = func() time.Time { return time.Unix(0, x.clock.Load()).Add(a.ahead) }
+	if a.links = a.connectByProxies(need); len(a.links) > 0 {
 		a.proxy = a.links[0]
 	}
-	a.locker = c.locker(kind)
+	a.locker = a.contender.locker(kind)
 	return a
 }
 

@@ -164,28 +164,23 @@ func All() []Experiment {
 // Pick finds experiments by name or number, in the order of their numbers and
 // each once; "all" are all of them. The error names what is allowed.
 func Pick(names []string) ([]Experiment, error) {
-	all := All()
+	all, known := All(), []string{"all"}
 	names = slices.Clone(names)
-	for i, name := range names {
-		if at := slices.IndexFunc(all, func(e Experiment) bool { return strconv.Itoa(e.Number) == name }); at >= 0 {
-			names[i] = all[at].Name
+	for _, e := range all {
+		known = append(known, e.Name)
+		for i := range names {
+			if names[i] == strconv.Itoa(e.Number) {
+				names[i] = e.Name
+			}
 		}
 	}
-	if err := nearest.Check("an experiment", slices.Concat([]string{"all"}, namesOf(all), []string{"or their numbers"}), names...); err != nil {
+	if err := nearest.Check("an experiment", append(known, "or their numbers"), names...); err != nil {
 		return nil, err
 	}
 	if slices.Contains(names, "all") {
 		return all, nil
 	}
 	return slices.DeleteFunc(all, func(e Experiment) bool { return !slices.Contains(names, e.Name) }), nil
-}
-
-func namesOf(all []Experiment) []string {
-	names := make([]string, len(all))
-	for i, e := range all {
-		names[i] = e.Name
-	}
-	return names
 }
 
 // ttl is how long the locks of these stages last when their holder is silent.
