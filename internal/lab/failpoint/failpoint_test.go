@@ -35,8 +35,7 @@ func open(t *testing.T) (l *failpoint.Registry, path string) {
 
 func read(t *testing.T, path string) *history.History {
 	t.Helper()
-	h := must.Get(history.Read(path))(t)
-	return h
+	return must.Get(history.Read(path))(t)
 }
 
 // lease is a lease of which a test says when it is lost.

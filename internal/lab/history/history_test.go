@@ -45,8 +45,7 @@ func written(t *testing.T, lines ...history.Line) string {
 
 func read(t *testing.T, paths ...string) *history.History {
 	t.Helper()
-	h := must.Get(history.Read(paths...))(t)
-	return h
+	return must.Get(history.Read(paths...))(t)
 }
 
 // Every field of every line is read as it was written: no two values of a kind are equal. The last value of a figure counts.
