@@ -197,15 +197,20 @@ func Busy(least int, within time.Duration) Check {
 // Outcomes expects that at least so many requests came to this.
 func Outcomes(of history.Outcome, least int) Check {
 	return func(h *history.History) Finding {
-		seen := 0
-		for _, r := range h.Requests {
-			if r.Outcome == of {
-				seen++
-			}
-		}
+		seen := count(h.Requests, func(r history.Request) bool { return r.Outcome == of })
 		return Found(seen >= max(1, least), map[string]float64{string(of) + "_requests": float64(seen)},
 			Say("outcome-"+string(of), seen, len(h.Requests)), Say("or-more", max(1, least)))
 	}
+}
+
+// count is how many of a list are so.
+func count[T any](list []T, so func(T) bool) (n int) {
+	for _, one := range list {
+		if so(one) {
+			n++
+		}
+	}
+	return n
 }
 
 // inconclusive is the finding where the evidence is missing.

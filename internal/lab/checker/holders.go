@@ -191,11 +191,7 @@ func early(ttl time.Duration, judge func(most, taken int) bool) Check {
 		for _, holdings := range holdingsOf(h) {
 			leases += len(holdings)
 			most = max(most, len(holdings))
-			for _, o := range overlapping(holdings) {
-				if o.From.Sub(o.A.Granted) < ttl-ttl/tolerance {
-					taken++
-				}
-			}
+			taken += count(overlapping(holdings), func(o Overlap) bool { return o.From.Sub(o.A.Granted) < ttl-ttl/tolerance })
 		}
 		return Found(judge(most, taken), map[string]float64{"leases_taken_early": float64(taken)}, Say("taken-early", taken, leases, ttl))
 	}
@@ -258,23 +254,15 @@ func grants(holder string, judge func(asked, granted int) bool) Check {
 }
 
 func countGrants(leases []history.Lease) (asked, granted int) {
-	for _, l := range leases {
-		if !l.Granted.IsZero() {
-			granted++
-		}
-	}
-	return len(leases), granted
+	return len(leases), count(leases, func(l history.Lease) bool { return !l.Granted.IsZero() })
 }
 
 // heldByAnother tells whether another holder had the name when this one gave up.
 func heldByAnother(h *history.History, gaveUp history.Lease) bool {
-	for _, l := range h.Leases {
+	return slices.ContainsFunc(h.Leases, func(l history.Lease) bool {
 		another := compare(l, gaveUp) == 0 && l.Holder != gaveUp.Holder
-		if another && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp)) {
-			return true
-		}
-	}
-	return false
+		return another && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp))
+	})
 }
 
 // LockedItselfOut expects that a holder asked for a name that it held, and did
@@ -312,12 +300,9 @@ func reentry(judge func(got, rejected int) bool) Check {
 // heldAlready tells whether a lease was asked for by a holder of another one of
 // the same name at that time.
 func heldAlready(holdings []holding, l history.Lease) bool {
-	for _, one := range holdings {
-		if one.ID != l.ID && one.Holder == l.Holder && !one.from.After(l.Asked) && one.to.After(l.Asked) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(holdings, func(one holding) bool {
+		return one.ID != l.ID && one.Holder == l.Holder && !one.from.After(l.Asked) && one.to.After(l.Asked)
+	})
 }
 
 // Together expects that two holders had a name at the same time, also where they may share it.
@@ -340,11 +325,9 @@ func pair(a, b string, judge func(granted, together int) bool) Check {
 		}
 		both := 0
 		for _, holdings := range holdingsOf(h) {
-			for _, o := range together(holdings) {
-				if o.A.Holder == a && o.B.Holder == b || o.A.Holder == b && o.B.Holder == a {
-					both++
-				}
-			}
+			both += count(together(holdings), func(o Overlap) bool {
+				return o.A.Holder == a && o.B.Holder == b || o.A.Holder == b && o.B.Holder == a
+			})
 		}
 		says := Say("not-both", len(granted), a, b)
 		switch {
@@ -362,16 +345,8 @@ func ReadersShare() Check {
 	return func(h *history.History) Finding {
 		shared, leases := 0, 0
 		for _, holdings := range holdingsOf(h) {
-			for _, one := range holdings {
-				if one.Shared {
-					leases++
-				}
-			}
-			for _, o := range together(holdings) {
-				if o.A.Shared && o.B.Shared && o.A.Holder != o.B.Holder {
-					shared++
-				}
-			}
+			leases += count(holdings, func(one holding) bool { return one.Shared })
+			shared += count(together(holdings), func(o Overlap) bool { return o.A.Shared && o.B.Shared && o.A.Holder != o.B.Holder })
 		}
 		return Found(shared > 0, map[string]float64{"shared_leases": float64(leases), "shared_overlaps": float64(shared)}, Say("shared", shared, leases))
 	}
@@ -390,12 +365,7 @@ func WholePages(units int64) Check {
 
 func pages(units int64, judge func(all, halfMade int) bool) Check {
 	return func(h *history.History) Finding {
-		halfMade := 0
-		for _, page := range h.Samples {
-			if page.Stock+page.Sold != units {
-				halfMade++
-			}
-		}
+		halfMade := count(h.Samples, func(page history.Sample) bool { return page.Stock+page.Sold != units })
 		return Found(judge(len(h.Samples), halfMade),
 			map[string]float64{"pages": float64(len(h.Samples)), "half_made_pages": float64(halfMade)}, Say("half-made-pages", halfMade, len(h.Samples)))
 	}

@@ -107,12 +107,7 @@ func linearityOf(h *history.History) *linearity {
 // stockedTwice tells that the audits of an item do not agree on what there was to
 // sell.
 func stockedTwice(h *history.History, last history.Audit) bool {
-	for _, a := range h.Audits {
-		if a.GoodsID == last.GoodsID && a.Initial != last.Initial {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.Audits, func(a history.Audit) bool { return a.GoodsID == last.GoodsID && a.Initial != last.Initial })
 }
 
 func (l *linearity) undecided(why Fact) { l.result, l.why = porcupine.Unknown, why }
@@ -121,9 +116,7 @@ func (l *linearity) add(w window, deadline time.Time) {
 	l.windows++
 	l.checked += len(w.ops)
 	l.largest = max(l.largest, len(w.ops))
-	for _, o := range w.ops {
-		l.sold += int(OneIf(o.outcome == history.Sold))
-	}
+	l.sold += count(w.ops, func(o operation) bool { return o.outcome == history.Sold })
 	result, illegal := w.check(deadline)
 	switch {
 	case result == porcupine.Illegal:

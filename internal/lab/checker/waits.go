@@ -119,13 +119,10 @@ func InTurn(most int) Check {
 
 // overtakers counts the grants of a lease's name, until its wait was over, to those who had
 // asked after it.
-func overtakers(h *history.History, l history.Lease, until time.Time) (n int) {
-	for _, other := range h.Leases {
-		if compare(other, l) == 0 && other.Asked.After(l.Asked) && !other.Granted.IsZero() && other.Granted.Before(until) {
-			n++
-		}
-	}
-	return n
+func overtakers(h *history.History, l history.Lease, until time.Time) int {
+	return count(h.Leases, func(other history.Lease) bool {
+		return compare(other, l) == 0 && other.Asked.After(l.Asked) && !other.Granted.IsZero() && other.Granted.Before(until)
+	})
 }
 
 // Waited expects that there were waits, and tells how they were distributed.
