@@ -98,19 +98,15 @@ func medians(samples []*Sample) Costs {
 }
 
 // programs are those of any figure, the replicas first.
-func (r *Result) programs() (names []string) {
+func (r *Result) programs() []string {
+	all := make(Costs)
 	for _, f := range r.Subjects {
-		for program := range f.Costs {
-			if !slices.Contains(names, program) {
-				names = append(names, program)
-			}
-		}
+		maps.Copy(all, f.Costs)
 	}
 	order := []string{"stockd", "database", "redis", "zookeeper", "etcd", "nginx"}
-	slices.SortFunc(names, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(slices.Index(order, a)-slices.Index(order, b), cmp.Compare(a, b))
 	})
-	return names
 }
 
 // What an hour of a sale costs is measured at a scale of 1:100: its processor time for a million buyers, in seconds, is that

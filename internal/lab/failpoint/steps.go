@@ -113,18 +113,11 @@ func (*Steps) ForceFlush(context.Context) error { return nil }
 
 // stepOf is the step of a span; some are of no interest.
 func stepOf(span sdk.ReadOnlySpan) (step history.Step, ok bool) {
-	step = history.Step{At: span.StartTime(), Took: span.EndTime().Sub(span.StartTime()), Error: failureOf(span.Attributes())}
+	attributes := attribute.NewSet(span.Attributes()...)
+	failure, _ := attributes.Value("error.type")
+	step = history.Step{At: span.StartTime(), Took: span.EndTime().Sub(span.StartTime()), Error: failure.AsString()}
 	step.What, step.Of = kindOf(span.Name())
 	return step, step.What != ""
-}
-
-func failureOf(attributes []attribute.KeyValue) string {
-	for _, a := range attributes {
-		if a.Key == "error.type" {
-			return a.Value.AsString()
-		}
-	}
-	return ""
 }
 
 // kindOf reads the name of a span as the program gave it; empty: it is no step.

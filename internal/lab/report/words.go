@@ -119,8 +119,7 @@ func signOf(v experiments.Verdict) sign {
 
 func facts(r *experiments.Report) []live.Fact {
 	m := r.Machine
-	list := make([]live.Fact, 0, 8)
-	for _, f := range []live.Fact{
+	list := slices.DeleteFunc([]live.Fact{
 		{Name: "Started", Chinese: "开始时间", Value: r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Took", Chinese: "用时", Value: Seconds(r.Seconds)},
 		{Name: "Commit", Chinese: "提交", Value: Commit(m.Commit)},
@@ -129,11 +128,7 @@ func facts(r *experiments.Report) []live.Fact {
 		{Name: "Memory", Chinese: "内存", Value: m.Memory},
 		{Name: "System", Chinese: "系统", Value: m.OS},
 		{Name: "Load before", Chinese: "运行前负载", Value: m.Load},
-	} {
-		if f.Value != "" {
-			list = append(list, f)
-		}
-	}
+	}, func(f live.Fact) bool { return f.Value == "" })
 	return append(list, serverFacts(r.Servers)...)
 }
 
