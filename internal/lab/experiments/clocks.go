@@ -57,7 +57,7 @@ const (
 // drifting has the first contender hold the votes of masters 1 to 3 for seven eighths of the TTL, and the clock of
 // master 3 run fast.
 func drifting(name, kind string, rate float64, seen checker.Check) Part {
-	return upTo(3, newPart(name, Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, seen, func(x *Try) {
+	return newPart(name, Stage{Servers: fiveMasters(servers.RedlockOptions{Clocks: true})}, seen, func(x *Try) {
 		x.Must(x.Backends.Redlock.Nodes[2].Clock.Run(rate)) // it jumps, too, and so while there is no key
 		x.markMaster(3, fmt.Sprintf("its clock runs %g times as fast", rate))
 		first, second := x.firstAndSecond(kind, Redlock, driftTTL)
@@ -65,7 +65,7 @@ func drifting(name, kind string, rate float64, seen checker.Check) Part {
 		first.acquire()
 		second.askAndGoOn(driftTTL * 7 / 8)
 		x.givenBack(first, second)
-	}, Votes, Timeline))
+	}, Votes, Timeline)
 }
 
 // steppedBack has the clocks of so many masters step back, and the holder die.

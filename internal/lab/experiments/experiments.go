@@ -41,7 +41,8 @@ type Part struct {
 	Name   string `json:"name"`
 	Does   string `json:"does"`
 	Expect string `json:"expect"`
-	// Remedy tells that this part shows what helps.
+	// Remedy tells that this part shows what helps. It is tried once; the others are until the failure shows: a race may come out
+	// well by luck. Every try counts, and the report shows how many.
 	Remedy bool `json:"remedy"`
 	// Pictures are what the report draws of it.
 	Pictures []Picture `json:"pictures,omitempty"`
@@ -50,10 +51,6 @@ type Part struct {
 	Do    func(x *Try) `json:"-"`
 	// Check says whether what is expected was seen.
 	Check checker.Check `json:"-"`
-	// AtMost bounds how often a part is made until it holds: a race may come out
-	// well by luck. 0 is 1. Every try counts, and the report shows how many. A remedy is
-	// not tried again.
-	AtMost int `json:"-"`
 	// Orders has porcupine look for an order of the purchases that explains the
 	// answers, and draw where there is none.
 	Orders bool `json:"-"`
@@ -212,12 +209,6 @@ func on(needs ...Need) Stage { return Stage{Needs: needs} }
 // newPart is a part that is made once.
 func newPart(name string, stage Stage, seen checker.Check, do func(x *Try), pictures ...Picture) Part {
 	return Part{Name: name, Stage: stage, Check: seen, Do: do, Pictures: pictures}
-}
-
-// upTo has a part made so many times at most.
-func upTo(tries int, p Part) Part {
-	p.AtMost = tries
-	return p
 }
 
 // asRemedy is a part that shows what helps.

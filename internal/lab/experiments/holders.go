@@ -183,7 +183,7 @@ func onSessions(need Need, env ...string) Stage {
 
 // pausedIn has the first replica stop in its critical section for two and a half times as long as its lease lasts.
 func pausedIn(name string, sale Sale, need Need, seen checker.Check) Part {
-	return upTo(3, newPart(name, onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"), seen, func(x *Try) {
+	return newPart(name, onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"), seen, func(x *Try) {
 		x.stock(100)
 		x.willPause(1)
 		x.start(func() { x.buy(1, sale) })
@@ -193,5 +193,5 @@ func pausedIn(name string, sale Sale, need Need, seen checker.Check) Part {
 		x.wake(1)
 		x.wait()
 		x.audit()
-	}, Timeline))
+	}, Timeline)
 }

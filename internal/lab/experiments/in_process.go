@@ -27,25 +27,25 @@ func oversell() []Part {
 		x.watching(func() { x.sell(Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000}) })
 		x.audit()
 	}, Stock)
-	return []Part{upTo(3, naive), asRemedy(conditional)}
+	return []Part{naive, asRemedy(conditional)}
 }
 
 func processMutex() []Part {
 	one, sold := Stage{Replicas: 1}, checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500))
 	return []Part{
 		asRemedy(newPart("mutex", one, sold, sellOut("mutex", 2500, 3000))),
-		upTo(3, newPart("cost", one, checker.Faster("naive", "mutex", 1), func(x *Try) {
+		newPart("cost", one, checker.Faster("naive", "mutex", 1), func(x *Try) {
 			x.stock(1_000_000)
 			x.sell(Sale{Strategy: "naive", Clients: 50, Duration: 2 * time.Second})
 			x.sell(Sale{Strategy: "mutex", Clients: 50, Duration: 2 * time.Second})
-		})),
+		}),
 	}
 }
 
 func mutexPerRequest() []Part {
 	one := Stage{Replicas: 1}
 	return []Part{
-		upTo(3, newPart("per-request", one, checker.LostUpdates(), sellOut("mutex-per-request", 2500, 2500))),
+		newPart("per-request", one, checker.LostUpdates(), sellOut("mutex-per-request", 2500, 2500)),
 		asRemedy(newPart("one-mutex", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500))),
 	}
 }
@@ -53,7 +53,7 @@ func mutexPerRequest() []Part {
 func mutexInTransaction() []Part {
 	one := Stage{Replicas: 1, Lab: true, Needs: []Need{MySQL}} // SQLite has no gap between unlock and commit
 	return []Part{
-		upTo(3, newPart("inside", one, checker.LostUpdates(), sellOut("mutex-in-tx", 2500, 2500))),
+		newPart("inside", one, checker.LostUpdates(), sellOut("mutex-in-tx", 2500, 2500)),
 		asRemedy(newPart("outside", one, checker.All(checker.Clean(), checker.SoldOut(2500)), sellOut("mutex", 2500, 2500))),
 		newPart("isolation", on(MySQL), leftAtBoth(9), sellTwice(false)),
 		asRemedy(newPart("committed", on(MySQL), leftAtBoth(8), sellTwice(true))),
@@ -82,7 +82,7 @@ func leftAtBoth(units float64) checker.Check {
 
 func threeReplicas() []Part {
 	parts := []Part{
-		upTo(3, newPart("mutex", shared(), checker.LostUpdates(), sellOut("mutex", 2000, 2000))),
+		newPart("mutex", shared(), checker.LostUpdates(), sellOut("mutex", 2000, 2000)),
 	}
 	for _, l := range registry.Locks() {
 		if l.Guarantees.ExclusiveAcrossReplicas {

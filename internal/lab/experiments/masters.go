@@ -136,7 +136,7 @@ func cutPower(x *Try) {
 // afterCut has the first contender hold the lock by the votes of masters 1 to 3, and master 3 be started again after
 // its end. The lock is not renewed before that is over. The second of the grant may be over, too, and it is made again.
 func afterCut(name string, o servers.RedlockOptions, end func(x *Try), seen checker.Check) Part {
-	return upTo(5, newPart(name, Stage{Servers: fiveMasters(o)}, seen, func(x *Try) {
+	return newPart(name, Stage{Servers: fiveMasters(o)}, seen, func(x *Try) {
 		first, second := x.firstAndSecond("redlock", Redlock, 30*time.Second)
 		first.cutOff(4, 5)
 		x.Must(x.Backends.Redlock.Nodes[2].AwaitOnDisk(x))
@@ -146,12 +146,12 @@ func afterCut(name string, o servers.RedlockOptions, end func(x *Try), seen chec
 		x.startMaster(3)
 		second.askAndGoOn(time.Second)
 		x.givenBack(first, second)
-	}, Votes, Timeline))
+	}, Votes, Timeline)
 }
 
 func splitVote() []Part {
 	voted := func(kind string, seen checker.Check) Part {
-		return upTo(5, newPart(kind, on(Redlock), seen, func(x *Try) { x.splitVote(kind) }, Votes))
+		return newPart(kind, on(Redlock), seen, func(x *Try) { x.splitVote(kind) }, Votes)
 	}
 	return []Part{
 		voted(sourcelock.InStep, checker.All(checker.NeverGranted(), checker.WaitedAtLeast(3*time.Second, checker.OfHolders()))),

@@ -22,10 +22,10 @@ func readWriteLock() []Part {
 	whole := checker.WholePages(pageUnits)
 	made := checker.AtLeast("purchases", 10)
 	return []Part{
-		shown("no-lock", 3, checker.All(checker.HalfMadePages(pageUnits), made), page{}),
-		asRemedy(shown("both-locks", 0, checker.All(whole, made, checker.ReadersShare(), checker.ExclusiveHolders()),
+		shown("no-lock", checker.All(checker.HalfMadePages(pageUnits), made), page{}),
+		asRemedy(shown("both-locks", checker.All(whole, made, checker.ReadersShare(), checker.ExclusiveHolders()),
 			page{read: sourcelock.ReadLock, write: sourcelock.WriteLockAnnounced})),
-		asRemedy(shown("in-one-step", 0, checker.All(whole, made),
+		asRemedy(shown("in-one-step", checker.All(whole, made),
 			page{atOnce: true})),
 		asRemedy(compared(8, checker.AtLeast("reads_ratio", 3))),
 		compared(1, checker.AtMost("reads_ratio", 1.5)),
@@ -49,8 +49,8 @@ type page struct {
 const pageUnits = 1_000_000
 
 // shown has visitors look at the page of an item while buyers buy it.
-func shown(name string, tries int, seen checker.Check, p page) Part {
-	return upTo(tries, newPart(name, on(Redis), seen, p.show))
+func shown(name string, seen checker.Check, p page) Part {
+	return newPart(name, on(Redis), seen, p.show)
 }
 
 // show records what each visitor saw.
@@ -165,7 +165,7 @@ func compared(readers int, seen checker.Check) Part {
 func inTurns(name, write string, seen checker.Check) Part {
 	const turn = 20 * time.Millisecond
 	seen = checker.All(seen, checker.Reported("reads_meanwhile"), checker.ExclusiveHolders())
-	return upTo(3, newPart(name, on(Redis), seen, func(x *Try) {
+	return newPart(name, on(Redis), seen, func(x *Try) {
 		readers := [2]lock.Locker{x.contend("reader-1", Redis).locker(sourcelock.ReadLock), x.contend("reader-2", Redis).locker(sourcelock.ReadLock)}
 		writer := x.contend("writer", Redis).locker(write)
 		lease, turns := x.take(readers[0], x.lockName()), 1
@@ -180,7 +180,7 @@ func inTurns(name, write string, seen checker.Check) Part {
 		x.release(lease)
 		x.wait()
 		x.Figure("reads_meanwhile", float64(turns))
-	}, Timeline))
+	}, Timeline)
 }
 
 // handOver has the next reader come, and the one before leave.

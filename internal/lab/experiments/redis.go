@@ -98,13 +98,13 @@ func lostReply() []Part {
 func getCompareSet() []Part {
 	three := shared(Redis)
 	// crowd buys more than there is.
-	crowd := func(name, strategy string, stage Stage, seen checker.Check, tries int) Part {
-		return upTo(tries, newPart(name, stage, seen, sellOut(strategy, 300, 400)))
+	crowd := func(name, strategy string, stage Stage, seen checker.Check) Part {
+		return newPart(name, stage, seen, sellOut(strategy, 300, 400))
 	}
 	return []Part{
-		crowd("one-replica", "redis-get-set", Stage{Needs: three.Needs, Replicas: 1}, checker.Oversold(), 3),
-		crowd("three-replicas", "redis-get-set", three, checker.Oversold(), 3),
-		asRemedy(crowd("locked", "redis-get-set-locked", three, checker.All(checker.Clean(), checker.SoldOut(300), checker.ExclusiveHolders()), 0)),
+		crowd("one-replica", "redis-get-set", Stage{Needs: three.Needs, Replicas: 1}, checker.Oversold()),
+		crowd("three-replicas", "redis-get-set", three, checker.Oversold()),
+		asRemedy(crowd("locked", "redis-get-set-locked", three, checker.All(checker.Clean(), checker.SoldOut(300), checker.ExclusiveHolders()))),
 		lateSet("redis-setnx-ttl", checker.All(checker.OverlappingHolders(), checker.Oversold())),
 		asRemedy(lateSet("redis-reentrant", checker.All(checker.ExclusiveHolders(), checker.Clean(), checker.SoldOut(100)))),
 	}

@@ -129,6 +129,9 @@ func (t *provisioner) experiment(ctx context.Context, e Experiment) (Result, err
 	return result, errors.Join(errs...)
 }
 
+// maxTries bounds how often a failure is given the chance to show.
+const maxTries = 5
+
 // part makes one part until it has come out as it is expected, or as often as it may be tried. A remedy
 // that fails once has failed.
 func (t *provisioner) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
@@ -141,7 +144,7 @@ func (t *provisioner) part(ctx context.Context, e Experiment, p Part) (result Pa
 	if err := os.MkdirAll(t.inFolder(folder), 0o755); err != nil {
 		return result, err
 	}
-	for result.Tries == 0 || !result.Finding.Holds && !p.Remedy && result.Tries < p.AtMost {
+	for result.Tries == 0 || !result.Finding.Holds && !p.Remedy && result.Tries < maxTries {
 		result.Tries++
 		t.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)

@@ -67,7 +67,7 @@ func TestAPartThatHoldsIsReproducedByWhatIsInItsHistory(t *testing.T) {
 }
 
 func TestAFailureByChanceIsTriedUntilItIsSeenAndEveryTryCounts(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(3), AtMost: 5})
+	r, err := made(t, Part{Name: "one", Do: measured(), Check: reaches(3)})
 	if err != nil || r.Verdict != Reproduced || r.Tries != 3 {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -80,11 +80,11 @@ func TestTriesAreBounded(t *testing.T) {
 		items = append(items, x.Item)
 		measure(x)
 	}
-	r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(10), AtMost: 4})
-	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
+	r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(10)})
+	if err != nil || r.Verdict != NotReproduced || r.Tries != maxTries || r.Reason == "" {
 		t.Errorf("%v, %+v", err, r)
 	}
-	should.Equal(t, items, []int64{1, 2, 3, 4}, "the tries sold the items")
+	should.Equal(t, items, []int64{1, 2, 3, 4, 5}, "the tries sold the items")
 }
 
 // The picture of a contradiction is of the try whose history the result has.
@@ -103,7 +103,7 @@ func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
 	}
 	for tries, drawn := range map[int]bool{1: true, 2: false} {
 		try = 0
-		r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(2), AtMost: tries, Orders: true})
+		r, err := made(t, Part{Name: "one", Do: sells, Check: reaches(float64(tries)), Orders: true})
 		if err != nil || (r.Parts[0].Contradiction != "") != drawn {
 			t.Errorf("after %d tries the contradiction is %q (%v)", tries, r.Parts[0].Contradiction, err)
 		}
@@ -111,7 +111,7 @@ func TestAContradictionIsThatOfTheLastTry(t *testing.T) {
 }
 
 func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Remedy: true, Do: measured(), Check: reaches(2), AtMost: 5})
+	r, err := made(t, Part{Name: "one", Remedy: true, Do: measured(), Check: reaches(2)})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 1 {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -202,7 +202,7 @@ func TestSQLiteIsNoMySQL(t *testing.T) {
 func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
 	broken := errors.New("the server is gone")
 	r, err := made(t, Part{
-		Name: "one", Check: reaches(0), AtMost: 3,
+		Name: "one", Check: reaches(0),
 		Do: func(x *Try) {
 			x.Must(broken)
 			t.Error("what follows a failure is done")
@@ -309,7 +309,7 @@ func TestARunIsFollowedAsItHappens(t *testing.T) {
 		Folder: t.TempDir(), Progress: d, NextItem: func() int64 { item++; return item },
 		Experiments: []Experiment{
 			{Number: 1, Name: "breaks", Parts: []Part{{Name: "one", Do: d.step(broken), Check: reaches(0)}}},
-			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2), AtMost: 2}}},
+			{Number: 2, Name: "holds", Parts: []Part{{Name: "two", Do: d.step(nil), Check: reaches(2)}}},
 		},
 	}
 	results, err := On(t.Context(), &shop.Shop{Servers: &servers.Backends{Database: &servers.Database{}}}, plan)
