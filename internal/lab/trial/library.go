@@ -24,7 +24,7 @@ type Library struct {
 	Module string `json:"module,omitempty"`
 	// Version is that of the module in the program that asked.
 	Version string `json:"version,omitempty"`
-	// Server is the backend that it needs, as servers.Backends name them.
+	// Server is the backend that it needs, as servers.Backends name them, or mysql.
 	Server string `json:"server"`
 	Docs   string `json:"docs,omitempty"`
 	// Promises are its own words, by the question that they answer.
@@ -55,6 +55,11 @@ func Libraries() (all []Library) {
 			all[i].own(name)
 		} else {
 			all[i].Open = adapters[all[i].Name]
+		}
+		if all[i].Server == "database" {
+			again := all[i]
+			again.Name, again.Server = again.Name+" on MySQL", mysql
+			all = append(all, again)
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,12 +20,39 @@ type site struct {
 	admin      *sql.DB
 }
 
-// open starts the servers that the libraries need.
-func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (*site, error) {
+// mysql is the database of a site of its own, beside the MariaDB of the others.
+const mysql = "mysql"
+
+// open starts the servers that the libraries need, and returns the site of each by the server's name.
+func open(ctx context.Context, k *servers.Supervisor, libraries []Library) (sites map[string]*site, infos map[string]servers.Info, err error) {
 	choice := servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true, Only: []string{}}
 	for _, l := range libraries {
 		choice.Only = append(choice.Only, l.Server)
 	}
+	s, err := start(ctx, k, choice)
+	if err != nil {
+		return nil, nil, err
+	}
+	sites, infos = make(map[string]*site), s.Infos()
+	for name := range infos {
+		sites[name] = s
+	}
+	if slices.Contains(choice.Only, mysql) {
+		choice.Database, choice.Only = servers.MySQL, []string{}
+		beside, err := start(ctx, k, choice)
+		if _, missing := errors.AsType[*servers.MissingError](err); missing {
+			s.Missing[mysql] = "needs MySQL"
+			return sites, infos, nil
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, s.Close(ctx))
+		}
+		sites[mysql], infos[mysql] = beside, beside.Database.Info
+	}
+	return sites, infos, nil
+}
+
+func start(ctx context.Context, k *servers.Supervisor, choice servers.Choice) (*site, error) {
 	all, err := servers.StartBackends(ctx, k, choice, func(string) {})
 	if err != nil {
 		return nil, err

@@ -84,11 +84,12 @@ func Run(ctx context.Context, p Plan) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	s, err := open(ctx, k, p.Libraries)
+	sites, infos, err := open(ctx, k, p.Libraries)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Plan: p, site: s, Report: Report{Made: time.Now(), Servers: s.Infos(), Missing: s.Missing, Libraries: p.Libraries, Questions: p.Questions}}
+	s := sites["database"]
+	r := &run{Plan: p, sites: sites, Report: Report{Made: time.Now(), Servers: infos, Missing: s.Missing, Libraries: p.Libraries, Questions: p.Questions}}
 	var group sync.WaitGroup
 	for on := range maps.Keys(r.Servers) {
 		group.Go(func() { r.ask(ctx, on, func(q Question) bool { return q.Figure == "" }) })
@@ -108,8 +109,8 @@ func Run(ctx context.Context, p Plan) (_ *Report, err error) {
 type run struct {
 	Plan
 	Report
-	site *site
-	mu   sync.Mutex
+	sites map[string]*site // by server
+	mu    sync.Mutex
 }
 
 // ask asks the libraries on one server some of the questions.
@@ -211,8 +212,9 @@ const longest = 2 * time.Minute
 func (r *run) try(ctx context.Context, l Library, q Question) (_ *history.History, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	t := &try{site: r.site, library: l, conn: Connect(r.site.Backends, l.Server, lease)}
-	if t.folder, err = os.MkdirTemp(r.site.supervisor.Folder(), "trial-"); err != nil {
+	on := r.sites[l.Server]
+	t := &try{site: on, library: l, conn: Connect(on.Backends, l.Server, lease)}
+	if t.folder, err = os.MkdirTemp(on.supervisor.Folder(), "trial-"); err != nil {
 		return nil, err
 	}
 	files := []string{filepath.Join(t.folder, "history.jsonl")}
