@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"strings"
 
 	"gorm.io/gorm"
 )
@@ -20,6 +21,9 @@ const (
 
 	// lockItems is followed by a list, and the lock.
 	lockItems = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN (`
+
+	// showVindexes is followed by a table.
+	showVindexes = `SHOW VSCHEMA VINDEXES ON `
 
 	readIDs = `SELECT id FROM tb_stock_ledger WHERE id > ? ORDER BY id LIMIT ?`
 )
@@ -66,6 +70,27 @@ func (s *Store) runOfShards(ctx context.Context, after int64) (last int64, err e
 		return err
 	}, readIDs, after, runRows)
 	return last, err
+}
+
+// UniqueOnAShard is the first column whose values are unique on each shard alone, or empty: a copy of a purchase for an item
+// of another shard would be sold again. It is for one shard, too, on which nothing is wrong until it is divided.
+func (s *Store) UniqueOnAShard(ctx context.Context) (column string, err error) {
+	if !s.sharded {
+		return "", nil
+	}
+	for _, of := range [][2]string{{"tb_stock_ledger", "request_id"}, {"tb_reservation", "number"}, {"tb_reservation", "payment_reference"}} {
+		looked := false
+		err := s.each(ctx, s.pool, "read the VSchema", func(scan scanRow) error {
+			var columns, name, kind, params, owner string
+			err := scan(&columns, &name, &kind, &params, &owner)
+			looked = looked || columns == of[1] && kind == "consistent_lookup_unique" && !strings.Contains(params, "write_only")
+			return err
+		}, showVindexes+of[0])
+		if err != nil || !looked {
+			return of[0] + "." + of[1], err
+		}
+	}
+	return "", nil
 }
 
 // lockFirst locks the rows of items on shards, and returns those that it has locked; elsewhere all, which the caller locks.

@@ -182,8 +182,15 @@ func (k *checks) connect(ctx context.Context) check.Finding {
 func (k *checks) schema(ctx context.Context) check.Finding {
 	const wanted = "no pending migration"
 	lacks, err := pending(ctx, k.store)
+	apart := ""
+	if err == nil {
+		apart, err = k.store.UniqueOnAShard(ctx)
+	}
 	if err != nil {
 		return check.Tried(err, "", wanted, "see the server's log")
+	}
+	if apart != "" {
+		return check.Judge(false, check.Problem, apart+" has none", "a look-up over all shards", "apply deploy/vitess/shop.vschema.json")
 	}
 	return check.Judge(lacks == "", check.Problem, cmp.Or(lacks, "none"), wanted, "stockd migrate up; a replica does it where database.migrate is set")
 }

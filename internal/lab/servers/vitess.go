@@ -190,11 +190,31 @@ func (v *Vitess) Control(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// startShard makes the database of a shard, and starts the tablet that is its primary.
+// AddShards starts shards of the items, which have no tables until Reshard makes them.
+func (v *Vitess) AddShards(ctx context.Context, k *Supervisor, shards ...string) error {
+	for i, shard := range shards {
+		name := "shop/" + shard
+		err := v.Below.exec(ctx, "CREATE DATABASE "+databaseOf(name))
+		if err == nil {
+			err = v.startPrimary(ctx, k, 300+i, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startShard makes the tables of a shard, and starts it.
 func (v *Vitess) startShard(ctx context.Context, k *Supervisor, number int, name string) error {
 	if err := makeTables(ctx, v.Below, name); err != nil {
 		return err
 	}
+	return v.startPrimary(ctx, k, number, name)
+}
+
+// startPrimary starts the tablet that is the primary of a shard, and the only one.
+func (v *Vitess) startPrimary(ctx context.Context, k *Supervisor, number int, name string) error {
 	t, err := v.startTablet(ctx, k, number, name, v.Below)
 	if err != nil {
 		return err
