@@ -151,7 +151,9 @@ func (s *Session) recount(g *guest) {
 	}
 	if len(changes) > 0 {
 		s.hub.publish(g.machines())
-		s.disturbed()
+		s.mu.Lock()
+		s.disturb()
+		s.mu.Unlock()
 	}
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: changes[name]})

@@ -399,7 +399,7 @@ func (s *Session) beginAct(name, what string) (end func(), err error) {
 			return nil, err
 		}
 	}
-	s.disturbedLocked()
+	s.disturb()
 	if what == Trap { // it may last until its replica goes on, which the next sale sees to
 		return func() {}, nil
 	}
@@ -425,14 +425,8 @@ func (s *Session) untrappable() error {
 	return nil
 }
 
-// disturbed has requests that fail from now on be no evidence against the strategy of the sale.
-func (s *Session) disturbed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.disturbedLocked()
-}
-
-func (s *Session) disturbedLocked() {
+// disturb has requests that fail from now on be no evidence against the strategy of the sale; the caller holds mu.
+func (s *Session) disturb() {
 	if s.run != nil {
 		s.run.faults.Store(true)
 	}

@@ -86,8 +86,12 @@ func fakeReport() *experiments.Report {
 			"balancer": {Name: "nginx", Version: "1.22.1", Started: servers.Local},
 		},
 	}
-	for _, e := range fakeTitles() {
-		r.Experiments = append(r.Experiments, fakeResult(e.Number, e.Name, e.Title))
+	r.Experiments = []experiments.Result{ // one of each kind of history
+		fakeResult(full, "oversell", "Fifty buyers, and nothing in their way"),
+		fakeResult(7, "work-outlasts-ttl", "An expiry shorter than the work"),
+		fakeResult(8, "owner-gap", "Whose lock is it? Asked, and then deleted"),
+		fakeResult(22, "innodb-matrix", "What a statement locks"),
+		fakeResult(23, "optimistic", "Retries against the crowd"),
 	}
 	bad := &r.Experiments[4]
 	bad.Verdict, bad.Reason = experiments.NotReproduced, "naive: with 64 clients the retries of a sale were no more than with 2: 1.1 and 1.0."
@@ -98,17 +102,6 @@ func fakeReport() *experiments.Report {
 		left.Parts[j].NotRun, left.Parts[j].Finding, left.Parts[j].Tries = left.Reason, checker.Finding{}, 0
 	}
 	return r
-}
-
-// fakeTitles has an experiment of each kind of history.
-func fakeTitles() []experiments.Result {
-	return []experiments.Result{
-		{Experiment: experiments.Experiment{Number: full, Name: "oversell", Title: "Fifty buyers, and nothing in their way"}},
-		{Experiment: experiments.Experiment{Number: 7, Name: "work-outlasts-ttl", Title: "An expiry shorter than the work"}},
-		{Experiment: experiments.Experiment{Number: 8, Name: "owner-gap", Title: "Whose lock is it? Asked, and then deleted"}},
-		{Experiment: experiments.Experiment{Number: 22, Name: "innodb-matrix", Title: "What a statement locks"}},
-		{Experiment: experiments.Experiment{Number: 23, Name: "optimistic", Title: "Retries against the crowd"}},
-	}
 }
 
 func fakeResult(number int, name, title string) experiments.Result {
@@ -126,7 +119,7 @@ func fakeResult(number int, name, title string) experiments.Result {
 }
 
 func fakeFailure(number int) experiments.PartResult {
-	p := experiments.PartResult{
+	return experiments.PartResult{
 		Part: experiments.Part{
 			Name: "naive", Does: "50 buyers send 100 requests each for one unit of 1,000, on three replicas behind nginx.",
 			Expect: "More is sold than there was, and the lock has two holders at once.", Pictures: fakePictures(number),
@@ -137,7 +130,6 @@ func fakeFailure(number int) experiments.PartResult {
 		}},
 		Start: day(0), End: day(4 * time.Second),
 	}
-	return p
 }
 
 func fakeRemedy(number int) experiments.PartResult {
