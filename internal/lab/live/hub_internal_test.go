@@ -35,8 +35,7 @@ func soldOf(t *testing.T, list []message) (sold []int64) {
 
 func next(t *testing.T, h *hub, after uint64) []message {
 	t.Helper()
-	list := must.Get(h.next(t.Context(), after))(t)
-	return list
+	return must.Get(h.next(t.Context(), after))(t)
 }
 
 // A page that is loaded late knows as well from when on its leases are all that there were.

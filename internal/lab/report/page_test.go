@@ -114,8 +114,7 @@ func registered(r *experiments.Report) []experiments.Experiment {
 
 func text(t *testing.T, path string) string {
 	t.Helper()
-	content := must.Get(os.ReadFile(path))(t)
-	return string(content)
+	return string(must.Get(os.ReadFile(path))(t))
 }
 
 func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {

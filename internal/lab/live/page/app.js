@@ -8,7 +8,7 @@ import { Code, Machines, Views, element, facts } from './panels.js';
 import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
-import { remarkWords, verdictWords } from './verdict.js';
+import { figuresOf, remarkWords, verdictWords } from './verdict.js';
 import { Lab, made } from './lab.js';
 import { Trial } from './trial.js';
 import { Story, moments, say } from './story.js';
@@ -208,11 +208,7 @@ function drawSale() {
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
   $('verdict-words').className = `verdict ${v.clean ? 'good' : v.known ? 'warn' : 'bad'}`;
   $('verdict-remark').textContent = [remarkWords(v), v.faults ? t('faults') : ''].filter(Boolean).join(' ');
-  const figures = [
-    [t('replicasWord'), v.replicas], [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
-    [t('rejected'), v.refused], [t('errors'), v.errors + v.unknown], [t('reqs'), Math.round(v.per_second)], [t('p'), `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
-  ];
-  facts($('verdict-figures'), figures.map(([name, value]) => [name, typeof value === 'number' ? number(value) : value]));
+  facts($('verdict-figures'), [[t('replicasWord'), number(v.replicas)], ...figuresOf(v)]);
   $('beside').hidden = !compare.ready || inPlay();
   $('next').textContent = t(`next.${v.next.why}`, v.next);
   $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change

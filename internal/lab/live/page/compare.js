@@ -1,10 +1,10 @@
 // Two sales on the same axes, with their verdicts beside each other.
 
-import { $, number, t } from './words.js';
+import { $, t } from './words.js';
 import { sides } from './beside.js';
 import { Charts } from './charts.js';
 import { element, heading, lineOf } from './panels.js';
-import { verdictWords } from './verdict.js';
+import { figuresOf, verdictWords } from './verdict.js';
 
 // otherwise are the settings of the second sale: those of the first but for one thing.
 export function otherwise(settings, what) {
@@ -44,15 +44,10 @@ export class Compare {
   }
 
   table() {
-    const verdicts = this.sales.map((s) => s.sale.verdict);
-    const rows = [
-      [t('verdict'), verdictWords], [t('f.stock'), (v) => number(v.stock)], [t('sold'), (v) => number(v.sold)], [t('left'), (v) => number(v.left)],
-      [t('f.oversold'), (v) => number(v.oversold)], [t('lostUpdates'), (v) => number(v.lost)], [t('reqs'), (v) => number(Math.round(v.per_second))],
-      [t('p'), (v) => `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
-    ];
+    const verdicts = this.sales.map((s) => s.sale.verdict), columns = verdicts.map((v) => [[t('verdict'), verdictWords(v)], ...figuresOf(v)]);
     $('compare-table').replaceChildren(
       lineOf(element('td'), ...this.sales.map((s, i) => heading(`${sides[i]}: ${this.name(s)}`))),
-      ...rows.map(([name, of], i) => lineOf(heading(name, 'row'), ...verdicts.map((v) => element('td', of(v), i > 0 ? '' : v.clean ? 'good' : 'bad')))),
+      ...columns[0].map(([name], i) => lineOf(heading(name, 'row'), ...columns.map((list, k) => element('td', list[i][1], i > 0 ? '' : verdicts[k].clean ? 'good' : 'bad')))),
     );
   }
 }

@@ -92,8 +92,17 @@ export class Machines {
   }
 }
 
+// scrolling is a box around a table that scrolls, also by keys.
+export function scrolling(table, label, box = element('div', undefined, 'scroll')) {
+  box.replaceChildren(table);
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', label);
+  return box;
+}
+
 // tableOf is a table with its title, in a box that scrolls; more adds to a cell.
-export function tableOf(view, box = element('div', undefined, 'scroll'), more = () => {}) {
+export function tableOf(view, box, more = () => {}) {
   const table = element('table'), title = t(`see.${view.title}`);
   table.append(element('caption', title === `see.${view.title}` ? view.title : title));
   const body = element('tbody'), first = element('thead');
@@ -101,11 +110,7 @@ export function tableOf(view, box = element('div', undefined, 'scroll'), more = 
   for (const row of view.rows) body.append(lineOf(...row.map((cell, i) => { const td = element('td', cell); more(td, i, row); return td; })));
   if (view.rows.length === 0) body.append(lineOf(Object.assign(element('td', t('nothing'), 'soft'), { colSpan: Math.max(1, view.head.length) })));
   table.append(first, body);
-  box.replaceChildren(table);
-  box.tabIndex = 0;
-  box.setAttribute('role', 'region');
-  box.setAttribute('aria-label', table.caption.textContent);
-  return box;
+  return scrolling(table, table.caption.textContent, box);
 }
 
 const every = 300; // milliseconds between two questions to a server

@@ -2,7 +2,7 @@
 
 import { endOf, momentsOf, stepClasses, symbols } from './notes.js';
 import { span, svg } from './lanes.js';
-import { element, facts, heading, lineOf } from './panels.js';
+import { element, facts, heading, lineOf, scrolling } from './panels.js';
 import { language, t } from './words.js';
 
 const wide = 200, high = 14;
@@ -44,19 +44,14 @@ export class Trace {
   draw() {
     const { lease: l } = this;
     this.language = language();
-    document.getElementById('trace-title').textContent = t('traceOf', l);
+    const title = document.getElementById('trace-title').textContent = t('traceOf', l);
     const pairs = !l.lock ? [] : [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), String(l.woken || 0)]];
     const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));
     const from = Math.min(l.asked, ...rows.map((r) => r.at)), ends = rows.map((r) => r.at + (r.took || 0));
     const to = Math.max(from + 0.01, ...ends, endOf(l) === Infinity ? 0 : endOf(l));
     const table = element('table'), head = lineOf(...['tr.step', 'tr.at', 'tr.took', 'tr.bar', 'tr.of'].map((key) => heading(t(key))));
     table.append(element('caption', t('tr.caption', span(to - from)), 'unseen'), head, ...rows.map((r) => this.row(r, from, to)));
-    const scroll = element('div', undefined, 'scroll');
-    scroll.tabIndex = 0;
-    scroll.setAttribute('role', 'region');
-    scroll.setAttribute('aria-labelledby', 'trace-title');
-    scroll.append(table);
-    this.body.replaceChildren(facts(element('dl', undefined, 'figures'), pairs), scroll);
+    this.body.replaceChildren(facts(element('dl', undefined, 'figures'), pairs), scrolling(table, title));
     if (!l.steps?.length) this.body.append(element('p', t('tr.untraced'), 'soft small'));
   }
 

@@ -1,5 +1,5 @@
 // Lock libraries on trial: a table for those on each server, with a row for each question.
-import { element, heading, lineOf } from './panels.js';
+import { element, heading, lineOf, scrolling } from './panels.js';
 import { $, language, t } from './words.js';
 
 export class Trial {
@@ -11,12 +11,7 @@ export class Trial {
   draw() {
     if (!this.report) return;
     const { libraries } = this.report;
-    $('libraries').replaceChildren(...[...new Set(libraries.map((l) => l.server))].map((on) => {
-      const scroll = element('div', undefined, 'scroll');
-      scroll.tabIndex = 0;
-      scroll.append(this.table(on, libraries.filter((l) => l.server === on)));
-      return scroll;
-    }));
+    $('libraries').replaceChildren(...[...new Set(libraries.map((l) => l.server))].map((on) => scrolling(this.table(on, libraries.filter((l) => l.server === on)), on)));
   }
 
   table(on, libraries) {

@@ -1,7 +1,7 @@
 // What an audit came to, in words. The English ones come with the verdict; the Chinese ones
 // are put together here from its figures.
 
-import { language, number } from './words.js';
+import { language, number, t } from './words.js';
 
 export function verdictWords(v) {
   if (language() !== 'zh') return v.words;
@@ -10,6 +10,12 @@ export function verdictWords(v) {
   if (v.verdict !== 'as claimed') return `${what} — 不符合预期`;
   return v.clean ? what : `${what} — 符合预期`;
 }
+
+// figuresOf are what an audit has counted, each with its name.
+export const figuresOf = (v) => [
+  [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
+  [t('rejected'), v.refused], [t('errors'), v.errors + v.unknown], [t('reqs'), Math.round(v.per_second)], [t('p'), `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
+].map(([name, value]) => [name, typeof value === 'number' ? number(value) : value]);
 
 function stateWords(v) {
   if (v.clean) return '一致';
