@@ -173,7 +173,7 @@ func TestTheQueuesOfAStrategyAreCountedAndClosed(t *testing.T) {
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Group: strategy.Group{Batch: 10, Units: 10, Queue: 10},
 		Observe: func(string) strategy.Observer { return g },
 	}, copiesWait)
-	s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
+	s := shop{service.NewInventory(store, c), []*service.Catalogue{c}, 1}
 	s.create(t, 1, 10)
 	var buyers sync.WaitGroup
 	var sold, busy atomic.Int64

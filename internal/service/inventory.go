@@ -374,7 +374,8 @@ func (i *Inventory) once(ctx context.Context, key string, way stock.Tag, same fu
 		return err
 	}
 	err := do(way.Of(cmp.Or(key, NewKey())))
-	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
+	// On Vitess a copy that comes at the same moment may find nothing left to take off.
+	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) || errors.Is(err, stock.ErrBelowZero) {
 		if again, failed := done(); again || failed != nil {
 			return failed
 		}

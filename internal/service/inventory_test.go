@@ -53,7 +53,7 @@ func openBeside(t *testing.T, another strategy.Strategy) shop {
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	entries = append(entries, strategy.Entry{Name: "another", New: func(strategy.Deps) strategy.Strategy { return another }})
 	store, catalogue := openEntries(t, entries...)
-	return shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
+	return shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}, 1}
 }
 
 // notifiedLate is a copy of the stock that cannot be notified at first.

@@ -17,7 +17,8 @@ import (
 
 // What is allocated is all pending then: no recall brings it back.
 func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
-	s := openLingering(t, lab.Database(t, servers.MariaDB), 5*time.Second)
+	d := lab.Database(t, servers.MariaDB)
+	s := openOn(t, 5*time.Second, d, d)
 	s.create(t, 1, 5)
 	s.sells(t, "redis-stock", 1, 1, 1, 3) // the first is written at once, the others wait
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -79,7 +80,7 @@ func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
 	entry := bucket
 	entry.New = func(d strategy.Deps) strategy.Strategy { allocator.Strategy = bucket.New(d); return allocator }
 	store, catalogue := openEntries(t, entry)
-	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
+	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}, 1}
 	s.create(t, 1, 10)
 	s.sells(t, "sql-bucket", 1, 1)
 	ctx, leave := context.WithCancel(t.Context())

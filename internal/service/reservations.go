@@ -149,8 +149,10 @@ func (r *Reservations) GiveBack(ctx context.Context, number string, units int64,
 	case err == nil && damaged:
 	case err == nil:
 		r.cameBack(ctx, back.GoodsID, repo.Back{Units: back.Quantity, Buyers: []string{back.UserID}})
-	case errors.Is(err, stock.ErrDuplicateRequest):
-		return r.returned(ctx, number, units, key, damaged)
+	case errors.Is(err, stock.ErrDuplicateRequest), errors.Is(err, stock.ErrReturned): // on Vitess by a copy, at the same moment
+		if first, again, failed := r.returned(ctx, number, units, key, damaged); again || failed != nil {
+			return first, again, failed
+		}
 	case errors.Is(err, stock.ErrUnknownOrder):
 		if _, err = r.catalogue.Order(ctx, number); err == nil {
 			err = fmt.Errorf("%w: order %s is not in the ledger yet", stock.ErrBusy, number)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 type shop struct {
 	inventory *service.Inventory
 	replicas  []*service.Catalogue
+	nodes     int // of the database that the replicas write to
 }
 
 func open(t *testing.T, d *servers.Database, replicas int) shop {
@@ -40,15 +42,25 @@ func open(t *testing.T, d *servers.Database, replicas int) shop {
 // openWith has the locks on a database of their own.
 func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 	t.Helper()
-	var s shop
-	for i := range replicas {
-		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
-		catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
-			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
-			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
-			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
-		}, 2*copiesWait)
-		s.inventory = service.NewInventory(store, catalogue)
+	return openEach(t, slices.Repeat([]*servers.Database{d}, replicas), 2*copiesWait, func(*servers.Database) strategy.Deps {
+		return strategy.Deps{LockWait: copiesWait, Lock: lab.Locks(t, locks)}
+	})
+}
+
+// openEach opens a replica on each of the nodes of a database.
+func openEach(t *testing.T, nodes []*servers.Database, wait time.Duration, having func(*servers.Database) strategy.Deps) shop {
+	t.Helper()
+	s := shop{nodes: len(slices.Compact(slices.Clone(nodes)))}
+	for i, d := range nodes {
+		replica, deps := fmt.Sprintf("replica-%d", i+1), having(d)
+		deps.Store = labtest.Open(t, d, replica)
+		deps.Retry = strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond}
+		deps.Group = strategy.Group{Batch: 50, Units: 1000, Queue: 200}
+		catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), deps, wait)
+		t.Cleanup(func() {
+			should.Fail(t, catalogue.Close(), nil, "close …", replica)
+		})
+		s.inventory = service.NewInventory(deps.Store, catalogue)
 		s.replicas = append(s.replicas, catalogue)
 	}
 	return s
@@ -213,7 +225,7 @@ func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, 
 func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
 	for by, want := range map[strategy.Strategy]error{lossy{}: stock.ErrBackendUnavailable, lossyOutbox{}: stock.ErrUnknownOutcome} {
 		store, c := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
-		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
+		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}, 1}
 		s.create(t, 1, 10)
 		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})
 		should.Reject(seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}))(t, stock.ErrUnknownOutcome, "a sale")

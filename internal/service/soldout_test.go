@@ -102,7 +102,7 @@ func openFrozen(t *testing.T) frozen {
 	}, 5*time.Second)
 	closeAfter(t, catalogue)
 	pool := openPool(t, direct)
-	return frozen{shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}, w, proxy, func() int {
+	return frozen{shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}, 1}, w, proxy, func() int {
 		var name string
 		var n int
 		must.Do(t, pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -20,23 +21,8 @@ const here, there = 1, 8
 // Each strategy that is available sells what there is of items on both shards.
 func TestVitessSellsWhatThereIs(t *testing.T) {
 	v := lab.Vitess(t)
-	s := openOn(t, 0, v.Database, v.Database)
-	for i, entry := range strategy.Registry() {
-		if !entry.Guarantees.Safe(false) || !standsForOthers(entry.Name) && entry.Name != "sql-named-lock" {
-			continue
-		}
-		t.Run(entry.Name, func(t *testing.T) {
-			if entry.NotOnShards != "" {
-				s.rejectsOnNodes(t, entry.Name, "Vitess")
-				return
-			}
-			var selling sync.WaitGroup
-			for j, name := range []string{entry.Name, entry.Name + grouped} {
-				selling.Go(func() { s.sellsOutOnAllNodes(t, name, int64(1000+2*i+j)) })
-			}
-			selling.Wait()
-		})
-	}
+	absent := func(e strategy.Entry) bool { return e.NotOnShards != "" }
+	sellOnEachNode(t, "Vitess", []*servers.Database{v.Database, v.Database}, absent, standsForOthers)
 	sums := must.Get(labtest.Open(t, v.Database, "auditor").AuditAll(t.Context()))(t)
 	should.Be(t, sums.Oversold+sums.Lost+sums.Vanished, 0)
 }
@@ -79,6 +65,24 @@ func TestVitessKeepsKeysAndNumbersOverShards(t *testing.T) {
 		return slices.Equal(listed, numbers)
 	})
 	should.Be(t, slices.Equal(listed, numbers), true, "the feed has each order once, in order")
+}
+
+// Copies of a correction that come at the same moment get the answer of the first, and not that nothing is left.
+func TestVitessAnswersCopiesThatComeAtOnce(t *testing.T) {
+	s := openOn(t, 0, lab.Vitess(t).Database)
+	for goods := range int64(5) {
+		s.create(t, 2000+goods, 5)
+		var copies sync.WaitGroup
+		for range 4 {
+			copies.Go(func() {
+				_, by, err := s.inventory.Correct(t.Context(), 2000+goods, stock.Correction{By: -5, Reason: "count"}, strconv.FormatInt(2000+goods, 10))
+				if err != nil || by != -5 {
+					t.Errorf("a copy is answered with %d, %v", by, err)
+				}
+			})
+		}
+		copies.Wait()
+	}
 }
 
 // Reservations are found and confirmed by their numbers. A basket whose items are apart is rejected, and its units come back.

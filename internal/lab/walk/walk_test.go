@@ -231,7 +231,6 @@ func TestLostSalesDoNotHideALostRestock(t *testing.T) {
 }
 
 func TestTheOrderOfOperationsIsJudged(t *testing.T) {
-	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 	left := func(units int64) *int64 { return &units }
 	op := func(do Action, units int64, left *int64, from, to int) itemOp {
 		return itemOp{do: do, units: units, left: left, start: at(from), end: at(to)}
