@@ -45,7 +45,7 @@ vitess: ## the programs of Vitess, for the tests that sell on its shards: ten mi
 	cd '$(VITESS)/module' && { test -f go.mod || go mod init programs; } && go get $(VITESS_PROGRAMS:=@v0.24.4) && go build -o .. $(VITESS_PROGRAMS)
 
 prove-vitess: vitess ## what is sold on its shards
-	STOCKD_VITESS='$(VITESS)' go run ./tools/test -tags prove -timeout 60m -run Vitess ./internal/service ./internal/service/strategy
+	STOCKD_VITESS='$(VITESS)' go run ./tools/test -tags prove -timeout 60m -run Vitess ./cmd/stocklab ./internal/service ./internal/service/strategy
 
 helm: ## the chart, held to what Helm and Kubernetes say of it
 	cd deploy/helm && go test -count=1 ./...

@@ -452,7 +452,7 @@ func (r *killedReservations) compare(t *testing.T) {
 func (k killable) changes(t *testing.T) {
 	const imported = 20 // items
 	l := k.lab
-	db := must.Get(openDatabase(l.database))(t)
+	db := must.Get(l.database.Raw())(t)
 	t.Cleanup(func() { _ = db.Close() }) // the test is over
 	var order string
 	late := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/experiments"
 	"github.com/stockd/stockd/internal/lab/hostile"
@@ -23,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/shop"
+	"github.com/stockd/stockd/internal/lab/walk"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/must"
@@ -161,28 +164,17 @@ func TestProveRedisStockSurvivesKills(t *testing.T) {
 	startToKill(t, servers.MariaDB).sales(t, 17, redisStockKilled())
 }
 
-func TestProveGroupedSalesSurviveKills(t *testing.T) {
+// Reservations as well, and sales while units move between the row, buckets and Redis.
+func TestProveSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
-			startToKill(t, database).sales(t, 25, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
+			s := startToKill(t, database)
+			s.sales(t, 25, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
 				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled(),
 				manyItemsAndKilled("sql-conditional"), manyItemsAndKilled("sql-for-update"), manyItemsAndKilled("redis-stock"))
+			s.sales(t, 7, movingAndKilled())
+			s.reservations(t, 50, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
 		})
-	}
-}
-
-func TestProveReservationsSurviveKills(t *testing.T) {
-	for _, database := range []string{servers.MariaDB, servers.MySQL} {
-		t.Run(database, func(t *testing.T) {
-			startToKill(t, database).reservations(t, 50, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
-		})
-	}
-}
-
-// Units move between the row, buckets and Redis, and kills come in the middle of it.
-func TestProveMovingSalesSurviveKills(t *testing.T) {
-	for _, database := range []string{servers.MariaDB, servers.MySQL} {
-		t.Run(database, func(t *testing.T) { startToKill(t, database).sales(t, 7, movingAndKilled()) })
 	}
 }
 
@@ -332,6 +324,28 @@ func TestProveRandomWalks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Walks on two shards of Vitess. Instead of its database, one of its servers is killed, or paused for a second: the tablets,
+// the gate, their database, etcd and vtctld in turns. The seed has one of them in each walk.
+func TestProveRandomWalksOnVitess(t *testing.T) {
+	opened := openShop(t, servers.Choice{Mode: servers.Local, Database: servers.MariaDB})
+	v := labtest.Own(t, opened.Supervisor, "vitess", servers.StartVitess, servers.VitessOptions{Shards: []string{"-80", "80-"}})
+	opened.Servers.Database = v.Database
+	s, faults := startWalkers(t, opened, servers.OnVitess, walk.Replicas), 0
+	s.restart[backend.Database] = func(ctx context.Context) error {
+		faults++
+		server := v.All[faults%len(v.All)]
+		if faults%2 == 0 {
+			return server.Restart(ctx)
+		}
+		err := server.Pause(ctx)
+		time.Sleep(time.Second)
+		return errors.Join(err, server.Resume(ctx))
+	}
+	s.throughEach(t, []string{"sql-conditional", "sql-for-update", "sql-optimistic", "sql-bucket", "sql-unit", "sql-row-lock", "redis-lua", "redis-stock"},
+		seedsOr(t, 15166)...)
+	t.Log(faults, "faults of the servers of Vitess")
 }
 
 // It holds as long as no remedy is broken. Some planted bugs break one, and turn its experiment red here.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +27,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/lab/walk"
 	"github.com/stockd/stockd/internal/must"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
@@ -85,6 +83,9 @@ func fixedSeeds(strategy string) []uint64 {
 // worksOn tells whether a strategy works on a database; beside SQLite there is no server of
 // locks but Redis.
 func worksOn(database string, entry strategy.Entry) bool {
+	if database == servers.OnVitess {
+		return entry.NotOnShards == ""
+	}
 	return database != servers.SQLite || !slices.ContainsFunc(entry.Needs, func(need backend.Name) bool {
 		return need == backend.MySQL || need == backend.ZooKeeper || need == backend.Etcd
 	})
@@ -129,14 +130,13 @@ type walkStage struct {
 	database string
 	// paths are those of each replica to a backend: a proxy for each server of it.
 	paths []map[backend.Name][]*servers.Proxy
-	// servers keep their data when they are restarted.
-	servers map[backend.Name]member
+	// restart restarts a server, which keeps its data, or one of several that are a backend.
+	restart map[backend.Name]func(context.Context) error
 	// shrinking is the time that was spent on shorter walks.
 	shrinking time.Duration
 }
 
-// startWalks starts three replicas, or one on SQLite, every backend, and a proxy before
-// each backend for each replica.
+// startWalks starts every backend, and replicas.
 func startWalks(t *testing.T, database string) *walkStage {
 	t.Helper()
 	choice, replicas := servers.Choice{Mode: servers.Local, Database: database}, walk.Replicas
@@ -147,11 +147,15 @@ func startWalks(t *testing.T, database string) *walkStage {
 		cmdtest.NeedDatabase(t, database)
 		cmdtest.NeedRedis(t)
 	}
-	opened := openShop(t, choice)
-	b := opened.Servers
-	s := &walkStage{database: database, servers: make(map[backend.Name]member)}
-	if choice.Mode == servers.Local {
-		s.keepData(t, opened.Supervisor, b)
+	return startWalkers(t, openShop(t, choice), database, replicas)
+}
+
+// startWalkers starts three replicas, or one on SQLite, and a proxy before each backend for each replica.
+func startWalkers(t *testing.T, opened *shop.Shop, database string, replicas int) *walkStage {
+	t.Helper()
+	s := &walkStage{database: database, restart: make(map[backend.Name]func(context.Context) error)}
+	if !opened.Embedded() {
+		s.keepData(t, opened.Supervisor, opened.Servers)
 	}
 	own := make(map[int][]string)
 	for i := range replicas {
@@ -172,12 +176,8 @@ func (s *walkStage) keepData(t *testing.T, k *servers.Supervisor, b *servers.Bac
 	durable := must.Get(servers.StartDurableRedis(t.Context(), k))(t)
 	must.Do(t, b.Redis.Close(t.Context()))
 	b.Redis = durable
-	s.servers[backend.Database], s.servers[backend.Redis] = b.Database, b.Redis
-	if b.ZooKeeper != nil {
-		s.servers[backend.ZooKeeper] = b.ZooKeeper
-	}
-	if b.Etcd != nil {
-		s.servers[backend.Etcd] = b.Etcd
+	for _, member := range must.Get(b.Members())(t) { // one of Redlock has another name: none is restarted
+		s.restart[backend.Name(member.Name)] = member.Restart
 	}
 }
 
@@ -317,7 +317,7 @@ const walkWithin = 5 * time.Minute
 // walk puts an item on sale, lets all actors go, and judges what they saw. Its error is
 // about the stage, and not about what was found.
 func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []string, error) {
-	w := walking{&walk.Run{Plan: plan, Item: s.lab.goods.Add(1)}, s, s.lab.goods.Add(1)}
+	w := walking{&walk.Run{Plan: plan, Item: s.lab.goods.Add(1), Sharded: s.database == servers.OnVitess}, s, s.lab.goods.Add(1)}
 	query := url.Values{"goods_id": {strconv.FormatInt(w.Item, 10)}, "stock": {strconv.FormatInt(w.Units, 10)}}
 	if len(w.Limits) > 0 {
 		query.Set("per_user", strconv.FormatInt(w.Limits[0], 10))
@@ -557,8 +557,8 @@ func (w walking) fault(ctx context.Context, s walk.Step) error {
 	case walk.Pause:
 		return w.pause(ctx, s)
 	case walk.Restart:
-		if server := w.servers[s.Backend]; server != nil { // an embedded one would lose its data
-			return server.Restart(ctx)
+		if restart := w.restart[s.Backend]; restart != nil { // an embedded one would lose its data
+			return restart(ctx)
 		}
 		return nil
 	default:
@@ -805,7 +805,7 @@ func (w walking) ask(ctx context.Context, method, target, key string) (r walk.Re
 
 // readLedger reads what the replicas have written of an item.
 func readLedger(ctx context.Context, d *servers.Database, item int64) (rows []walk.Row, err error) {
-	db, err := openDatabase(d)
+	db, _, err := d.Pool(1, time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -825,12 +825,4 @@ func readLedger(ctx context.Context, d *servers.Database, item int64) (rows []wa
 		rows = append(rows, r)
 	}
 	return rows, found.Err()
-}
-
-// openDatabase connects to what the replicas write, for what no store offers.
-func openDatabase(d *servers.Database) (*sql.DB, error) {
-	if d.Driver == repo.SQLite {
-		return sql.Open("sqlite", d.DSN)
-	}
-	return d.Raw()
 }

@@ -25,6 +25,8 @@ const (
 	SQLite  = "sqlite"
 	MariaDB = "mariadb"
 	MySQL   = "mysql"
+	// OnVitess is two shards of Vitess, on one of the servers.
+	OnVitess = "vitess"
 )
 
 // Database is one that runs, and how to reach it. A copy of it with another DSN

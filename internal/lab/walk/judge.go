@@ -24,8 +24,9 @@ type Run struct {
 	// SoldOut tells that nothing may be left.
 	SoldOut bool
 	Ledger  []Row
-	// Beside is the ledger of the other item of the baskets.
+	// Beside is the ledger of the other item of the baskets, which may be on another shard than the item.
 	Beside      []Row
+	Sharded     bool
 	Audit, Full stock.Audit
 
 	mu    sync.Mutex
@@ -160,6 +161,9 @@ func (w *Run) recordFault(r Record) string {
 	}
 	if slices.Contains([]Action{Buy, Reserve, Order}, r.Do) && slices.ContainsFunc(slices.Concat(w.Actors...), Step.turnsSale) {
 		expected = append(expected, "sale-closed", "sale-not-started")
+	}
+	if r.Do == Order && w.Sharded {
+		expected = append(expected, "items-apart")
 	}
 	if r.Do == Correct {
 		expected = append(expected, "below-zero")
