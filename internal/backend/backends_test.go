@@ -2,14 +2,11 @@ package backend_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -34,8 +31,8 @@ func TestAPingOfAPausedServerFailsInTime(t *testing.T) {
 		for name, s := range map[string]*servers.Security{"plain": nil, "TLS": security} {
 			t.Run(string(b)+"/"+name, func(t *testing.T) {
 				t.Parallel() // it waits for a server that does not answer
-				running, connect := start(t, b, s)
-				c := connect(t, encryption(t, s))
+				running, to := start(t, b, s)
+				c := connect(t, to, s)
 				awaitPing(t, c, b)
 				pause(t, running)
 				begun := time.Now()
@@ -44,7 +41,7 @@ func TestAPingOfAPausedServerFailsInTime(t *testing.T) {
 					t.Errorf("the ping of a paused server took %s, want at most %s", took, answerWithin)
 				}
 				assertNames(t, err, b)
-				if err := ping(t, connect(t, encryption(t, s)), b); err == nil {
+				if err := ping(t, connect(t, to, s), b); err == nil {
 					t.Error("a new client's ping of a paused server succeeds")
 				}
 				resume(t, running)
@@ -90,136 +87,54 @@ type server interface {
 	Resume(ctx context.Context) error
 }
 
-// connector adds a client to others; without encryption it is a plain one.
-type connector func(c *backend.Clients, encryption *tls.Config) error
-
 // start starts the servers of a backend for one test.
-func start(t *testing.T, b backend.Name, s *servers.Security) (running []server, connect func(t *testing.T, encryption *tls.Config) *backend.Clients) {
+func start(t *testing.T, b backend.Name, s *servers.Security) (running []server, to servers.Conn) {
 	t.Helper()
-	starters := map[backend.Name]func(*testing.T, *servers.Security) ([]server, connector){
-		backend.Redis: startRedis, backend.Redlock: startRedlock, backend.ZooKeeper: startZooKeeper,
-		backend.Etcd: startEtcd, backend.MySQL: startMariaDB,
-	}
-	if starters[b] == nil {
-		t.Fatalf("no case for the backend %q", b)
-	}
-	running, add := starters[b](t, s)
-	return running, func(t *testing.T, encryption *tls.Config) *backend.Clients {
-		t.Helper()
-		c := new(backend.Clients)
-		must.Do(t, add(c, encryption))
-		t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
-		return c
-	}
-}
-
-func startRedis(t *testing.T, s *servers.Security) ([]server, connector) {
-	t.Helper()
-	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Redis, error) {
-		return servers.StartSecureRedis(ctx, k, s)
-	})
-	return []server{one}, func(c *backend.Clients, encryption *tls.Config) error {
-		c.Redis = redisClient(one, encryption)
-		return nil
-	}
-}
-
-func startRedlock(t *testing.T, s *servers.Security) (running []server, connect connector) {
-	t.Helper()
-	five := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Redlock, error) {
-		return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: s})
-	})
-	for _, node := range five.Nodes {
-		running = append(running, node)
-	}
-	return running, func(c *backend.Clients, encryption *tls.Config) error {
+	k := lab.Supervisor()
+	switch b {
+	case backend.Redis:
+		one := labtest.Own(t, k, "redis", servers.StartSecureRedis, s)
+		return []server{one}, one.Conn()
+	case backend.Redlock:
+		five := labtest.Own(t, k, "redis", servers.StartRedlockWith, servers.RedlockOptions{Security: s})
 		for _, node := range five.Nodes {
-			c.Redlock = append(c.Redlock, redisClient(node, encryption))
+			running = append(running, node)
 		}
-		return nil
+		return running, five.Conn()
+	case backend.ZooKeeper:
+		one := labtest.Own(t, k, "zookeeper", servers.StartSecureZooKeeper, s)
+		return []server{one}, one.Conn()
+	case backend.Etcd:
+		one := labtest.Own(t, k, "etcd", servers.StartSecureEtcd, s)
+		return []server{one}, one.Conn()
+	case backend.MySQL:
+		one := labtest.Own(t, k, "mariadb", servers.StartDatabase, servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Security: s})
+		return []server{one}, servers.Conn{Database: *one}
+	default:
+		t.Fatalf("no case for the backend %q", b)
+		return nil, to
 	}
 }
 
-func redisClient(r *servers.Redis, encryption *tls.Config) redis.UniversalClient {
-	return backend.NewRedis(backend.RedisOptions{
-		Addresses: []string{r.Address}, Username: r.Username, Password: r.Password, TLS: encryption,
-		Timeout: answerWithin, PoolSize: 2,
-	})
-}
-
-func startZooKeeper(t *testing.T, s *servers.Security) ([]server, connector) {
+// connect has a client's certificate where there is security.
+func connect(t *testing.T, to servers.Conn, s *servers.Security) *backend.Clients {
 	t.Helper()
-	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.ZooKeeper, error) {
-		return servers.StartSecureZooKeeper(ctx, k, s)
-	})
-	return []server{one}, func(c *backend.Clients, encryption *tls.Config) error {
-		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: []string{one.Address}, SessionTimeout: labtest.LockTTL, DialTimeout: answerWithin, TLS: encryption,
-		})
-		return nil
-	}
-}
-
-func startEtcd(t *testing.T, s *servers.Security) ([]server, connector) {
-	t.Helper()
-	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Etcd, error) {
-		return servers.StartSecureEtcd(ctx, k, s)
-	})
-	return []server{one}, func(c *backend.Clients, encryption *tls.Config) (err error) {
-		c.Etcd, err = backend.NewEtcd(etcdOptions(one, encryption))
-		return err
-	}
-}
-
-// etcdOptions log in as the server's user. Without TLS the scheme of the endpoint says so, too.
-func etcdOptions(e *servers.Etcd, encryption *tls.Config) backend.EtcdOptions {
-	o := backend.EtcdOptions{
-		Endpoints: []string{e.Endpoint}, Username: servers.EtcdUser, Password: e.Password, TLS: encryption, DialTimeout: answerWithin,
-	}
-	if encryption == nil {
-		o.Endpoints[0] = strings.Replace(e.Endpoint, "https:", "http:", 1)
-	}
-	return o
-}
-
-func startMariaDB(t *testing.T, s *servers.Security) ([]server, connector) {
-	t.Helper()
-	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Database, error) {
-		return servers.StartDatabase(ctx, k, servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Security: s})
-	})
-	return []server{one}, func(c *backend.Clients, encryption *tls.Config) (err error) {
-		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{
-			Driver: one.Driver, DSN: one.DSN, Password: one.Password, TLS: encryption,
-			LockWait: answerWithin, ConnectTimeout: answerWithin,
-		})
-		return err
-	}
-}
-
-// own starts a server, which ends with the test.
-func own[S interface {
-	Close(ctx context.Context) error
-}](t *testing.T, start func(context.Context, *servers.Supervisor) (S, error)) S {
-	t.Helper()
-	s, err := start(t.Context(), lab.Supervisor())
-	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
-		labtest.Need(t, missing.What, false, missing.How)
-	}
-	must.Do(t, err)
-	t.Cleanup(func() { _ = s.Close(context.Background()) }) // the supervisor ends what is left
-	return s
+	o := backend.Options{Redis: to.Redis, Redlock: to.Redlock, ZooKeeper: to.ZooKeeper, Etcd: to.Etcd, SQL: backend.SQLOptions{
+		Driver: to.Database.Driver, DSN: to.Database.DSN, Password: to.Database.Password, LockWait: answerWithin, ConnectTimeout: answerWithin,
+	}}
+	o.Redis.Timeout, o.Redlock.Timeout, o.ZooKeeper.DialTimeout, o.Etcd.DialTimeout = answerWithin, answerWithin, answerWithin, answerWithin
+	o.Redis.PoolSize, o.Redlock.PoolSize, o.ZooKeeper.SessionTimeout = 2, 2, labtest.LockTTL
+	encryption := must.Get(s.ClientConfig())(t)
+	o.Redis.TLS, o.Redlock.TLS, o.ZooKeeper.TLS, o.Etcd.TLS, o.SQL.TLS = encryption, encryption, encryption, encryption, encryption
+	c := must.Get(backend.Connect(o))(t)
+	t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
+	return c
 }
 
 func newSecurity(t *testing.T) *servers.Security {
 	t.Helper()
 	authority := must.Get(servers.NewAuthority(lab.Supervisor().Folder()))(t)
 	return must.Get(servers.NewSecurity(authority, true))(t)
-}
-
-// encryption is of a client with its certificate; nil where the server has no TLS.
-func encryption(t *testing.T, s *servers.Security) *tls.Config {
-	t.Helper()
-	return must.Get(s.ClientConfig())(t)
 }
 
 func ping(t *testing.T, c *backend.Clients, b backend.Name) error {

@@ -32,10 +32,15 @@ func rejects(t *testing.T, c *backend.Clients, b backend.Name, why stock.Rejecti
 	}
 }
 
+// redisClient is one of an administrator.
+func redisClient(r *servers.Redis) redis.UniversalClient {
+	return backend.NewRedis(backend.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: answerWithin, PoolSize: 2})
+}
+
 // A Redis that answers reads alone is no Redis for locks.
 func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
 	server := lab.OwnRedis(t)
-	client := redisClient(server, nil)
+	client := redisClient(server)
 	c := &backend.Clients{Redis: client, Redlock: []redis.UniversalClient{client}}
 	t.Cleanup(func() { _ = client.Close() })
 	awaitPing(t, c, backend.Redis)
@@ -63,7 +68,7 @@ func TestARedisThatRejectsWritesSaysWhy(t *testing.T) {
 
 // A Redis whose last save has failed takes no writes either.
 func TestARedisThatCannotSaveSaysSo(t *testing.T) {
-	client := redisClient(lab.OwnRedis(t), nil)
+	client := redisClient(lab.OwnRedis(t))
 	t.Cleanup(func() { _ = client.Close() })
 	folder := client.ConfigGet(t.Context(), "dir").Val()["dir"]
 	must.Do(t, os.Mkdir(filepath.Join(folder, "dump.rdb"), 0o700)) // in the way of the file
@@ -78,7 +83,7 @@ func TestARedisClusterThatIsDownSaysSo(t *testing.T) {
 	server := labtest.Own(t, lab.Supervisor(), "redis", servers.StartRedisCluster, servers.RedisClusterOptions{Masters: 1}).Masters[0]
 	o := labtest.RedisOptions(server)
 	o.Cluster, o.Timeout, o.PoolSize = true, answerWithin, 2
-	client, one := backend.NewRedis(o), redisClient(server, nil)
+	client, one := backend.NewRedis(o), redisClient(server)
 	t.Cleanup(func() { _, _ = client.Close(), one.Close() })
 	c := &backend.Clients{Redis: client}
 	awaitPing(t, c, backend.Redis)
@@ -89,7 +94,7 @@ func TestARedisClusterThatIsDownSaysSo(t *testing.T) {
 // An etcd with an alarm reads on.
 func TestAnEtcdThatRejectsWritesSaysWhy(t *testing.T) {
 	server := lab.OwnEtcd(t)
-	client := must.Get(backend.NewEtcd(etcdOptions(server, nil)))(t)
+	client := must.Get(backend.NewEtcd(server.Conn().Etcd))(t)
 	c := &backend.Clients{Etcd: client}
 	t.Cleanup(func() { _ = c.Close() })
 	awaitPing(t, c, backend.Etcd)
