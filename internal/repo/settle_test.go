@@ -80,10 +80,10 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Settlers and buyers at once: no row is lost, and none counts twice.
+// Settlers, an archive and buyers at once: no row is lost, and none counts twice.
 func TestTotalsAreRightUnderACrowd(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
+		s := labtest.Open(t, d, "r").ArchivingAtOnce()
 		create(t, s, 1, 1_000_000)
 		var sold atomic.Int64
 		end := time.Now().Add(1500 * time.Millisecond)
@@ -105,7 +105,8 @@ func TestTotalsAreRightUnderACrowd(t *testing.T) {
 					err := s.SettleAll(t.Context())
 					if ages && err == nil {
 						time.Sleep(100 * time.Millisecond) // the while, shortened
-						err = s.Age(t.Context())
+						_, moveErr := s.Archive(t.Context(), time.Now(), 30)
+						err = errors.Join(s.Age(t.Context()), moveErr)
 					}
 					if err != nil && !errors.Is(err, stock.ErrBusy) {
 						t.Error(err)
@@ -116,6 +117,10 @@ func TestTotalsAreRightUnderACrowd(t *testing.T) {
 		}
 		crowd.Wait()
 		early := unsettled(t, s)
+		live, archived, err := s.Rows(t.Context())
+		if must.Do(t, err); len(archived) == 0 || int64(len(live)+len(archived)) != sold.Load()+1 {
+			t.Errorf("of %d sales and a restock the ledger has %d rows, and the archive %d", sold.Load(), len(live), len(archived))
+		}
 		if quick, full := bothAudits(t, s, 1); quick != full || quick.Orders != sold.Load() || !quick.Clean {
 			t.Errorf("the audit is %+v, in full %+v; want %d sales", quick, full, sold.Load())
 		}
