@@ -88,7 +88,7 @@ func TestASaleIsExactWhateverASessionInherits(t *testing.T) {
 					change(t, admin, name, hostile()[name])
 				}
 				execute(t, admin, "CREATE DATABASE another")
-				another := as(t, d, func(c *mysql.Config) { c.DBName = "another" })
+				another := must.Get(d.With(func(c *mysql.Config) { c.DBName = "another" }))(t)
 				sellsExactly(t, admin, another, open(t, another, 1).names()...)
 			})
 		})
@@ -103,17 +103,7 @@ func inherited(t *testing.T, d *servers.Database) (admin *sql.DB, limited *serve
 	t.Cleanup(func() { admin.Close() }) //nolint:errcheck // nothing is lost with it
 	execute(t, admin, fmt.Sprintf("CREATE USER shop@'127.0.0.1' IDENTIFIED BY '%s'", d.Password))
 	execute(t, admin, "GRANT ALL ON `%`.* TO shop@'127.0.0.1'")
-	return admin, as(t, d, func(c *mysql.Config) { c.User = "shop" })
-}
-
-// as is the same server under another configuration.
-func as(t *testing.T, d *servers.Database, change func(*mysql.Config)) *servers.Database {
-	t.Helper()
-	c := must.Get(mysql.ParseDSN(d.DSN))(t)
-	change(c)
-	other := *d
-	other.DSN = c.FormatDSN()
-	return &other
+	return admin, must.Get(d.With(func(c *mysql.Config) { c.User = "shop" }))(t)
 }
 
 func execute(t *testing.T, db *sql.DB, statement string) {

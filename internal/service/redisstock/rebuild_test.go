@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -37,9 +36,7 @@ func (s *shop) addUsers(t *testing.T, n int) {
 
 func (s *shop) sql(t *testing.T) *sql.DB {
 	t.Helper()
-	c := must.Get(mysql.ParseDSN(s.database.DSN))(t)
-	c.Passwd = s.database.Password
-	db := must.Get(sql.Open("mysql", c.FormatDSN()))(t)
+	db := must.Get(s.database.Raw())(t)
 	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
 	return db
 }
