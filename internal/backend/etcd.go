@@ -54,7 +54,8 @@ func NewEtcd(o EtcdOptions) (*clientv3.Client, error) {
 		options = append(options, grpc.WithTransportCredentials(etcdCredentials{credentials.NewTLS(o.TLS), o.TLS.ServerName}))
 	}
 	if o.Username != "" {
-		options = append(options, newEtcdLogin(o.Username, o.Password).dialOptions()...)
+		login := newEtcdLogin(o.Username, o.Password) // below the library's interceptors, which send a call again when its token was rejected
+		options = append(options, grpc.WithChainUnaryInterceptor(login.unary), grpc.WithChainStreamInterceptor(login.stream))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            o.Endpoints,
@@ -112,12 +113,6 @@ type etcdLogin struct {
 
 func newEtcdLogin(name, password string) *etcdLogin {
 	return &etcdLogin{name: name, password: password, asking: make(chan struct{}, 1)}
-}
-
-// dialOptions put the login below the library's own interceptors, which send a
-// call again when its token was rejected.
-func (l *etcdLogin) dialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
 
 func (l *etcdLogin) unary(ctx context.Context, method string, question, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

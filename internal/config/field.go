@@ -68,14 +68,11 @@ func sectionOf(s section, v reflect.Value) section {
 		f := field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), tag: tag, value: value, byRule: s.like != ""}
 		s.parts = append(s.parts, part{field: &f})
 		if isSecret {
-			s.parts = append(s.parts, part{field: fileOf(f, secret)})
+			file := &field{key: f.key + "_file", doc: "file that holds " + f.key, byRule: true, value: reflect.ValueOf(&secret.File).Elem()}
+			s.parts = append(s.parts, part{field: file})
 		}
 	}
 	return s
-}
-
-func fileOf(f field, secret *Secret) *field {
-	return &field{key: f.key + "_file", doc: "file that holds " + f.key, byRule: true, value: reflect.ValueOf(&secret.File).Elem()}
 }
 
 func fields(c *Config) []field { return sections(c).fields() }
@@ -121,7 +118,7 @@ func (f field) set(text string) error {
 	case *Secret:
 		target.value = oneLine(text)
 	case *[]string:
-		*target = splitList(text)
+		*target = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	case *int:
 		return parse(target, text, "a whole number", strconv.Atoi)
 	case *float64:
@@ -207,10 +204,6 @@ func number(text string) float64 {
 		panic(err)
 	}
 	return n
-}
-
-func splitList(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // values are the parts of a list, or the only value.

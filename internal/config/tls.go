@@ -37,7 +37,8 @@ func (t TLS) ClientConfig() (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cert_file %w", err)
 		}
-		c.GetClientCertificate = own.present
+		// While only one of the two files has been replaced, it is the last valid one.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.latest(), nil }
 	}
 	return c, nil
 }
@@ -98,12 +99,6 @@ func (p *keyPair) read() error {
 	}
 	p.last.Store(&pair)
 	return nil
-}
-
-// present is a tls.Config.GetClientCertificate. While only one of the two files has been
-// replaced, it returns the last valid certificate.
-func (p *keyPair) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	return p.latest(), nil
 }
 
 func (p *keyPair) latest() *tls.Certificate {

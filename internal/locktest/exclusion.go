@@ -15,14 +15,6 @@ import (
 // crowding is how long a crowd is sent through the gate.
 const crowding = 400 * time.Millisecond
 
-func excludesGoroutines(t *testing.T, s *subject) {
-	exclusion(t, s, 1, 8)
-}
-
-func excludesClients(t *testing.T, s *subject) {
-	exclusion(t, s, 3, 3)
-}
-
 // exclusion proves the guarantee, or shows the damage where there is none.
 func exclusion(t *testing.T, s *subject, replicas, each int) {
 	damage := crowd(t, s, replicas, each)

@@ -100,10 +100,6 @@ func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	s.assertNamed(t, err)
 }
 
-func outlivesALostRequest(t *testing.T, s *subject) { losesRequests(t, s, false) }
-
-func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
-
 // losesRequests ends the connections in the middle of an Acquire, at one of its requests
 // after the other, before the servers get it or before they answer. Then the name is the
 // holder's, or it is free long before its TTL is over; where a release does not compare the owner, it

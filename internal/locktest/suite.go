@@ -195,8 +195,8 @@ func contents() []topic {
 	return []topic{
 		{stateTopic, showsItsState, nil},
 		// exclusion.go
-		{"ExcludesGoroutines", excludesGoroutines, nil},
-		{"ExcludesClients", excludesClients, nil},
+		{"ExcludesGoroutines", func(t *testing.T, s *subject) { exclusion(t, s, 1, 8) }, nil},
+		{"ExcludesClients", func(t *testing.T, s *subject) { exclusion(t, s, 3, 3) }, nil},
 		{"KeepsNamesApart", keepsNamesApart, nil},
 		{"KeepsInstallationsApart", keepsInstallationsApart, hasPrefix},
 		// waiting.go
@@ -239,8 +239,8 @@ func contents() []topic {
 		{"NamesAServerThatTakesNoRelease", namesAServerThatTakesNoRelease, isServed},
 		{"FreesANameWhoseReleaseIsLost", freesANameWhoseReleaseIsLost, isServed},
 		{"KeepsTheOtherHoldOfALostRelease", keepsTheOtherHoldOfALostRelease, isReentrantAndServed},
-		{"OutlivesALostRequest", outlivesALostRequest, isServed},
-		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
+		{"OutlivesALostRequest", func(t *testing.T, s *subject) { losesRequests(t, s, false) }, isServed},
+		{"OutlivesALostAnswer", func(t *testing.T, s *subject) { losesRequests(t, s, true) }, isServed},
 		{"TakesNothingByALateRequest", takesNothingByALateRequest, isServedAndExpires},
 		{"TakesNothingByALateAnswer", takesNothingByALateAnswer, isServed},
 	}

@@ -140,13 +140,14 @@ func (r *Reservations) sellOnce(ctx context.Context, number, key string, lines [
 	for i := range lines {
 		numbers[i] = fmt.Sprintf("%s-%d-%d", number, i+1, len(lines))
 	}
+	ttl := (2*r.catalogue.timeout + 5*time.Second).Truncate(time.Second) // longer than a basket may take
 	for i, line := range lines {
 		if i > 0 {
 			key = lineKey(number, i)
 		}
 		p := stock.Purchase{
 			RequestID: key, Keyed: true, Number: numbers[i],
-			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(), Durable: stock.InSQL, // it is confirmed next
+			Quantity: line.Quantity, UserID: user, TTL: ttl, Durable: stock.InSQL, // it is confirmed next
 		}
 		outcome, err := hold(ctx, line.GoodsID, p)
 		if err == nil && outcome.Order.ID != p.Number {
@@ -205,11 +206,6 @@ func lineFault(goodsID int64, err error) error {
 		err = stock.ErrUnknownGoods // what wraps it names the item, too
 	}
 	return &stock.LineError{GoodsID: goodsID, Err: err}
-}
-
-// basketTTL is longer than a basket may take, in whole seconds.
-func (r *Reservations) basketTTL() time.Duration {
-	return (2*r.catalogue.timeout + 5*time.Second).Truncate(time.Second)
 }
 
 // letGo gives the units of lines back at once, each by itself: one whose row is locked keeps no other.

@@ -94,7 +94,7 @@ func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 		if err == nil {
 			err = outcome.Rejected
 		}
-		if leave(ctx, err); !limitsBuyer(err) {
+		if leave(ctx, err); !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrHoldLimit) {
 			return outcome, err
 		}
 		rejected = err
@@ -123,11 +123,6 @@ func (s *Shop) pendingCopy(ctx context.Context, by *Seller, r Request) (first st
 		return stock.Outcome{}, nil
 	}
 	return first, err
-}
-
-// limitsBuyer reports a rejection of what the buyer has already.
-func limitsBuyer(err error) bool {
-	return errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrHoldLimit)
 }
 
 // enter takes the admission of the item's waiting room, where it has one, unless a copy of the purchase is pending: then that

@@ -42,14 +42,6 @@ func (s *subject) crowd() crowd {
 // that is here for that, leaves its buyers an honest busy.
 const saleWithin = 6 * time.Second
 
-func onOneReplica(t *testing.T, s *subject) {
-	exclusion(t, s, s.entry.Guarantees.ExclusiveInProcess, s.replicas[:1])
-}
-
-func onThreeReplicas(t *testing.T, s *subject) {
-	exclusion(t, s, s.entry.Guarantees.ExclusiveAcrossReplicas, s.replicas)
-}
-
 // exclusion proves the claim, or shows the damage where there is none.
 func exclusion(t *testing.T, s *subject, claimed bool, replicas []strategy.Deduct) {
 	if claimed {
@@ -171,10 +163,6 @@ func (s *subject) fenced(t *testing.T) []strategy.Deduct {
 		list = append(list, s.group(t, fencer.DeductFenced))
 	}
 	return list
-}
-
-func sellsOutFencedOnThreeReplicas(t *testing.T, s *subject) {
-	assertSoldOut(t, s, s.fenced(t))
 }
 
 // writesTheTokenThatItClaimed shows that the token of the answer is the one in

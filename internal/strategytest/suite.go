@@ -147,9 +147,11 @@ func contents(in scope) []topic {
 		{"SellsWhatComesBack", sellsWhatComesBack, 0},
 		{"CountsWhatABuyerHolds", countsWhatABuyerHolds, fenced},
 		// exclusion.go
-		{"OnOneReplica", onOneReplica, brief},
-		{"OnThreeReplicas", onThreeReplicas, brief},
-		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas, brief},
+		{"OnOneReplica", func(t *testing.T, s *subject) { exclusion(t, s, s.entry.Guarantees.ExclusiveInProcess, s.replicas[:1]) }, brief},
+		{"OnThreeReplicas", func(t *testing.T, s *subject) {
+			exclusion(t, s, s.entry.Guarantees.ExclusiveAcrossReplicas, s.replicas)
+		}, brief},
+		{"SellsOutFencedOnThreeReplicas", func(t *testing.T, s *subject) { assertSoldOut(t, s, s.fenced(t)) }, brief},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed, brief},
 		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim, brief},
 		{"RejectsAWriteAfterAClaimInItsMiddle", rejectsAWriteAfterAClaimInItsMiddle, brief},

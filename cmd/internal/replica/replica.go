@@ -238,18 +238,13 @@ const (
 	unitRows = 500
 )
 
-// optimisticRetry bounds the attempts of sql-optimistic: fifty lost races, with pauses that grow by 5 ms
-// each, take about as long as the longest wait for a lock by default.
-func optimisticRetry() strategy.Retry {
-	return strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second}
-}
-
 func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps, o Options) strategy.Deps {
 	deps := strategy.Deps{
-		Store:      store,
-		LockWait:   c.Lock.Wait,
-		Lock:       locks,
-		Retry:      optimisticRetry(),
+		Store:    store,
+		LockWait: c.Lock.Wait,
+		Lock:     locks,
+		// Fifty lost races take about as long as the longest wait for a lock by default.
+		Retry:      strategy.Retry{Tries: 50, Step: 5 * time.Millisecond, Max: time.Second},
 		Group:      strategy.Group{Batch: groupBatch, Units: groupUnits, Queue: c.Group.Queue},
 		Buckets:    c.Bucket.Count,
 		UnitRows:   unitRows,

@@ -40,7 +40,8 @@ func newInsertLock(d lock.Deps) *insertLock {
 	}
 	l := &insertLock{base: b, tokens: &Tokens{b}, host: host}
 	if !d.Unreaped {
-		l.reaper = newReaper(b)
+		l.reaper = &reaper{base: b}
+		l.reaper.ctx, l.reaper.end = context.WithCancel(context.Background())
 	}
 	return l
 }

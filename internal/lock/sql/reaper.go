@@ -23,12 +23,6 @@ type reaper struct {
 	round sync.WaitGroup // the one that is under way
 }
 
-func newReaper(b *base) *reaper {
-	r := &reaper{base: b}
-	r.ctx, r.end = context.WithCancel(context.Background())
-	return r
-}
-
 func (r *reaper) wake() {
 	if r == nil {
 		return

@@ -67,10 +67,8 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 // Pending units count as well where the counter is rebuilt: once, also where
 // the ledger has it already and the stream still.
 func TestALimitCountsPendingOrders(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 100)
-	cut := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(cut.Address))
+	s := open(t, lab.Redis(t), 100)
+	a, cut := s.replicaBehind(t, "a")
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("first", 1)))
 	settle(t, a)
@@ -197,10 +195,9 @@ func buriesWhatRedisForgets(t *testing.T, units, limit int64, since func(*rediss
 // A batch is offered again for one that does not fit, under a limit that was raised in between, and that answer is
 // lost: a buyer who was at the limit before may have bought.
 func TestABuyerIsNotAtTheLimitByAnEarlierAnswer(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a, b := s.replica(t, "a", at(way.Address)), s.replica(t, "b")
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a")
+	b := s.replica(t, "b")
 	s.limit(t, b, 9)
 	reported := orders(sell(t, a, by("小明", 9)))
 	settle(t, b)
@@ -273,10 +270,8 @@ func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 
 // A limit is set in the middle of a rebuild: it is in force only with the next one.
 func TestALimitIsNotAnsweredByAnEarlierRebuild(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(way.Address))
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a")
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	first, changed := make(chan error, 1), make(chan error, 1)
 	go func() { first <- oneOf(a.Deduct(t.Context(), goods, []stock.Purchase{by("other", 1)})) }()

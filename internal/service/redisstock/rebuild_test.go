@@ -126,10 +126,8 @@ func buy1by(prefix string) stock.Purchase {
 // A purchase whose time is over does not end the rebuild that it has begun: the next
 // one finds the counter.
 func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 10)
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", at(way.Address), patient)
+	s := open(t, lab.Redis(t), 10)
+	a, way := s.replicaBehind(t, "a", patient)
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

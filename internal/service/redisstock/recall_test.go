@@ -303,11 +303,9 @@ func TestALateReturnMovesNothing(t *testing.T) {
 // No user is staged for a closed counter, and a limit that is set in the middle of a recall
 // holds for its pending orders.
 func TestALimitIsSetDuringARecall(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 100)
+	s := open(t, lab.Redis(t), 100)
 	s.options.ClaimAfter = time.Hour
-	way := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", idle, at(way.Address))
+	a, way := s.replicaBehind(t, "a", idle)
 	s.limit(t, a, 5)
 	s.addUsers(t, 3000)
 	reported := orders(sell(t, a, by("first", 1)))
@@ -333,10 +331,9 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 
 // A closed counter does not know what users have: no limit is exceeded through it.
 func TestALimitHoldsDuringARecall(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 100)
-	way := labtest.NewProxy(t, server.Address)
-	a, b := s.replica(t, "a", at(way.Address)), s.replica(t, "b")
+	s := open(t, lab.Redis(t), 100)
+	a, way := s.replicaBehind(t, "a")
+	b := s.replica(t, "b")
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
@@ -490,13 +487,11 @@ func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 // A consumer writes the pending orders between two steps of a recall, and dies before it
 // settles them: their units are not pending any more, and return with the next recall.
 func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 20)
+	s := open(t, lab.Redis(t), 20)
 	s.options.ClaimAfter = time.Hour
 	seller := s.replica(t, "seller", idle)
 	reported := s.pendingOrders(t, seller, 5)
-	slow := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", idle, at(slow.Address))
+	a, slow := s.replicaBehind(t, "a", idle)
 	drain := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
 	labtest.AwaitReached(t, drain)
@@ -510,15 +505,13 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 // A consumer writes pending orders after the recall has counted them for the last time, all
 // or some: as many units as it returned less than there were are not taken for pending.
 func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
-	server := lab.Redis(t)
 	for _, written := range []int64{5, 4} {
 		t.Run(fmt.Sprintf("%d of 5", written), func(t *testing.T) {
-			s := open(t, server, 11)
+			s := open(t, lab.Redis(t), 11)
 			s.options.ClaimAfter = time.Hour
 			seller := s.replica(t, "seller", idle)
 			reported := s.pendingOrders(t, seller, 5)
-			slow := labtest.NewProxy(t, server.Address)
-			a := s.replica(t, "a", idle, at(slow.Address))
+			a, slow := s.replicaBehind(t, "a", idle)
 			first := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
 			recalled := make(chan stock.Recalled, 1)
 			go func() {

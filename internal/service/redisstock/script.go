@@ -38,10 +38,6 @@ type partition struct {
 	base string // begins every key
 }
 
-func newPartition(prefix string, n int) *partition {
-	return &partition{base: prefix + ":{stock-" + strconv.Itoa(n) + "}:"}
-}
-
 // The keys of a partition.
 func (p *partition) orders() string { return p.base + "orders" }
 func (p *partition) dead() string   { return p.base + "dead" }

@@ -153,7 +153,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	s.additions = s.newAdditions()
 	s.ledger = shareLedger(store.Orders, s.options.Log)
 	for n := range s.options.Partitions {
-		p := newPartition(s.options.Prefix, n)
+		p := &partition{base: fmt.Sprintf("%s:{stock-%d}:", s.options.Prefix, n)}
 		s.parts = append(s.parts, p)
 		c := &consumer{Stock: s, part: p}
 		s.working.Go(func() { c.run(ctx) })

@@ -65,11 +65,6 @@ type cursor struct {
 	asked atomic.Bool
 }
 
-func (c *cursor) reset() {
-	c.asked.Store(false)
-	c.at.Store(0)
-}
-
 func (u unitRows) cursor(goodsID int64) *cursor {
 	if found, ok := u.cursors.Load(goodsID); ok {
 		return found.(*cursor) //nolint:forcetypeassert // nothing else is stored
@@ -138,7 +133,8 @@ func (u unitRows) fill(ctx context.Context, goodsID int64, c *cursor, looksSold 
 		})
 	})
 	if err != nil || filled > 0 || looksSold || c.at.Load() >= u.most {
-		c.reset()
+		c.asked.Store(false)
+		c.at.Store(0)
 	}
 	return free, err
 }

@@ -50,7 +50,7 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 		)),
 	}
 	if o.Endpoint != "" {
-		exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesOf(o.Endpoint)))
+		exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimRight(o.Endpoint, "/")+"/v1/traces"))
 		if err != nil {
 			return nil, fmt.Errorf("make trace exporter: %w", err)
 		}
@@ -60,10 +60,6 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 		options = append(options, sdk.WithSpanProcessor(o.Local))
 	}
 	return &Tracing{sdk.NewTracerProvider(options...)}, nil
-}
-
-func tracesOf(endpoint string) string {
-	return strings.TrimRight(endpoint, "/") + "/v1/traces"
 }
 
 // sampler decides which requests are traced. It always honors a caller that does not sample; one
