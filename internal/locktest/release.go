@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
@@ -106,10 +108,16 @@ func freesAnothers(t *testing.T, s *subject) {
 	}
 	lease := Hold(t, late, name)
 	var others lock.Lease
-	late.clients.Redis.AddHook(&deleteHook{do: func() {
+	between := sync.OnceFunc(func() {
 		s.take(t, name)
 		others = Hold(t, next, name)
-	}})
+	})
+	late.clients.Redis.AddHook(Hook(func(_ context.Context, send func() error, commands ...redis.Cmder) error {
+		if commands[0].Name() == "del" {
+			between()
+		}
+		return send()
+	}))
 	Release(t, lease) // which frees another's name
 	if others == nil {
 		t.Fatal("does not guarantee ReleasesOnlyItsOwn, and its release sent no DEL")

@@ -164,25 +164,24 @@ func (s *site) forget(t *testing.T) {
 	}
 }
 
-// deleteHook calls do once, before the first DEL of a client.
-type deleteHook struct {
-	once sync.Once
-	do   func()
-}
+// Hook stands around what a client of Redis sends: a command, or those of a pipeline.
+type Hook func(ctx context.Context, send func() error, commands ...redis.Cmder) error
 
-func (h *deleteHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "del" {
-			h.once.Do(h.do)
-		}
-		return next(ctx, cmd)
+// DialHook changes nothing.
+func (Hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook has it around a command.
+func (h Hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		return h(ctx, func() error { return next(ctx, command) }, command)
 	}
 }
 
-func (*deleteHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (*deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// ProcessPipelineHook has it around a pipeline.
+func (h Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		return h(ctx, func() error { return next(ctx, commands) }, commands...)
+	}
 }
 
 // privates are the backends of a run that topics may break, by their kind. Each is started

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -17,41 +16,31 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 )
 
-// pinged counts the pings of a Redis, each of which takes a while.
-type pinged struct {
-	count atomic.Int64
-	takes time.Duration
-}
-
-func (p *pinged) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (p *pinged) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "set" {
-			p.count.Add(1)
-			time.Sleep(p.takes)
+// countPings counts the pings of a Redis, each of which takes a while.
+func countPings(client redis.UniversalClient, takes time.Duration) *atomic.Int64 {
+	count := new(atomic.Int64)
+	client.AddHook(locktest.Hook(func(_ context.Context, send func() error, commands ...redis.Cmder) error {
+		if commands[0].Name() == "set" {
+			count.Add(1)
+			time.Sleep(takes)
 		}
-		return next(ctx, cmd)
-	}
-}
-
-func (p *pinged) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+		return send()
+	}))
+	return count
 }
 
 // However many ask for readiness, each backend is pinged about twice a second.
 func TestPingsAreShared(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
-	locks.Redis.AddHook(counted)
+	locks := lab.Locks(t, d, backend.Redis)
+	pings := countPings(locks.Redis, 50*time.Millisecond)
 	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	should.Close(t, c)
 	var all sync.WaitGroup
@@ -69,49 +58,44 @@ func TestPingsAreShared(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most := 1 + int64(time.Since(begun)/(500*time.Millisecond)); counted.count.Load() > most {
-		t.Errorf("200 requests at once ping Redis %d times, want %d at most", counted.count.Load(), most)
+	if most := 1 + int64(time.Since(begun)/(500*time.Millisecond)); pings.Load() > most {
+		t.Errorf("200 requests at once ping Redis %d times, want %d at most", pings.Load(), most)
 	}
-	before := counted.count.Load()
+	before := pings.Load()
 	soon(t, "another ping", func() bool {
 		_, err := c.Backends(t.Context())
-		return err == nil && counted.count.Load() > before
+		return err == nil && pings.Load() > before
 	})
 }
 
 // One who leaves gets its own error, and spoils nothing for the others.
 func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
-	locks.Redis.AddHook(slow)
+	const takes = 300 * time.Millisecond
+	locks := lab.Locks(t, d, backend.Redis)
+	pings := countPings(locks.Redis, takes)
 	c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	should.Close(t, c)
 	hasty, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if _, err := c.Backends(hasty); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) >= slow.takes {
+	if _, err := c.Backends(hasty); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) >= takes {
 		t.Errorf("one in a hurry gets %v after %s", err, time.Since(begun))
 	}
 	list, err := c.Backends(t.Context())
-	if err != nil || list[1].Status != service.Up || slow.count.Load() != 1 {
-		t.Errorf("the next gets %+v, %v after %d pings", list, err, slow.count.Load())
+	if err != nil || list[1].Status != service.Up || pings.Load() != 1 {
+		t.Errorf("the next gets %+v, %v after %d pings", list, err, pings.Load())
 	}
 }
 
-// failing is a Redis that answers a ping with an error, or, without one, not at all.
-type failing struct {
-	pinged
-
-	answer error
-}
-
-func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "set" {
-			return next(ctx, cmd)
+// failing has a Redis answer a ping with an error, or, without one, not at all.
+func failing(answer error) locktest.Hook {
+	return func(ctx context.Context, send func() error, commands ...redis.Cmder) error {
+		if commands[0].Name() != "set" {
+			return send()
 		}
-		if f.answer != nil {
-			return f.answer
+		if answer != nil {
+			return answer
 		}
 		<-ctx.Done()
 		return fmt.Errorf("dial tcp 192.0.2.7:6379: %w", context.Cause(ctx))
@@ -133,7 +117,7 @@ func TestABackendThatHangsOrRejectsWritesIsNamed(t *testing.T) {
 	} {
 		d := lab.Database(t, servers.SQLite)
 		locks := lab.Locks(t, d, backend.Redis)
-		locks.Redis.AddHook(&failing{answer: answer})
+		locks.Redis.AddHook(failing(answer))
 		c := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 		should.Close(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -117,50 +118,6 @@ func (s *subject) wantConsistent(t *testing.T, audit stock.Audit) {
 	}
 }
 
-// answered is a hook of a Redis client that does something once, when units were
-// taken off a copy and before the strategy gets the answer.
-type answered struct {
-	once sync.Once
-	copy string // ends its key
-	do   func() error
-}
-
-func (*answered) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a *answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		a.after(cmd)
-		return cmp.Or(err, cmd.Err())
-	}
-}
-
-func (a *answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		a.after(cmds...)
-		return err
-	}
-}
-
-func (a *answered) after(cmds ...redis.Cmder) {
-	if !slices.ContainsFunc(cmds, a.takes) {
-		return
-	}
-	a.once.Do(func() {
-		if failed := a.do(); failed != nil {
-			for _, cmd := range cmds {
-				cmd.SetErr(failed)
-			}
-		}
-	})
-}
-
-func (a *answered) takes(cmd redis.Cmder) bool {
-	name := cmd.Name()
-	return name == "decrby" || name == "lpop" || name == "set" && strings.HasSuffix(fmt.Sprint(cmd.Args()[1]), a.copy)
-}
-
 // undersells is a replica to which something happens when it has taken units in
 // Redis for the first time, or a skip where the strategy does not undersell.
 func (s *subject) undersells(t *testing.T, happens func() error) strategy.Strategy {
@@ -169,7 +126,24 @@ func (s *subject) undersells(t *testing.T, happens func() error) strategy.Strate
 		t.Skip("it takes no units outside of the database, and rejects no purchase while some are left")
 	}
 	deps := s.deps(t, s.store)
-	deps.Lock.Redis.AddHook(&answered{copy: ":" + s.entry.Name, do: happens})
+	takes := func(cmd redis.Cmder) bool {
+		name := cmd.Name()
+		return name == "decrby" || name == "lpop" || name == "set" && strings.HasSuffix(fmt.Sprint(cmd.Args()[1]), ":"+s.entry.Name)
+	}
+	var once sync.Once
+	deps.Lock.Redis.AddHook(locktest.Hook(func(_ context.Context, send func() error, commands ...redis.Cmder) error {
+		err := send()
+		if slices.ContainsFunc(commands, takes) { // and the strategy has no answer yet
+			once.Do(func() {
+				if failed := happens(); failed != nil {
+					for _, command := range commands {
+						command.SetErr(failed)
+					}
+				}
+			})
+		}
+		return cmp.Or(err, commands[0].Err())
+	}))
 	return s.entry.New(deps)
 }
 

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -269,35 +270,21 @@ func TestTheTimeOfOneRoundTripIsNoEndOfTheWait(t *testing.T) {
 	}
 }
 
-// afterNext is a hook of a client: it does something once, after the next script that is run, or transaction
+// afterNext has a client do once what is stored, after the next script that is run, or transaction
 // or SETNX, and before its answer is seen.
-type afterNext struct{ do atomic.Pointer[func()] }
-
-func (a *afterNext) answered(err error, asked string) {
-	if err != nil || asked != "eval" && asked != "evalsha" && asked != "set" && asked != "setnx" {
-		return
-	}
-	if do := a.do.Swap(nil); do != nil {
-		(*do)()
-	}
-}
-
-func (*afterNext) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a *afterNext) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		a.answered(err, cmd.Name())
+func afterNext(client redis.UniversalClient) *atomic.Pointer[func()] {
+	next := new(atomic.Pointer[func()])
+	client.AddHook(locktest.Hook(func(_ context.Context, send func() error, commands ...redis.Cmder) error {
+		err := send()
+		asked := commands[min(1, len(commands)-1)].Name() // the first one begins a transaction
+		if err == nil && slices.Contains([]string{"eval", "evalsha", "set", "setnx"}, asked) {
+			if do := next.Swap(nil); do != nil {
+				(*do)()
+			}
+		}
 		return err
-	}
-}
-
-func (a *afterNext) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		err := next(ctx, commands)
-		a.answered(err, commands[min(1, len(commands)-1)].Name()) // the first one begins a transaction
-		return err
-	}
+	}))
+	return next
 }
 
 // A name that is given back after a waiter has looked, and before it can be woken, is not missed: the
@@ -305,16 +292,15 @@ func (a *afterNext) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 	server := lab.Redis(t)
 	for _, kind := range []string{"redis-reentrant", "redis-fair"} {
-		holder, client, next := onRedis(t, kind, clientAt(server, server.Address)), clientAt(server, server.Address), new(afterNext)
-		client.AddHook(next)
-		waiter := onRedis(t, kind, client)
+		holder, client := onRedis(t, kind, clientAt(server, server.Address)), clientAt(server, server.Address)
+		waiter, next := onRedis(t, kind, client), afterNext(client)
 		handoff(t, holder, waiter, "missed") // from now on it listens, and is not woken because that began
 		release := func(lease lock.Lease) {
 			must.Do(t, lease.Release(t.Context()))
 		}
 		held := locktest.Hold(t, holder, "missed")
 		once := func() { release(held) }
-		next.do.Store(&once)
+		next.Store(&once)
 		var noted locktest.Notes
 		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.Take), 30*time.Second)
 		defer cancel()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/redisstock"
@@ -56,29 +56,6 @@ func rejected() map[string]trips {
 		"naive": {1, 0}, "naive-decrement": {1, 0}, "mutex": {1, 0}, "mutex-per-request": {1, 0}, "channel": {1, 0},
 		"sql-conditional": {1, 0}, "sql-procedure": {1, 0}, "sql-optimistic": {1, 0}, "sql-for-update": {1, 0}, "sql-bucket": {1, 0}, "sql-unit": {1, 0},
 		"redis-get-set": {1, 1}, "redis-decr": {1, 2}, "redis-list": {1, 1}, "redis-stock": {0, 0},
-	}
-}
-
-// counted is a hook that counts what a client of Redis sends, a pipeline as one.
-type counted struct{ n *atomic.Int64 }
-
-func (c counted) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
-}
-
-func (c counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmds)
 	}
 }
 
@@ -186,9 +163,13 @@ func asked(t *testing.T, pool *sql.DB, clients *backend.Clients, needs []backend
 	}
 }
 
+// countRedis counts what a client of Redis sends, a pipeline as one.
 func countRedis(client redis.UniversalClient) func() int64 {
 	n := new(atomic.Int64)
-	client.AddHook(counted{n})
+	client.AddHook(locktest.Hook(func(_ context.Context, send func() error, _ ...redis.Cmder) error {
+		n.Add(1)
+		return send()
+	}))
 	return n.Load
 }
 
