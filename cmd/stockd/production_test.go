@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -296,19 +295,12 @@ func documentedGrants(t *testing.T) string {
 	return string(granted[1])
 }
 
-// openAs connects to a database as the user of its DSN, or of another one.
-func openAs(t *testing.T, d *servers.Database) (*sql.DB, *mysql.Config) {
-	t.Helper()
-	db, c := labtest.Connect(t, d)
-	t.Cleanup(func() { must.Do(t, db.Close()) })
-	return db, c
-}
-
 // seller is the database for a user that has the documented rights and no other.
 func seller(t *testing.T, d *servers.Database) *servers.Database {
 	t.Helper()
-	db, c := openAs(t, d)
-	s := *d
+	db, c := labtest.Connect(t, d)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	s := must.Get(d.With(func(to *mysql.Config) { to.User = "seller" }))(t)
 	s.Password = rand.Text()
 	for _, statement := range []string{
 		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
@@ -316,15 +308,14 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 	} {
 		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
-	c.User = "seller"
-	s.DSN = c.FormatDSN()
-	return &s
+	return s
 }
 
 // deniesTheSchema tries what a replica that was taken over would.
 func deniesTheSchema(t *testing.T, own *servers.Database) {
 	t.Helper()
-	db, _ := openAs(t, own)
+	db, _ := labtest.Connect(t, own)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
 	for _, statement := range []string{
 		"DROP TABLE tb_stock_ledger",
 		"TRUNCATE TABLE tb_stock_ledger",

@@ -85,8 +85,7 @@ func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
 // The clock of the database decides, whatever the rows say of their time.
 func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
+		s := onSale(t, d, 100)
 		must.Do(t, settleNow(t, s), s.AgingSince(t.Context(), 48*time.Hour), s.SettleAll(t.Context()))
 		must.Do(t, sell(t.Context(), s, 1, "later"), settleNow(t, s))
 		for _, c := range []struct {
@@ -308,8 +307,7 @@ func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 // A reservation whose hold is archived is ended as any other.
 func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
 	d := lab.Database(t, servers.SQLite) // the statements are those of every database
-	s := labtest.Open(t, d, "r")
-	create(t, s, 1, 100)
+	s := onSale(t, d, 100)
 	numbers := []string{hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann"), hold(t, s, 1, 4, "ann")}
 	labtest.Archive(t, d, s)
 	wantSums(t, s, 93, 7, 0, 0)
@@ -392,8 +390,7 @@ func TestReservationsThatEndedLongAgoAreArchived(t *testing.T) {
 // It is read, paid, released and extended as before, and nothing comes back again.
 func TestAnArchivedReservationIsAnsweredAsBefore(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
+		s := onSale(t, d, 100)
 		released, expired := endedReservations(t, s)
 		var before []string
 		for _, archived := range []bool{false, true} {

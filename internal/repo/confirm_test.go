@@ -60,8 +60,7 @@ func wantAnswers(t *testing.T, s *repo.Store, wanted []answered) {
 
 func TestPaymentsThatComeTogetherAreAnsweredAsAlone(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
+		s := onSale(t, d, 100)
 		ended := make(map[stock.State]string)
 		for state, end := range endings() {
 			ended[state] = hold(t, s, 1, 1, "")
@@ -147,8 +146,7 @@ func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 
 // Lines are confirmed all or none, in their order, each under its number. The same again is answered as before.
 func TestLinesAreConfirmedTogetherOrNotAtAll(t *testing.T) {
-	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	create(t, s, 1, 100)
+	s := onSale(t, lab.Database(t, servers.SQLite), 100)
 	first, second, third := hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann"), hold(t, s, 1, 4, "ann")
 	paid, released := hold(t, s, 1, 8, ""), hold(t, s, 1, 16, "")
 	endings()[stock.Confirmed](t, s, paid) // under another reference
@@ -214,8 +212,7 @@ func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 
 func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		paid, released, late := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
 		hold(t, s, 1, 1, "")
 		over(t, s, late)

@@ -170,8 +170,7 @@ func expireSoon(t *testing.T, s *repo.Store) {
 // The sweepers end those first that have been over for the longest, whenever they were held.
 func TestTheLongestExpiredEndFirst(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		numbers := []string{hold(t, s, 1, 1, ""), hold(t, s, 1, 2, ""), hold(t, s, 1, 3, "")}
 		for i, since := range []time.Duration{2 * time.Minute, time.Minute, 3 * time.Minute} {
 			must.Do(t, s.ExpireIn(t.Context(), numbers[i], -since))

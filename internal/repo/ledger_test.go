@@ -259,8 +259,7 @@ func TestTheLongestTextsAreKeptWhole(t *testing.T) {
 // What is counted is for sale and held. The audit has the correction, by totals, in full and from the archive.
 func TestACorrectionIsItsOwnKindInLedgerFeedAndAudit(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		must.Do(t, sell(t.Context(), s, 1, "sold"))
 		held := stock.Purchase{RequestID: "held", Quantity: 2, TTL: 1 << 40, Number: "0198f0c2-0000-7000-8000-000000000001"}
 		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {

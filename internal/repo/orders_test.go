@@ -37,8 +37,7 @@ func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (request
 
 func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		must.Do(t, s.CreateGoods(t.Context(), 2, 10, "two"))
 		for i, goods := range []int64{1, 2, 1, 2, 1} {
 			must.Do(t, sell(t.Context(), s, goods, fmt.Sprint("key-", i)))
@@ -66,8 +65,7 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 // A row may be committed after rows with higher ids: nothing is listed beyond it.
 func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
 		undo := errors.New("undo")
 		for _, outcome := range []error{nil, undo} {
@@ -129,8 +127,7 @@ func slowSale(ctx context.Context, s *repo.Store, requestID string) error {
 // order is seen once, in order, and none is missed.
 func TestNoOrderIsMissedUnderSlowCommitters(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 1_000_000)
+		s := onSale(t, d, 1_000_000)
 		end := time.Now().Add(3 * time.Second)
 		var writers, readers sync.WaitGroup
 		for w := range 8 {
@@ -235,8 +232,7 @@ func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
 // A reader goes on where more has been sold than a run has rows, though none of it is settled.
 func TestAReaderGoesOnBeyondARun(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		const digits = "(SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)"
 		must.Do(t, s.Exec(t.Context(), `INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at)
 			SELECT 1, 'deduct', 1, CONCAT('many-', a.n, b.n, c.n, d.n, e.n), '', '', UTC_TIMESTAMP(6)

@@ -179,8 +179,7 @@ func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
 // The batch is a document: what a request id or a buyer may be made of comes through it.
 func TestTheProcedureTakesEveryName(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
+		s := onSale(t, d, 100)
 		must.Do(t, s.SetLimit(t.Context(), 1, 1))
 		users := []string{"null", `"`, `\`, `\u0041`, "'; DROP TABLE x", "<&>", "小明", "😀", "a ", "a", "A", "e\u0301", "é", "\u2028", "$[0]"}
 		batch := make([]stock.Purchase, 0, len(users))

@@ -38,6 +38,14 @@ func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	must.Do(t, s.CreateGoods(t.Context(), goodsID, units, t.Name()))
 }
 
+// onSale is a store with so many units of item 1.
+func onSale(t *testing.T, d *servers.Database, units int64) *repo.Store {
+	t.Helper()
+	s := labtest.Open(t, d, "r")
+	create(t, s, 1, units)
+	return s
+}
+
 // besideAProxy opens a store on a database with an item, and one that reaches the same through a proxy.
 func besideAProxy(t *testing.T, d *servers.Database, units int64) (s, through *repo.Store, proxy *servers.Proxy) {
 	t.Helper()
@@ -131,8 +139,7 @@ func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 
 func TestRestock(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 5)
+		s := onSale(t, d, 5)
 		left := must.Get(s.Restock(t.Context(), 1, 7, "more"))(t)
 		should.Be(t, left, 12, "restocked to")
 		should.Reject(s.Restock(t.Context(), 1, 7, "more"))(t, stock.ErrDuplicateRequest)
@@ -147,8 +154,7 @@ func TestRestock(t *testing.T) {
 
 func TestAnItemIsCreatedOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 5)
+		s := onSale(t, d, 5)
 		should.Fail(t, s.CreateGoods(t.Context(), 1, 9, "again"), stock.ErrGoodsExist)
 		if err := s.CreateGoods(t.Context(), 2, 9, t.Name()); !errors.Is(err, stock.ErrDuplicateRequest) || errors.Is(err, stock.ErrGoodsExist) {
 			t.Errorf("another one under the same request id: %v, want %v", err, stock.ErrDuplicateRequest)
@@ -171,8 +177,7 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 
 func TestRequestIDsThatDifferInCaseAreTwo(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 5)
+		s := onSale(t, d, 5)
 		for _, id := range []string{"key", "KEY"} {
 			should.Fail(t, sell(t.Context(), s, 1, id), nil, "sell under …", id)
 		}
@@ -328,8 +333,7 @@ func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
 
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 5)
+		s := onSale(t, d, 5)
 		must.Do(t, d.Kill(t.Context()))
 		err := sell(t.Context(), s, 1, "x")
 		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrInsufficientStock) {
@@ -347,8 +351,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 // that the stock is out or the database down.
 func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 5)
+		s := onSale(t, d, 5)
 		impatient := impatient(t, d)
 		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {

@@ -87,8 +87,7 @@ func endings() map[stock.State]func(t *testing.T, s *repo.Store, number string) 
 
 func TestAReservationEndsOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 100)
+		s := onSale(t, d, 100)
 		var left, sold int64 = 100, 0
 		for state, end := range endings() {
 			number := hold(t, s, 1, 2, "ann")
@@ -129,8 +128,7 @@ func TestAReservationEndsOnce(t *testing.T) {
 // A client may ask for any text. One that is no number names no reservation, and no database fails.
 func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		held := hold(t, s, 1, 1, "")
 		for _, number := range []string{"404", uuid.NewString(), "小明", "\xff", held + " ", strings.ToUpper(held)} {
 			should.Reject(s.Reservation(t.Context(), number))(t, stock.ErrUnknownReservation, "read", number)
@@ -144,8 +142,7 @@ func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
 
 func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		number := hold(t, s, 1, 1, "")
 		before := must.Get(s.Reservation(t.Context(), number))(t)
 		for _, c := range []struct{ ttl, least, most time.Duration }{
@@ -248,8 +245,7 @@ func TestWhatABuyerHoldsIsOfAllItemsAndNotOver(t *testing.T) {
 
 func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		var order stock.Order
 		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
 			orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "buy", Quantity: 5}}})
@@ -322,8 +318,7 @@ func TestARestockLeavesRoomForWhatIsHeld(t *testing.T) {
 
 func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		number := hold(t, s, 1, 3, "")
 		must.Do(t, errOf(confirm(t, s, number, "paid")))
 		var returning sync.WaitGroup

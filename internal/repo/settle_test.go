@@ -44,8 +44,7 @@ func unsettled(t *testing.T, s *repo.Store) int64 {
 
 func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		must.Do(t, settleNow(t, s))
 		must.Do(t, s.SpoilTotals(t.Context()))
 		if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
@@ -58,8 +57,7 @@ func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 // has been open, it is not passed over.
 func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		impatient := impatient(t, d)
 		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
 		must.Do(t, s.InTx(t.Context(), func(tx *repo.Tx) error {
@@ -133,8 +131,7 @@ func TestTotalsAreRightUnderACrowd(t *testing.T) {
 // What one item has too much must not hide what another one lacks.
 func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := labtest.Open(t, d, "r")
-		create(t, s, 1, 10)
+		s := onSale(t, d, 10)
 		for id, key := range map[int64]string{2: "two", 3: "three", 4: "four"} {
 			must.Do(t, s.CreateGoods(t.Context(), id, 10, key))
 		}

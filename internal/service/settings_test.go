@@ -115,14 +115,11 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 
 func variables(t *testing.T, admin *sql.DB) (names []string) {
 	t.Helper()
-	rows := must.Get(admin.QueryContext(t.Context(), "SHOW SESSION VARIABLES"))(t)
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
-	for rows.Next() {
-		var name, value string
-		must.Do(t, rows.Scan(&name, &value))
-		names = append(names, strings.ToLower(name))
+	_, rows, err := servers.Rows(t.Context(), admin, "SHOW SESSION VARIABLES")
+	must.Do(t, err)
+	for _, row := range rows {
+		names = append(names, strings.ToLower(row[0]))
 	}
-	must.Do(t, rows.Err())
 	return names
 }
 

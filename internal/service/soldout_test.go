@@ -76,11 +76,7 @@ type waits struct {
 	locks atomic.Int64
 }
 
-func (*waits) Deducted(stock.Outcome, error, time.Duration) {}
-func (*waits) Batched(int)                                  {}
-func (*waits) Held(time.Duration, bool)                     {}
-func (*waits) RaceLost()                                    {}
-func (w *waits) Waited(time.Duration)                       { w.locks.Add(1) }
+func (w *waits) Waited(time.Duration) { w.locks.Add(1) }
 
 // frozen is a replica on a database whose replies can be held up.
 type frozen struct {
@@ -95,7 +91,7 @@ func openFrozen(t *testing.T) frozen {
 	t.Helper()
 	direct := lab.Database(t, servers.MariaDB)
 	d, proxy := labtest.Through(t, direct)
-	store, w := labtest.Open(t, d, "replica-1"), new(waits)
+	store, w := labtest.Open(t, d, "replica-1"), &waits{Observer: strategy.Deps{}.Observer()}
 	catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 		Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis), Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
 		Observe: func(string) strategy.Observer { return w }, Retry: strategy.Retry{Tries: 5, Max: time.Millisecond},

@@ -69,17 +69,10 @@ func openSite(t *testing.T) *site {
 func (s *site) addShop(t *testing.T) {
 	t.Helper()
 	s.query(t, "CREATE USER shop@'127.0.0.1' IDENTIFIED BY '"+s.database.Password+"'")
-	rows := must.Get(s.sql.QueryContext(t.Context(), "SHOW TABLES"))(t)
-	defer rows.Close() //nolint:errcheck // it is read to its end
-	var tables []string
-	for rows.Next() {
-		var name string
-		must.Do(t, rows.Scan(&name))
-		tables = append(tables, name)
-	}
-	must.Do(t, rows.Err())
-	for _, name := range tables {
-		s.query(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd."+name+" TO shop@'127.0.0.1'")
+	_, tables, err := servers.Rows(t.Context(), s.sql, "SHOW TABLES")
+	must.Do(t, err)
+	for _, row := range tables {
+		s.query(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd."+row[0]+" TO shop@'127.0.0.1'")
 	}
 }
 

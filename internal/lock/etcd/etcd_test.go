@@ -242,27 +242,17 @@ func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server)
 	l, other := etcdReplica(t, server, etcdTTL), etcdReplica(t, server, etcdTTL)
-	var mu sync.Mutex
-	notes := make(map[string][]lock.Note)
-	as := func(who string) context.Context {
-		return lock.WithNotes(t.Context(), func(n lock.Note) {
-			mu.Lock()
-			defer mu.Unlock()
-			notes[who] = append(notes[who], n)
-		})
-	}
-	lease := locktest.HoldUnder(as("first"), t, l, t.Name())
-	got := locktest.HoldLater(as("second"), other, t.Name())
+	var first, second locktest.Notes
+	lease := locktest.HoldUnder(lock.WithNotes(t.Context(), first.Take), t, l, t.Name())
+	got := locktest.HoldLater(lock.WithNotes(t.Context(), second.Take), other, t.Name())
 	keys := admin.await(t, t.Name(), 2, etcdLimit)
 	etcdAwaitInLine(t, other)
 	locktest.Release(t, lease)
 	locktest.Release(t, got.Within(t, etcdSoon))
-	mu.Lock()
-	defer mu.Unlock()
-	if n := notes["first"]; len(n) != 1 || n[0].What != lock.Placed || n[0].Key != keys[0].key || n[0].At.IsZero() {
+	if n := first.All(); len(n) != 1 || n[0].What != lock.Placed || n[0].Key != keys[0].key || n[0].At.IsZero() {
 		t.Errorf("the first tells %+v, want its key %s", n, keys[0].key)
 	}
-	if n := notes["second"]; len(n) != 2 || n[0].What != lock.Placed || n[0].Key != keys[1].key || n[1].What != lock.Woken || n[1].By != lock.ByWatch || n[1].At.IsZero() {
+	if n := second.All(); len(n) != 2 || n[0].What != lock.Placed || n[0].Key != keys[1].key || n[1].What != lock.Woken || n[1].By != lock.ByWatch || n[1].At.IsZero() {
 		t.Errorf("the second tells %+v, want its key %s, and that a watch woke it", n, keys[1].key)
 	}
 }

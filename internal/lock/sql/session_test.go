@@ -18,28 +18,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// others are the other connections to the database.
-func others(t *testing.T, admin *sql.DB) (ids []int64) {
-	t.Helper()
-	rows := must.Get(admin.QueryContext(t.Context(),
-		`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`))(t)
-	defer rows.Close() //nolint:errcheck // its error is that of Err
-	for rows.Next() {
-		var id int64
-		must.Do(t, rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil || len(ids) == 0 {
-		t.Fatalf("found %d other connections (%v)", len(ids), err)
-	}
-	return ids
-}
-
 // killOthers ends every other connection to the database.
 func killOthers(t *testing.T, admin *sql.DB) {
 	t.Helper()
-	for _, id := range others(t, admin) {
-		_, _ = admin.ExecContext(t.Context(), `KILL ?`, id) // it may be gone already
+	_, others, err := servers.Rows(t.Context(), admin, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+	if err != nil || len(others) == 0 {
+		t.Fatalf("found %d other connections (%v)", len(others), err)
+	}
+	for _, row := range others {
+		_, _ = admin.ExecContext(t.Context(), `KILL `+row[0]) // it may be gone already
 	}
 }
 

@@ -157,10 +157,10 @@ func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
 		pool := sqlPool(t, d, 2)
 		tokens := sqllock.NewTokens(pool, d.Driver)
 		const names = 1100 // more than two pages
-		must.Do(t, fillTokens(t, pool, names))
+		fill(t, pool, names, `INSERT INTO lock_token (lock_name, token) VALUES (?, ?)`, "goods/%04d", func(i int) []any { return []any{i + 1} })
 		// Of these, and between them, others have a row of another kind alone.
 		const versions = 700
-		must.Do(t, fillVersions(t, pool, versions))
+		fill(t, pool, versions, `INSERT INTO distribute_lock (lock_name, kind) VALUES (?, ?)`, "goods/%04dx", func(int) []any { return []any{"version"} })
 		looked := 0
 		swept, err := tokens.Sweep(t.Context(), func(_ context.Context, names []string) (over []string, err error) {
 			looked += len(names)
@@ -182,20 +182,15 @@ func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
 	})
 }
 
-// fillVersions makes the names goods/0000x, goods/0001x and so on, as sql-version-lock keeps them.
-func fillVersions(t *testing.T, pool *sql.DB, names int) error {
+// fill makes so many rows of a statement, whose arguments begin with a name.
+func fill(t *testing.T, pool *sql.DB, rows int, statement, name string, more func(row int) []any) {
 	t.Helper()
-	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		return err
-	}
+	tx := must.Get(pool.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback() // harmless after the commit
-	for i := range names {
-		if _, err := tx.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind) VALUES (?, 'version')`, fmt.Sprintf("goods/%04dx", i)); err != nil {
-			return err
-		}
+	for i := range rows {
+		must.Get(tx.ExecContext(t.Context(), statement, append([]any{fmt.Sprintf(name, i)}, more(i)...)...))(t)
 	}
-	return tx.Commit()
+	must.Do(t, tx.Commit())
 }
 
 // What a dead holder has left is swept when its time is over, and the floor is never lowered by the
@@ -230,22 +225,6 @@ func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
 			t.Errorf("without a database it sweeps with %v", err)
 		}
 	})
-}
-
-// fillTokens makes the names goods/0000, goods/0001 and so on, with the tokens 1, 2 …
-func fillTokens(t *testing.T, pool *sql.DB, names int) error {
-	t.Helper()
-	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // harmless after the commit
-	for i := range names {
-		if _, err := tx.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, ?)`, fmt.Sprintf("goods/%04d", i), i+1); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
 }
 
 // Names are swept all the time while their tokens are issued: each caller sees its tokens

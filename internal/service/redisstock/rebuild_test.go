@@ -46,12 +46,10 @@ func (s *shop) sql(t *testing.T) *sql.DB {
 func (s *shop) assertUsers(t *testing.T) {
 	t.Helper()
 	want := make(map[string]string)
-	rows := must.Get(s.sql(t).QueryContext(t.Context(), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods))(t)
-	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
-	for rows.Next() {
-		var user, units string
-		must.Do(t, rows.Scan(&user, &units))
-		want[user] = units
+	_, rows, err := servers.Rows(t.Context(), s.sql(t), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods)
+	must.Do(t, err)
+	for _, row := range rows {
+		want[row[0]] = row[1]
 	}
 	got := make(map[string]string, len(want))
 	users := s.client.HScan(t.Context(), s.key("users:1"), 0, "", 5000).Iterator() // all at once takes longer than an answer may
@@ -61,7 +59,7 @@ func (s *shop) assertUsers(t *testing.T) {
 			got[user] = users.Val()
 		}
 	}
-	must.Do(t, errors.Join(users.Err(), rows.Err()))
+	must.Do(t, users.Err())
 	if !maps.Equal(got, want) {
 		t.Errorf("Redis has %d users, the database %d, and they differ", len(got), len(want))
 	}

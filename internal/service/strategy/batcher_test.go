@@ -2,7 +2,6 @@ package strategy_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,9 +17,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
@@ -508,8 +505,7 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 
 // Each step of a purchase is in its trace, and has an end.
 func TestATraceHasTheStepsOfItsPurchase(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	spans := tracetest.NewSpanRecorder()
 	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 	locked := entryOf(t, "mutex").New(strategy.Deps{Store: store.As("mutex"), LockWait: time.Minute})

@@ -84,8 +84,7 @@ func (s *paused) Between(ctx context.Context, _ string, _ int64) context.Context
 }
 
 func TestAWaitInVainIsReported(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	for _, entry := range strategy.Registry() {
 		if entry.Name != "mutex" && entry.Name != "channel" {
 			continue

@@ -60,8 +60,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 		t.Run(entry.Name, func(t *testing.T) {
 			for i, units := range []int64{3, 5} {
 				d := lab.Database(t, servers.SQLite)
-				store := labtest.Open(t, d, "replica-1")
-				must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
+				store := onSale(t, d, units)
 				s := newCopying(t, entry, store, lab.Locks(t, d, backend.Redis), "test-"+rand.Text())
 				var sold int64
 				for range units + 2 {
@@ -150,8 +149,7 @@ func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
 	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 7_000, rand.Text()))
+			store := onSale(t, d, 7_000)
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for attempt := 1; attempt <= 2; attempt++ {
@@ -177,8 +175,7 @@ func TestAnAttemptThatIsOvertakenKeepsTheMarkOfTheOther(t *testing.T) {
 	server := lab.Redis(t)
 	way := labtest.NewProxy(t, server.Address)
 	d := lab.Database(t, servers.SQLite)
-	store := labtest.Open(t, d, "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, d, 10)
 	locks, prefix, entry := locksAt(t, d, server, way.Address), rand.Text(), copying("redis-decr")[0]
 	s := newCopying(t, entry, store, locks, prefix)
 	held := way.Arm(servers.Rule{Sent: "exists", Do: servers.Hold})
@@ -202,8 +199,7 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+			store := onSale(t, d, 10)
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			waiting := func(limit time.Duration) strategy.Strategy {
 				s := entry.New(strategy.Deps{
@@ -252,8 +248,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 	for _, entry := range copying() {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
+			store := onSale(t, d, 5)
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			for _, again := range []bool{false, true} {
@@ -278,8 +273,7 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 // nothing is sold from the old one, which SQL would not notice.
 func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	store := labtest.Open(t, d, "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 5, rand.Text()))
+	store := onSale(t, d, 5)
 	locks, prefix, entry := lab.Locks(t, d, backend.Redis), rand.Text(), copying("redis-get-set-locked")[0]
 	s, other := newCopying(t, entry, store, locks, prefix), newCopying(t, copying("sql-conditional")[0], store, locks, prefix)
 	must.Do(t, deduct(t, s))
@@ -297,8 +291,7 @@ func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
 func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
-		store := labtest.Open(t, through, "replica-1")
-		must.Do(t, store.CreateGoods(t.Context(), 1, 100, rand.Text()))
+		store := onSale(t, through, 100)
 		beyond := []stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}} // for which the row is read
 		for _, entry := range copying("redis-decr", "redis-list") {
 			for name, c := range map[string]struct {
@@ -339,8 +332,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 	for _, entry := range copying() {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+			store := onSale(t, d, 1)
 			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), rand.Text())
 			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
@@ -362,8 +354,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+			store := onSale(t, d, 1)
 			prefix := rand.Text()
 			slow := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
 			near := locksAt(t, d, server, server.Address)
@@ -399,8 +390,7 @@ type abandoned struct {
 func abandon(t *testing.T, rule servers.Rule, before func(other strategy.Strategy, locks lock.Deps, prefix string)) abandoned {
 	t.Helper()
 	server, d, prefix := lab.OwnRedis(t), lab.Database(t, servers.SQLite), rand.Text()
-	store := labtest.Open(t, d, "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 3, rand.Text()))
+	store := onSale(t, d, 3)
 	var a abandoned
 	var replicas [2]strategy.Strategy
 	entry := copying("redis-get-set-locked")[0]
@@ -468,6 +458,14 @@ func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
 	a.sellsTheRest(t, 1)
 }
 
+// onSale is a store with so many units of item 1.
+func onSale(t *testing.T, d *servers.Database, units int64) *repo.Store {
+	t.Helper()
+	store := labtest.Open(t, d, "replica-1")
+	must.Do(t, store.CreateGoods(t.Context(), 1, units, rand.Text()))
+	return store
+}
+
 // copying are the strategies that sell from a copy in Redis, or those of the names.
 func copying(names ...string) []strategy.Entry {
 	if len(names) == 0 {
@@ -523,8 +521,7 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 	for _, entry := range copying("redis-decr", "redis-list") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
-			store := labtest.Open(t, d, "replica-1")
-			must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+			store := onSale(t, d, 10)
 			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			must.Do(t, deduct(t, s))
@@ -548,8 +545,7 @@ func TestUnitsOfABuyerThatLeavesReturnToTheCopy(t *testing.T) {
 func TestACopyIsMadeOfWhatIsSettled(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, way := labtest.Through(t, d)
-		store := labtest.Open(t, through, "replica-1")
-		must.Do(t, store.CreateGoods(t.Context(), 1, 1, rand.Text()))
+		store := onSale(t, through, 1)
 		entry, locks, prefix := copying("redis-get-set-locked")[0], lab.Locks(t, d, backend.Redis), rand.Text()
 		s := newCopying(t, entry, store, locks, prefix)
 		held := way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})

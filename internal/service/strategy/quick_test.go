@@ -24,8 +24,7 @@ import (
 // Another sale between the read and the write is a race lost: the row is read again, and both
 // sales count.
 func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	entry, seen := entryOf(t, "sql-optimistic"), new(listener)
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 2}}
 	other := entry.New(deps)
@@ -38,8 +37,7 @@ func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 
 // One that is overtaken each time is busy, and sells nothing.
 func TestAnOptimisticWriterGivesUp(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	entry := entryOf(t, "sql-optimistic")
 	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 1}}
 	other := entry.New(deps)
@@ -52,8 +50,7 @@ func TestAnOptimisticWriterGivesUp(t *testing.T) {
 
 // A batch that others overtake is offered again, and not for ever.
 func TestABatchThatIsOvertakenIsOfferedAgain(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	for overtaken, want := range map[int]error{19: nil, 20: stock.ErrBusy} {
 		offered := 0
 		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, error) {
@@ -114,8 +111,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 	for _, l := range registry.Locks() {
 		entryOf(t, l.Name)
 	}
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	var given lock.Deps
 	tokens := new(atomic.Uint64)
 	tokens.Store(6)
@@ -141,8 +137,7 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 
 // A batch that fails gives the turn of its item back: there are fewer of them than purchases that fail.
 func TestAFailureKeepsNoTurn(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+	store := onSale(t, lab.Database(t, servers.SQLite), 10)
 	assertKeepsNoTurn(t, "sql-conditional", entryOf(t, "sql-conditional").New(strategy.Deps{Store: store.As("sql-conditional")}), 1)
 }
 
@@ -174,8 +169,7 @@ func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods 
 // A batch of the procedure may have a reservation anywhere.
 func TestAReservationIsNotSoldByTheProcedure(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		store := labtest.Open(t, d, "replica-1")
-		must.Do(t, store.CreateGoods(t.Context(), 1, 10, rand.Text()))
+		store := onSale(t, d, 10)
 		made := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
 		assertKeepsNoTurn(t, "sql-procedure", made, 1)
 		held := purchase(2)
