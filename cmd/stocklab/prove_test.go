@@ -159,6 +159,14 @@ func TestProveAHostileTenMinutes(t *testing.T) {
 	})
 }
 
+// A sale on Vitess is slower: the attacker asks for less.
+func TestProveHonestBuyersAreServedUnderAttackOnVitess(t *testing.T) {
+	attacked(t, hostile.Plan{
+		Servers: servers.Choice{Mode: servers.Local, Database: servers.OnVitess, ZooKeeper: servers.None, Etcd: servers.None},
+		Seed:    15, Baseline: 5 * time.Second, Duration: 30 * time.Second, Rate: 100, HonestRate: 5,
+	})
+}
+
 // Fifty kills at random moments, of each strategy.
 func TestProveRedisStockSurvivesKills(t *testing.T) {
 	startToKill(t, servers.MariaDB).sales(t, 17, redisStockKilled())

@@ -48,6 +48,12 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 		return embeddedDatabase(ctx, k)
 	case c.Mode == Embedded:
 		return nil, fmt.Errorf("%s has no embedded form", c.Database)
+	case c.Database == OnVitess:
+		v, err := StartVitess(ctx, k, VitessOptions{Shards: []string{"-80", "80-"}})
+		if err != nil {
+			return nil, err
+		}
+		return v.Database, nil
 	}
 	if p, ok := localDatabase(c.Database); ok {
 		p.volatile, p.options = c.Volatile, strings.Fields(c.Options)

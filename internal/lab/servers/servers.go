@@ -87,7 +87,7 @@ func Find(names ...string) (string, error) {
 // "local,database=sqlite,zookeeper=none".
 type Choice struct {
 	Mode Mode
-	// Database is "sqlite", "mariadb" or "mysql", or empty for any.
+	// Database is "sqlite", "mariadb", "mysql" or "vitess", or empty for any server.
 	Database string
 	// Redis (the five of Redlock, too), ZooKeeper and Etcd are where they are to
 	// come from instead, or empty.
@@ -114,7 +114,7 @@ func ParseChoice(text string) (Choice, error) {
 		if !c.except(given) {
 			return Choice{}, fmt.Errorf("%q is not %s", given, Exceptions)
 		}
-		if c.Mode == Embedded && (c.Database == MariaDB || c.Database == MySQL) {
+		if c.Mode == Embedded && c.Database != "" && c.Database != SQLite {
 			return Choice{}, fmt.Errorf("%q has no embedded form; allowed with embedded is database=sqlite", given)
 		}
 	}
@@ -122,14 +122,14 @@ func ParseChoice(text string) (Choice, error) {
 }
 
 // Exceptions are what may follow the mode of a choice, in words.
-const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=local|none"
+const Exceptions = "database=sqlite|mariadb|mysql|vitess, redis=embedded|local|none, zookeeper=local|none or etcd=local|none"
 
 // except takes one exception over, and reports whether it is one.
 func (c *Choice) except(given string) bool {
 	member, kind, _ := strings.Cut(given, "=")
 	if member == "database" {
 		c.Database = kind
-		return slices.Contains([]string{SQLite, MariaDB, MySQL}, kind)
+		return slices.Contains([]string{SQLite, MariaDB, MySQL, OnVitess}, kind)
 	}
 	from := map[string]*Mode{"redis": &c.Redis, "zookeeper": &c.ZooKeeper, "etcd": &c.Etcd}[member]
 	if from == nil {

@@ -56,7 +56,7 @@ func TestChoices(t *testing.T) {
 	for _, text := range []string{
 		"", "remote", "none", "local,database=oracle", "local,database=none", "local,cache=redis", "local,database",
 		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=embedded", "local,etcd=", "local,etcd=none=none",
-		"embedded,database=mariadb", "embedded,database=mysql",
+		"embedded,database=mariadb", "embedded,database=mysql", "embedded,database=vitess",
 	} {
 		if c, err := servers.ParseChoice(text); err == nil || !reflect.DeepEqual(c, servers.Choice{}) {
 			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)
