@@ -314,7 +314,9 @@ func startShardSale(t *testing.T, v *servers.Vitess) (sale *shardSale, end func(
 	}
 	for _, shard := range fourShards() {
 		for _, item := range itemsOf(t, v, shard) {
-			sale.on[shard] = append(sale.on[shard], sale.items[item-1])
+			if item <= int64(len(sale.items)) {
+				sale.on[shard] = append(sale.on[shard], sale.items[item-1])
+			}
 		}
 	}
 	began := time.Now()
