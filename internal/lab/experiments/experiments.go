@@ -161,7 +161,8 @@ func All() []Experiment {
 // Pick finds experiments by name or number, in the order of their numbers and
 // each once; "all" are all of them. The error names what is allowed.
 func Pick(names []string) ([]Experiment, error) {
-	all, known := All(), []string{"all"}
+	all := All()
+	known := append(make([]string, 0, len(all)+2), "all")
 	names = slices.Clone(names)
 	for _, e := range all {
 		known = append(known, e.Name)
