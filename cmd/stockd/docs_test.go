@@ -86,7 +86,7 @@ func templated(t *testing.T) (names []string) {
 // variable.
 func TestDocumentedKeysExist(t *testing.T) {
 	keys, sections := config.Keys(), make(map[string]bool)
-	variables := map[string]bool{config.PathEnv: true, "STOCKD_SEED": true, "STOCKD_WALK_FOR": true} // the last are for tests
+	variables := map[string]bool{config.PathEnv: true, "STOCKD_SEED": true, "STOCKD_WALK_FOR": true, "STOCKD_VITESS": true} // the last are for tests
 	for _, key := range keys {
 		variables[config.EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))] = true
 		section, _, _ := strings.Cut(key, ".")

@@ -1,12 +1,12 @@
 package admintoken_test
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +149,27 @@ func TestAnySourceOfTokensCounts(t *testing.T) {
 	}
 }
 
+// journal is a log that is read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// take returns what was written since it was called last.
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := j.text.String()
+	j.text.Reset()
+	return text
+}
+
 // Tokens change with their files, and a file that is broken changes nothing.
 func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 	folder := t.TempDir()
@@ -161,8 +182,8 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 func assertRotates(t *testing.T, single, several string) {
 	t.Helper()
 	files := must.Get(admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true}))(t)
-	var log bytes.Buffer
-	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	log := new(journal)
+	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -195,9 +216,8 @@ func assertRotates(t *testing.T, single, several string) {
 			_, ok := files.Find(token)
 			should.Be(t, ok, slices.Contains(step.known, token), step.name, token, "is known")
 		}
-		if text := log.String(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
+		if text := log.take(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
 			t.Errorf("%s: the log is %q, want %q and no token", step.name, text, step.log)
 		}
-		log.Reset()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -225,10 +226,10 @@ func TestZKWaitsForItsConnection(t *testing.T) {
 func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := standing(t)
-		tried := 0
+		var tried atomic.Int64
 		answers := func(errs ...error) ZKDrop {
 			return func(*zk.Conn) error {
-				tried++
+				tried.Add(1)
 				err := errs[0]
 				errs = errs[1:]
 				return err
@@ -236,19 +237,19 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		}
 		s.Discard(answers(zk.ErrConnectionClosed, zk.ErrConnectionClosed, nil))
 		synctest.Wait()
-		should.Be(t, tried, 1, "requests before the pause")
+		should.Be(t, tried.Load(), 1, "requests before the pause")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		should.Be(t, tried, 3, "requests until it is gone")
+		should.Be(t, tried.Load(), 3, "requests until it is gone")
 		s.suspend()
 		s.Discard(answers(zk.ErrNoNode))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		should.Be(t, tried, 3, "requests without a connection")
+		should.Be(t, tried.Load(), 3, "requests without a connection")
 		s.reconnect()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		should.Be(t, tried, 4, "requests on the next connection")
+		should.Be(t, tried.Load(), 4, "requests on the next connection")
 		s.Discard(answers(zk.ErrConnectionClosed))
 		synctest.Wait()
 		s.end()

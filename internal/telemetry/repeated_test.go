@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,23 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-// journal is a log that is read where nothing writes it.
-type journal struct{ bytes.Buffer }
+// journal is a log that can be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
 
 // lines are those with a message.
 func (j *journal) lines(message string) (list []string) {
-	synctest.Wait()
-	for line := range strings.Lines(j.String()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
 		if strings.Contains(line, message) {
 			list = append(list, line)
 		}
