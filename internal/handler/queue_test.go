@@ -89,3 +89,31 @@ func TestACopyOfWhatIsPendingNeedsNoSecondAdmission(t *testing.T) {
 		should.Be(t, again.body["order_id"], sold.body["order_id"], "the order under", key)
 	}
 }
+
+// The room knows nothing of how an item is sold: its units are all sold to who is admitted, and then those who wait learn it.
+func TestAnItemWithAWaitingRoomIsSoldOutThroughAnyStrategy(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	a := serveRedisStock(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), redisstock.Options{Partitions: 2})
+	modes := []string{"sql-conditional&group=true", "sql-bucket", "sql-unit", "sql-optimistic&group=true", "redis-lua&fence=true", "redis-stock", "redis-stock&durable=sql"}
+	items := make([]int64, len(modes))
+	for i := range modes {
+		items[i] = int64(i + 2)
+		a.asAdmin(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id": %d, "stock": 5}`, items[i]), http.StatusCreated)
+	}
+	a = a.with(t, func(o *handler.Options) { o.Room = a.openRoom(t, items...) })
+	for i, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			buy := fmt.Sprintf("/deduct?goods_id=%d&strategy=%s&user_id=", items[i], mode)
+			for b := range 5 {
+				buyer := fmt.Sprint("buyer-", b)
+				a.post(t, buy+buyer, "X-Test", "").is(t, "not-admitted")
+				a.admit(t, items[i], buyer)
+				a.post(t, buy+buyer, "X-Test", "").is(t, "")
+			}
+			late := a.post(t, fmt.Sprintf("/queue?goods_id=%d&user_id=late", items[i]), "X-Test", "").body["ticket"]
+			closed := func() bool { return a.get(t, fmt.Sprint("/queue/", late)).body["state"] == "closed" }
+			should.Be(t, labtest.Eventually(10*time.Second, closed), true, "the line is not told that it is sold out")
+		})
+	}
+}

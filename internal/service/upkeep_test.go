@@ -49,7 +49,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 				if err != nil || old == 0 {
 					t.Fatalf("fenced by token %d: %v", old, err)
 				}
-				must.Get(db.ExecContext(t.Context(), `DELETE FROM tb_goods_stock WHERE goods_id = ?`, item))(t) // by hand
+				deleteItem(t, db, item)
 				must.Get(s.replicas[1].Sweep(t.Context()))(t)
 				name := fmt.Sprint("goods/", item)
 				if n := count(t, db, `SELECT COUNT(*) FROM lock_token WHERE lock_name = ?`, name) +
@@ -115,7 +115,32 @@ func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	return db
 }
 
+// deleteItem deletes the row of an item, as an admin may by hand.
+func deleteItem(t *testing.T, db *sql.DB, goodsID int64) {
+	t.Helper()
+	must.Get(db.ExecContext(t.Context(), `DELETE FROM tb_goods_stock WHERE goods_id = ?`, goodsID))(t)
+}
+
 func closeAfter(t *testing.T, c io.Closer) {
 	t.Helper()
 	should.Close(t, c)
+}
+
+// TestAnItemSellsAtOnceThatAnotherReplicaHasCreated and is unknown again once its row was
+// deleted by hand.
+func TestAnItemSellsAtOnceThatAnotherReplicaHasCreated(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 2)
+		buy := func() error {
+			_, err := s.strategy(t, 0, "sql-insert-lock").Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
+			return err
+		}
+		should.Fail(t, buy(), stock.ErrUnknownGoods, "a sale")
+		s.create(t, 1, 5)
+		should.Do(t, buy())
+		deleteItem(t, openPool(t, d), 1)
+		for range 2 {
+			should.Fail(t, buy(), stock.ErrUnknownGoods)
+		}
+	})
 }

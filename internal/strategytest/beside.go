@@ -229,3 +229,45 @@ func sellsNothingThatIsSoldInItsMiddle(t *testing.T, s *subject) {
 		t.Errorf("%d units are sold by two sales of two out of three", sold)
 	}
 }
+
+// keepsRestocksDuringASale restocks again and again while three replicas sell. Each
+// restock is larger than all sales together, so that one which is lost shows, however
+// many sales a strategy loses that is here for that.
+func keepsRestocksDuringASale(t *testing.T, s *subject) {
+	const restocks, clients, attempts = 8, 6, 10
+	const units = 1000 // of each restock
+	lists := [][]strategy.Deduct{s.replicas}
+	if s.entry.Guarantees.Fenceable {
+		lists = append(lists, s.fenced(t))
+	}
+	for _, replicas := range lists {
+		goods := s.create(t, units)
+		var sold, turn atomic.Int64
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				for range attempts {
+					err := oneOf(replicas[turn.Add(1)%int64(len(replicas))](t.Context(), goods, []stock.Purchase{buy(1)}))
+					if err == nil {
+						sold.Add(1)
+					} else if !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrFenced) && !errors.Is(err, stock.ErrInsufficientStock) {
+						t.Errorf("beside a restock: %v", err)
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			for range restocks {
+				s.restock(t, goods, units)
+				time.Sleep(time.Millisecond) // sales come between
+			}
+		})
+		all.Wait()
+		audit := s.audit(t, goods)
+		want(t, "sold", audit.Sold, sold.Load())
+		want(t, "restocked", audit.Initial, units*(restocks+1))
+		if audit.Lost < 0 || s.entry.Guarantees.ExclusiveAcrossReplicas && !audit.Clean {
+			t.Errorf("after %d restocks the audit is %+v", restocks, audit)
+		}
+	}
+}

@@ -166,6 +166,7 @@ func contents(in scope) []topic {
 		// beside.go
 		{"SellsNothingThatIsSoldInItsMiddle", sellsNothingThatIsSoldInItsMiddle, brief},
 		{"NoticesChangesDuringASale", noticesChangesDuringASale, 0},
+		{"KeepsRestocksDuringASale", keepsRestocksDuringASale, 0},
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation, 0},
 		{"ReturnsItsAllocation", returnsItsAllocation, 0},

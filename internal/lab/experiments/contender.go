@@ -92,11 +92,10 @@ func (c *contender) unrecorded(kind string) lock.Locker {
 // warm has a lock of the registry taken once under a name of its own, so that no measurement includes the cost of
 // connecting. It is not recorded.
 func (c *contender) warm(kind string) {
-	ctx, cancel := context.WithTimeout(c, patience)
-	defer cancel()
-	lease, err := c.unrecorded(kind).Acquire(ctx, "lab/warm/"+c.name)
-	for err != nil && ctx.Err() == nil { // many connect at once, and a server may be late with an answer
-		lease, err = c.unrecorded(kind).Acquire(ctx, "lab/warm/"+c.name)
+	locker, name := c.unrecorded(kind), "lab/warm/"+c.name
+	lease, err := takeWithin(c, locker, name, patience)
+	if errors.Is(err, backend.ErrUnanswered) { // many connect at once
+		lease, err = takeWithin(c, locker, name, patience)
 	}
 	if err != nil {
 		err = fmt.Errorf("warm up %s: %w", c.name, err)

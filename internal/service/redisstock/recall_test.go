@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -298,6 +299,24 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	held.Pass()
 	must.Do(t, <-recalled)
 	s.assertEndsWith(t, 6, 12, reported)
+}
+
+func TestTwoReplicasRecallAtOnce(t *testing.T) {
+	s := open(t, lab.Redis(t), 50)
+	replicas := []*redisstock.Stock{s.replica(t, "a"), s.replica(t, "b")}
+	reported := make([]stock.Order, 0, 10)
+	for n := range int64(10) {
+		reported = append(reported, sell(t, replicas[n%2], buy(1)))
+		settle(t, replicas[0])
+		var returned [2]stock.Recalled
+		var both sync.WaitGroup
+		for i, r := range replicas {
+			both.Go(func() { returned[i] = recall(t, r) })
+		}
+		both.Wait()
+		s.assertReach(t, 49-n, 0, true)
+	}
+	s.assertSellsTheRest(t, replicas[1], reported)
 }
 
 // No user is staged for a closed counter, and a limit that is set in the middle of a recall
