@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,12 +50,21 @@ func (l *lastCall) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// Close takes the backlog and closes in the same moment.
+// handshake is how long a connection may take to be made that has begun.
+const handshake = 50 * time.Millisecond
+
+// Close takes no more connections, waits for those that are being made, takes the backlog, and closes.
 func (l *lastCall) Close() error {
 	l.once.Do(func() {
-		close(l.closing)
-		var taken error
+		var ignored, taken error
 		socket, err := l.SyscallConn()
+		if err == nil {
+			err = socket.Control(func(fd uintptr) { ignored = ignoreNew(int(fd)) })
+		}
+		if err == nil && ignored == nil { // a sandbox may not have it
+			time.Sleep(handshake)
+		}
+		close(l.closing)
 		if err == nil {
 			err = socket.Control(func(fd uintptr) { l.late, taken = takeAll(int(fd)) })
 		}
@@ -62,6 +72,20 @@ func (l *lastCall) Close() error {
 		l.err = errors.Join(err, taken, l.TCPListener.Close())
 	})
 	return l.err
+}
+
+// ignoreNew has a listener drop the first packet of each new connection, as if it were lost. Without it one that
+// is made between the end of the backlog and the closing would be reset: a busy machine stops a process there for
+// milliseconds.
+func ignoreNew(listener int) error {
+	const flags, syn, drop, pass = 13, 0x02, 0, 0xffffffff // the flags are the fourteenth byte of a packet
+	program := [...]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: syn, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: drop},
+		{Code: unix.BPF_RET | unix.BPF_K, K: pass},
+	}
+	return unix.SetsockoptSockFprog(listener, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
 // takeAll empties the queue of a listener and shuts it; nothing is done in between.

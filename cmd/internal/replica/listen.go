@@ -49,7 +49,9 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 }
 
 func openListener(ctx context.Context, key, address string) (net.Listener, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // no client of a replica has two paths, and such a socket takes no filter
+	listener, err := plain.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

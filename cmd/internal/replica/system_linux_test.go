@@ -1,10 +1,14 @@
 package replica
 
 import (
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,4 +64,31 @@ func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
 		defer conn.Close() //nolint:errcheck // the test is over
 	}
 	should.Reject(listener.Accept())(t, net.ErrClosed)
+}
+
+// A client whose connection is made has an answer, at whatever moment of the closing that is.
+func TestNoConnectionIsResetByTheClosing(t *testing.T) {
+	const closings, clients = 20, 8
+	for range closings {
+		listener := must.Get(openListener(t.Context(), "test", "127.0.0.1:0"))(t)
+		server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
+		var group sync.WaitGroup
+		group.Go(func() { should.Fail(t, server.Serve(listener), net.ErrClosed) })
+		for range clients {
+			group.Go(func() {
+				for {
+					conn, err := net.DialTimeout("tcp", listener.Addr().String(), 40*time.Millisecond)
+					if err != nil {
+						return
+					}
+					_, err = conn.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+					_, answer := io.ReadAll(conn)
+					should.Do(t, err, answer, conn.Close())
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		should.Do(t, listener.Close())
+		group.Wait()
+	}
 }
