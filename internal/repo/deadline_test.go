@@ -93,6 +93,34 @@ func TestAnUnansweredSaleIsUnknownInTime(t *testing.T) {
 	}
 }
 
+// A transaction ends with its caller, and with its time. A statement that finds it ended, while its own context has not, is
+// answered why that was.
+func TestATransactionThatHasEndedSaysWhy(t *testing.T) {
+	const longest = 100 * time.Millisecond
+	gone := errors.New("the buyer hung up")
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, _ := bounded(t, d, longest)
+		ctx, hangUp := context.WithCancelCause(t.Context())
+		for _, end := range []struct {
+			come func()
+			why  error
+		}{
+			{func() { time.Sleep(2 * longest) }, stock.ErrBusy},
+			{func() { hangUp(gone) }, gone},
+		} {
+			err := s.InTx(ctx, func(tx *repo.Tx) (err error) {
+				for end.come(); err == nil; {
+					_, err = tx.Goods(context.WithoutCancel(ctx), 1)
+				}
+				return err
+			})
+			if !errors.Is(err, end.why) || errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("it ends with %v, want %v", err, end.why)
+			}
+		}
+	})
+}
+
 // A client that hangs up while its sale is being committed does not make it unknown.
 func TestAHangUpDoesNotCutASale(t *testing.T) {
 	eachWay(t, func(t *testing.T, d *servers.Database, by way) {

@@ -371,7 +371,7 @@ func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
 	}
 	defer db.Rollback() // harmless after the commit
 	if err := do(&Tx{store: s, db: db}); err != nil {
-		return err
+		return s.orEnded(ctx, err)
 	}
 	if err := db.Commit().Error; err != nil {
 		return s.commitFault(ctx, s.leftBehind(ctx, s.pool, err))
@@ -380,6 +380,19 @@ func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
 		s.rejected.Store(nil)
 	}
 	return nil
+}
+
+// orEnded is why a transaction has ended where a statement has failed of that. Its context may have ended a moment before
+// that of the statement, which is then not sent: no failure of the database.
+func (s *Store) orEnded(ctx context.Context, err error) error {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || failed.Backend != s.dialect.name || errors.Is(err, backend.ErrUnanswered) || ctx.Err() == nil {
+		return err
+	}
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, ctx.Err()) {
+		return s.fault(ctx, "transaction", context.Cause(ctx))
+	}
+	return err
 }
 
 // leftBehind is what came of a commit that Group Replication has rolled back. A member that is put out of
