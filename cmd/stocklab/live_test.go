@@ -691,8 +691,8 @@ func openTrace(t *testing.T, b *browser.Browser, script string) string {
 	return browser.Evaluate[string](t, b, "document.getElementById('trace').innerText")
 }
 
-// renewedAndTraced is true of the trace of a lease that was renewed, with the steps of its request.
-const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null`
+// renewedAndTraced is true of the trace of a lease that was renewed, with the steps of a request that was sold.
+const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.commit') !== null`
 
 func (p pages) trace(t *testing.T) {
 	b := p.open(t, "light", map[string]any{"stock": 12, "clients": 6, "ttl_s": 1, "work_ms": 700, "strategy": "redis-reentrant"})
