@@ -187,8 +187,9 @@ func (n node) ofGalera(library, group string) []string {
 		"--wsrep-node-name=node-" + strconv.Itoa(n.number+1), "--wsrep-node-address=" + n.address(1),
 		"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + n.address(2),
 		"--wsrep-provider-options=gmcast.listen_addr=tcp://" + n.address(1) + ";ist.recv_addr=" + n.address(3) + ";gcache.size=32M;" +
-			// A node that is silent for so long is put out of the cluster.
-			"evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
+			// A node that is silent for so long is put out of the cluster. A second suspicion has time before the install
+			// timeout, at which its nodes give the cluster up.
+			"evs.suspect_timeout=PT3S;evs.install_timeout=PT12S",
 	}
 }
 
