@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // pages is one Chromium, in which each test has a tab of its own with the page of a stocklab live.
@@ -122,7 +122,7 @@ func startLive(t *testing.T, flags ...string) string {
 	}
 	live := exec.Command(os.Args[0], append([]string{"live"}, flags...)...)
 	live.Env = cmdtest.Environment()
-	said := &labtest.Lines{}
+	said := &testlog.Lines{}
 	live.Stderr = said
 	out := must.Get(live.StdoutPipe())(t)
 	must.Do(t, live.Start())

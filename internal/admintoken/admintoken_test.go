@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 const (
@@ -149,27 +149,6 @@ func TestAnySourceOfTokensCounts(t *testing.T) {
 	}
 }
 
-// journal is a log that is read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
-
-// take returns what was written since it was called last.
-func (j *journal) take() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	text := j.text.String()
-	j.text.Reset()
-	return text
-}
-
 // Tokens change with their files, and a file that is broken changes nothing.
 func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 	folder := t.TempDir()
@@ -182,7 +161,7 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 func assertRotates(t *testing.T, single, several string) {
 	t.Helper()
 	files := must.Get(admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true}))(t)
-	log := new(journal)
+	log, seen := new(testlog.Lines), 0
 	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	for _, step := range []struct {
 		name   string
@@ -216,8 +195,10 @@ func assertRotates(t *testing.T, single, several string) {
 			_, ok := files.Find(token)
 			should.Be(t, ok, slices.Contains(step.known, token), step.name, token, "is known")
 		}
-		if text := log.take(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
+		text := log.String()[seen:]
+		if !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
 			t.Errorf("%s: the log is %q, want %q and no token", step.name, text, step.log)
 		}
+		seen += len(text)
 	}
 }

@@ -1,7 +1,6 @@
 package buyer_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +21,13 @@ import (
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // file is a JWKS file, and what is logged of it.
 type file struct {
 	path string
-	mu   sync.Mutex
-	text bytes.Buffer
+	log  testlog.Lines
 }
 
 func newFile(t *testing.T, keys ...jose.JSONWebKey) *file {
@@ -52,22 +50,11 @@ func (f *file) replace(t *testing.T, content string) {
 	must.Do(t, os.Rename(f.path+".new", f.path))
 }
 
-// Write takes the log.
-func (f *file) Write(line []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.text.Write(line)
-}
-
-func (f *file) logged(text string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return strings.Count(f.text.String(), text)
-}
+func (f *file) logged(text string) int { return f.log.Count(text) }
 
 func (f *file) open(t *testing.T) buyer.Source {
 	t.Helper()
-	return must.Get(buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(f, nil))))(t)
+	return must.Get(buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(&f.log, nil))))(t)
 }
 
 // issuer signs tokens.
@@ -114,15 +101,15 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 		}
 		f.replace(t, `{"keys": [`)
 		if !accepted(s, ofB) || f.logged("keys of buyers not read") != 1 {
-			t.Errorf("while the file is broken its key is rejected, or it is not said: %s", &f.text)
+			t.Errorf("while the file is broken its key is rejected, or it is not said: %s", &f.log)
 		}
 		must.Do(t, os.Remove(f.path))
 		if !accepted(s, ofB) || f.logged("keys of buyers not read") != 2 {
-			t.Errorf("without the file its key is rejected, or it is not said: %s", &f.text)
+			t.Errorf("without the file its key is rejected, or it is not said: %s", &f.log)
 		}
 		f.write(t, a.JSONWebKey)
 		if !accepted(s, ofA) || f.logged("keys of buyers not read") != 2 || f.logged("keys=1") != 2 || f.logged("keys=2") != 1 {
-			t.Errorf("a new file is not read, or it is not said: %s", &f.text)
+			t.Errorf("a new file is not read, or it is not said: %s", &f.log)
 		}
 		time.Sleep(time.Minute)
 		rejected(t, s, "a token that was accepted until its time was over", "has expired", ofA)

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // A release that fails is repeated until it is answered, and no longer than the TTL; the log has the one that never was.
@@ -34,7 +34,7 @@ func TestAReleaseIsRepeatedUntilItIsAnswered(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const ttl = 30 * time.Second
-			var lines labtest.Lines
+			var lines testlog.Lines
 			d := lock.Deps{
 				Clients: new(backend.Clients), TTL: ttl, Releases: lock.NewReleases(), Log: slog.New(slog.NewTextHandler(&lines, nil)),
 			}
@@ -68,7 +68,7 @@ func TestAReleaseIsRepeatedUntilItIsAnswered(t *testing.T) {
 // of a replica for a moment only.
 func TestRepeatedReleasesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines labtest.Lines
+		var lines testlog.Lines
 		d := lock.Deps{
 			Clients: new(backend.Clients), TTL: time.Minute, Releases: lock.NewReleases(), Log: slog.New(slog.NewTextHandler(&lines, nil)),
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // stuckShop is one replica, whose connections all share.
@@ -103,7 +104,7 @@ func openStuckShop(t *testing.T) (stuckShop, *servers.Database) {
 	}, repo.Options{Replica: "replica-1"}))(t)
 	closeAfter(t, store)
 	must.Get(store.MigrateUp(t.Context()))(t)
-	log := new(labtest.Lines)
+	log := new(testlog.Lines)
 	catalogue := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10}, Log: slog.New(slog.NewTextHandler(log, nil)),

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // opened is a store of a migrated SQLite file.
@@ -37,7 +37,7 @@ func opened(t *testing.T, path string) *repo.Store {
 func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, other, log := opened(t, path), opened(t, path), new(labtest.Lines)
+		store, other, log := opened(t, path), opened(t, path), new(testlog.Lines)
 		c := &Catalogue{switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
 		must.Do(t, c.LookAtSwitches(t.Context()))
 		ctx, end := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 func TestASweepIsMadeEveryHour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, log := opened(t, path), new(labtest.Lines)
+		store, log := opened(t, path), new(testlog.Lines)
 		db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
 		must.Do(t, err)
 		c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect}, log: slog.New(slog.NewTextHandler(log, nil))}
@@ -173,7 +173,7 @@ func TestAFailureOfARoundIsLoggedAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
 			synctest.Test(t, func(t *testing.T) {
-				store, writer, log := opened(t, path), opened(t, path), new(labtest.Lines)
+				store, writer, log := opened(t, path), opened(t, path), new(testlog.Lines)
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
 				go c.keep(ctx, &Catalogue{store: store, log: slog.New(slog.NewTextHandler(log, nil))})
@@ -273,7 +273,7 @@ func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s.db")
 			synctest.Test(t, func(t *testing.T) {
-				store, log := opened(t, path), new(labtest.Lines)
+				store, log := opened(t, path), new(testlog.Lines)
 				catalogue := &Catalogue{store: store, switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
 				ctx, end := context.WithCancel(t.Context())
 				if err := store.InTx(t.Context(), func(*repo.Tx) error { // it keeps the only connection
@@ -311,7 +311,7 @@ func TestKeepingTotalsOutlivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*settleEvery/2)
 		defer cancel()
-		log := new(labtest.Lines)
+		log := new(testlog.Lines)
 		NewInventory(nil, &Catalogue{log: slog.New(slog.NewTextHandler(log, nil))}).KeepTotals(ctx) // it has no store
 		should.Be(t, log.Count("msg="+background.PanicMessage+" "), 2, "panics of two rounds")
 		should.Be(t, log.Count(`msg="running totals not brought up to date"`), 2, "rounds that failed by them")

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/shop"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // Replica is a process of the program under test that runs a replica on a SQLite of its
@@ -27,7 +28,7 @@ type Replica struct {
 	shop.Client
 
 	Process *exec.Cmd
-	Log     *labtest.Lines
+	Log     *testlog.Lines
 	DSN     string
 }
 
@@ -57,7 +58,7 @@ func StartWithFiles(t *testing.T, command string, files int) Replica {
 
 func startEmpty(t *testing.T, program []string, command string, env []string, flags ...string) Replica {
 	t.Helper()
-	r := Replica{Log: &labtest.Lines{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	r := Replica{Log: &testlog.Lines{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	flags = append([]string{command, "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	env = append([]string{"STOCKD_DATABASE_DRIVER=sqlite", "STOCKD_DATABASE_DSN=" + r.DSN}, env...)
 	flags = append(program, flags...)

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // site is a server of each kind, as it should be, and what a shop is configured with.
@@ -379,7 +380,7 @@ func TestAReplicaWarnsOfWhatIsWrong(t *testing.T) {
 	}
 	env := append(r.Conn().Env(), "STOCKD_ADMIN_TOKEN="+cmdtest.Token)
 	p := startInnards(t, env)
-	var log labtest.Lines
+	var log testlog.Lines
 	checkAtStart(t.Context(), configuration(t, append(impatiently(t), env...)), p.locks.Clients, p.store, slog.New(slog.NewTextHandler(&log, nil)))
 	text := log.String()
 	should.Be(t, strings.Count(text, "\n"), 1, "the lines of the log", text)

@@ -28,6 +28,7 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/testlog"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -35,7 +36,7 @@ import (
 type ran struct {
 	client.Client
 
-	log  *labtest.Lines
+	log  *testlog.Lines
 	stop func() error // and what Run returned
 }
 
@@ -44,7 +45,7 @@ const token = "a token of this test"
 // runs serves with a replica on SQLite until the test ends.
 func runs(t *testing.T, o Options, env ...string) ran {
 	t.Helper()
-	r := ran{Client: client.Client{Token: token}, log: &labtest.Lines{}}
+	r := ran{Client: client.Client{Token: token}, log: &testlog.Lines{}}
 	c := configuration(t, append(append(impatiently(t), "STOCKD_HTTP_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_TOKEN="+token), env...))
 	ctx, cancel := context.WithCancel(t.Context())
 	listens, ended := make(chan struct{}), make(chan error, 1)
@@ -71,7 +72,7 @@ func runs(t *testing.T, o Options, env ...string) ran {
 
 // What the log holds back is written before a replica ends, however it ends.
 func TestNoLineOfTheLogIsLostWithTheReplica(t *testing.T) {
-	var log labtest.Lines
+	var log testlog.Lines
 	broken := errors.New("no failpoints")
 	err := Run(t.Context(), configuration(t, impatiently(t)), &log, Options{
 		Open: func(ctx context.Context, _ config.Config, log *slog.Logger) (Failpoints, error) {
@@ -369,7 +370,7 @@ func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
 // An audit that fails is counted and logged.
 func TestAnAuditThatFailsIsReported(t *testing.T) {
 	p := startInnards(t, nil)
-	var log labtest.Lines
+	var log testlog.Lines
 	watch := observed(t, config.Config{Replica: "r", Log: config.Log{Level: "info"}})
 	inventory := service.NewInventory(p.store, p.catalogue)
 	defer closed(t, inventory)
@@ -387,7 +388,7 @@ func TestASchemaIsBroughtUpToDate(t *testing.T) {
 	c := configuration(t, impatiently(t))
 	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer closed(t, store)
-	var out labtest.Lines
+	var out testlog.Lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	list, err := store.Migrations(t.Context())
 	if err != nil || len(list) == 0 {

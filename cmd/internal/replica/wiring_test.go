@@ -34,6 +34,7 @@ import (
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/should"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // Every key reaches its part: no two of the values are equal.
@@ -271,7 +272,7 @@ func TestAReplicaIsNamed(t *testing.T) {
 func TestTheLogIsAsConfigured(t *testing.T) {
 	for level, want := range map[string]struct{ info, warnings int }{"debug": {1, 5}, "info": {1, 1}, "warn": {0, 1}} {
 		for _, format := range []string{"text", "json"} {
-			var out labtest.Lines
+			var out testlog.Lines
 			o := must.Get(observe(t.Context(), config.Config{Log: config.Log{Level: level, Format: format}}, &out, nil))(t)
 			o.log.InfoContext(t.Context(), "once")
 			for range 5 {
@@ -303,7 +304,7 @@ func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
 	}
 	deps := must.Get(lockDeps(c, observed(t, c)))(t)
 	defer closed(t, deps)
-	var out labtest.Lines
+	var out testlog.Lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	store := must.Get(OpenStore(t.Context(), c))(t)
 	defer store.Close() //nolint:errcheck // nothing was written

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/locktest"
 	"github.com/stockd/stockd/internal/must"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 const (
@@ -129,7 +130,7 @@ func TestWithoutMessagesTheWaitIsBoundedAndTheLogSaysSo(t *testing.T) {
 		}
 		must.Do(t, owner.Do(t.Context(), rules...).Err())
 		for _, name := range []string{"redis-reentrant", "redis-fair"} {
-			var lines labtest.Lines
+			var lines testlog.Lines
 			replica := func(log *slog.Logger) lock.Locker {
 				deps := redisDeps(backend.NewRedis(backend.RedisOptions{
 					Addresses: []string{server.Address}, Username: user, Password: "secret", Timeout: time.Second, PoolSize: 4,

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/service/redisstock"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // manyUsers is how many users have bought an item with a limit.
@@ -163,7 +164,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
-	var log labtest.Lines
+	var log testlog.Lines
 	s.options.ClaimAfter, s.options.Log = time.Hour, slog.New(slog.NewTextHandler(&log, nil))
 	way := labtest.NewProxy(t, server.Address)
 	slow := s.slowReplica(t, "a")

@@ -22,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/should"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/testlog"
 )
 
 // failing is a lock whose Acquire returns err, or is never free.
@@ -131,7 +132,7 @@ func (l *losses) ReleaseFailed()                  { l.unreleased++ }
 // A release that the backend does not answer blocks the item: it is counted, and the log has it.
 func TestAReleaseThatFailsIsReported(t *testing.T) {
 	for failed, want := range map[error]int{nil: 0, lock.ErrLost: 0, lock.Released("redis", false, io.EOF): 1} {
-		var lines labtest.Lines
+		var lines testlog.Lines
 		seen := new(losses)
 		lease := lock.NewHeld(1, func(context.Context) error { return failed })
 		g := newGuarded(Deps{Store: new(repo.Store).As("redis-lua"), LockWait: time.Second, Log: slog.New(slog.NewTextHandler(&lines, nil))}, granted{lease})
