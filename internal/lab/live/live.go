@@ -313,7 +313,8 @@ func (s *Session) Correct() error {
 	return err
 }
 
-// Stop ends the sale; the audit follows the last answer.
+// Stop ends the sale; the audit follows the last answer. One that has ended, or is ending, stays as it is: it may have ended by
+// itself on the way of this command.
 func (s *Session) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,6 +328,7 @@ func (s *Session) Stop() error {
 	case Selling, Halted:
 		r := s.run
 		s.jobs.Go(func() { s.finish(r) })
+	case Stopping, Ended:
 	default:
 		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
 	}

@@ -83,6 +83,8 @@ func TestASaleThatStaysPausedEnds(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		should.Be(t, s.phase(), Ended, "when its time is over it is")
+		should.Fail(t, s.Stop(), nil, "a stop that comes too late ends with")
+		should.Be(t, s.phase(), Ended, "after a stop that comes too late it is")
 		s.jobs.Wait()
 	})
 }
