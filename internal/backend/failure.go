@@ -50,6 +50,9 @@ func rejectsMySQL(answer *mysql.MySQLError) stock.Rejection {
 			return stock.OutOfSpace
 		}
 	}
+	if strings.Contains(answer.Message, noTablet) { // of a vtgate, for one of its shards
+		return ""
+	}
 	switch answer.Number {
 	case optionPrevents, readOnlyTransaction, readOnlyMode,
 		1036, 1874, 1881, 3989: // a table, InnoDB, its recovery, a schema

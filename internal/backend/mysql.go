@@ -41,7 +41,7 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read DSN: %w", err)
 	}
-	session := sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), heard: new(atomic.Int64), own: map[string]string{
+	session := sessionConnector{Connector: connector, database: c.DBName, timeout: o.ConnectTimeout, limit: o.txTimeout(), heard: new(atomic.Int64), own: map[string]string{
 		"innodb_lock_wait_timeout": strconv.Itoa(wholeSeconds(o.LockWait)),
 	}}
 	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
@@ -118,10 +118,11 @@ func wholeSeconds(d time.Duration) int {
 // sessionConnector sets up the session of each new connection, as Settings says.
 type sessionConnector struct {
 	driver.Connector
-	timeout time.Duration
-	limit   time.Duration     // of a statement whose context has no deadline
-	own     map[string]string // values of settings that are the caller's
-	heard   *atomic.Int64     // as that of a boundedConn
+	database string
+	timeout  time.Duration
+	limit    time.Duration     // of a statement whose context has no deadline
+	own      map[string]string // values of settings that are the caller's
+	heard    *atomic.Int64     // as that of a boundedConn
 }
 
 // Connect opens a connection and sets it up within the timeout, also where
@@ -151,6 +152,9 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(fmt.Errorf("a connection of the driver is a %T", conn), conn.Close())
 	}
 	unprepared, err := c.setUp(ctx, inner)
+	if err != nil && strings.Contains(err.Error(), noTablet) {
+		unprepared, err = c.setUpElsewhere(ctx, inner, err)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up session: %w", err), conn.Close())
 	}
@@ -250,6 +254,46 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (unprepared
 		}
 	}
 	return unprepared, nil
+}
+
+// noTablet is in the answer of a vtgate where a shard is away.
+const noTablet = "no healthy tablet available"
+
+// setUpElsewhere is setUp where a shard is away that a vtgate has asked for variables: any one of the keyspace, which the others
+// sell without. It has those of another keyspace asked, such as the one of what is not sharded.
+func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, away error) (unprepared bool, err error) {
+	keyspaces, err := readColumn(ctx, conn, `SHOW VSCHEMA KEYSPACES`)
+	if err != nil {
+		return false, errors.Join(away, err)
+	}
+	for _, keyspace := range keyspaces {
+		if _, err = conn.ExecContext(ctx, "USE `"+keyspace+"`", nil); err == nil {
+			unprepared, err = c.setUp(ctx, conn)
+		}
+		if err == nil {
+			_, err = conn.ExecContext(ctx, "USE `"+c.database+"`", nil)
+			return unprepared, err
+		}
+		away = errors.Join(away, err)
+	}
+	return false, away
+}
+
+// readColumn reads the first column of an answer, which has a row.
+func readColumn(ctx context.Context, conn mysqlConn, query string) (column []string, err error) {
+	rows, err := conn.QueryContext(ctx, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	for row := make([]driver.Value, len(rows.Columns())); err == nil; {
+		if err = rows.Next(row); err == nil {
+			column = append(column, fmt.Sprintf("%s", row[0]))
+		}
+	}
+	if errors.Is(err, io.EOF) && len(column) > 0 {
+		err = nil
+	}
+	return column, errors.Join(err, rows.Close())
 }
 
 // IsMySQL reports that a server has answered with one of these error numbers.

@@ -79,7 +79,10 @@ func (s sale) request(c *gin.Context, read func(*form, *stock.Purchase), fields 
 		return r, err
 	}
 	r.UserID, err = s.options.purchaser(c.Request, userID, stock.Line{GoodsID: r.GoodsID})
-	r.RequestID = stock.BuyerKey(cmp.Or(key, service.NewKey()), r.UserID)
+	if key == "" {
+		key = s.shop.NewKey(r.GoodsID, r.UserID)
+	}
+	r.RequestID = stock.BuyerKey(key, r.UserID)
 	return r, err
 }
 

@@ -474,7 +474,7 @@ func TestOneQueryAnswersAllThatWait(t *testing.T) {
 			queries = append(queries, keys)
 			<-gate
 			return map[int]string{2: "two", 3: "three"}, failure
-		}, queue.Options[struct{}, []int, map[int]string]{Doing: "query", Most: 3, Within: time.Minute})
+		}, nil, queue.Options[int, []int, map[int]string]{Doing: "query", Most: 3, Within: time.Minute})
 		var mu sync.Mutex
 		got := make(map[string]map[int]string)
 		for _, keys := range [][]int{{1}, {2, 3}, {4}, {5, 6, 7, 8}} {
@@ -499,5 +499,42 @@ func TestOneQueryAnswersAllThatWait(t *testing.T) {
 		}
 		failure = errors.New("the database is gone")
 		should.Reject(s.Get(t.Context(), 1))(t, failure)
+	})
+}
+
+// Keys of different servers wait for different queries: one that is away is waited for by those of its keys alone, and what it
+// has of other keys fails those that ask for them.
+func TestAServerThatIsAwayFailsNoKeyOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, away := make(chan struct{}), errors.New("a server is away")
+		s := queue.Share(func(ctx context.Context, keys ...int) (map[int]string, error) {
+			if keys[0]%2 == 1 {
+				<-ctx.Done()
+				return nil, away
+			}
+			<-gate
+			if slices.Contains(keys, 4) {
+				return nil, away
+			}
+			return map[int]string{2: "two", 6: "six"}, nil
+		}, func(key int) int { return key % 2 }, queue.Options[int, []int, map[int]string]{Doing: "query", Most: 3, Within: time.Minute})
+		begun, told := time.Now(), make(map[string]string)
+		var mu sync.Mutex
+		for _, keys := range [][]int{{0}, {1}, {2}, {4}, {6}, {2, 1}} {
+			go func() {
+				values, err := s.Get(t.Context(), keys...)
+				mu.Lock()
+				defer mu.Unlock()
+				told[fmt.Sprint(keys)] = fmt.Sprint(time.Since(begun), values, err)
+			}()
+			synctest.Wait()
+		}
+		close(gate)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		should.Be(t, fmt.Sprint(told), fmt.Sprint(map[string]string{
+			"[0]": "0s map[2:two 6:six] <nil>", "[2]": "0s map[2:two 6:six] <nil>", "[6]": "0s map[2:two 6:six] <nil>",
+			"[4]": "0s map[] a server is away", "[1]": "1m0s map[] a server is away", "[2 1]": "2m0s map[] a server is away",
+		}))
 	})
 }

@@ -1,8 +1,15 @@
 package repo
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"gorm.io/gorm"
 )
@@ -21,6 +28,8 @@ const (
 
 	// lockItems is followed by a list, and the lock.
 	lockItems = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN (`
+
+	showShards = `SHOW VITESS_SHARDS`
 
 	// showVindexes is followed by a table.
 	showVindexes = `SHOW VSCHEMA VINDEXES ON `
@@ -92,6 +101,37 @@ func (s *Store) UniqueOnAShard(ctx context.Context) (column string, err error) {
 	}
 	return "", nil
 }
+
+// readShards reads where the range of each shard of a keyspace ends: "shop/40-80" at 80, and the last one nowhere.
+func (s *Store) readShards(ctx context.Context, keyspace string) (ends []string, err error) {
+	err = s.each(ctx, s.pool, "read the shards", func(scan scanRow) error {
+		var name string
+		err := scan(&name)
+		if shard, of := strings.CutPrefix(name, keyspace+"/"); of {
+			_, end, _ := strings.Cut(shard, "-")
+			ends = append(ends, cmp.Or(end, "the last"))
+		}
+		return err
+	}, showShards)
+	slices.Sort(ends) // digits and a to f are before the last
+	return ends, err
+}
+
+// ShardOf is the number of the shard that has the row by which Vitess finds a request id or the number of a reservation, by the
+// xxhash of deploy/vitess/shop.vschema.json; 0 where there are no shards. What a shard is divided into later counts as one: it
+// waits for each other, and is not wrong.
+func (s *Store) ShardOf(key string) int {
+	if !s.sharded {
+		return 0
+	}
+	var id [8]byte
+	binary.LittleEndian.PutUint64(id[:], xxhash.Sum64String(key))
+	at := hex.EncodeToString(id[:])
+	return slices.IndexFunc(s.shards, func(end string) bool { return at < end })
+}
+
+// ShardOfItem is the number of the shard that has an item.
+func (s *Store) ShardOfItem(goodsID int64) int { return s.ShardOf(strconv.FormatInt(goodsID, 10)) }
 
 // lockFirst locks the rows of items on shards, and returns those that it has locked; elsewhere all, which the caller locks.
 // Vitess 24 sends a SELECT with a subquery, such as readRow, without its FOR UPDATE, and does not say so.

@@ -64,6 +64,7 @@ type Store struct {
 	version  string                     // the server's name and version when the store was made
 	cluster  string                     // what Cluster says
 	sharded  bool                       // what Sharded says
+	shards   []string                   // the ends of their ranges of keyspace ids, in order
 	returns  bool                       // whether an insert can return what it wrote
 	rejected *atomic.Pointer[rejection] // since the last commit
 	shares   *shares                    // of the connections, between purchases
@@ -264,6 +265,9 @@ func (s *Store) readSharded(ctx context.Context) (sharded bool, err error) {
 		sharded = sharded || is && name == keyspace
 		return err
 	}, s.dialect.sharded)
+	if sharded && err == nil {
+		s.shards, err = s.readShards(ctx, keyspace)
+	}
 	return sharded, err
 }
 

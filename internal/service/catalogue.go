@@ -84,11 +84,11 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
 		timeout: timeout, batch: deps.Group.Batch, maxQuantity: stock.MaxQuantity, changes: new(background.Changes),
 	}
-	c.requests = shareRead(c, "find requests", c.store.Orders)
+	c.requests = shareRead(c, "find requests", c.store.Orders, c.store.ShardOf)
 	allocated := func(ctx context.Context, ids ...int64) (map[int64]bool, error) {
 		return deps.Store.Allocated(ctx, redisstock.Allocation, ids...)
 	}
-	c.unwritten = shareRead(c, "find units in Redis", allocated)
+	c.unwritten = shareRead(c, "find units in Redis", allocated, c.store.ShardOfItem)
 	c.items = newItems(c)
 	c.looks = newLooks(deps.Store, c.switches, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log, changes: c.changes}
@@ -123,9 +123,12 @@ func notHere(entry strategy.Entry, cluster string, sharded, nodeLocks bool) stri
 	return ""
 }
 
-// shareRead has one statement answer all that wait for the same query.
-func shareRead[K comparable, V any](c *Catalogue, doing string, query queue.Query[K, V]) *queue.Shared[K, V] {
-	return queue.Share(query, queue.Options[struct{}, []K, map[K]V]{Doing: doing, Most: c.batch, Within: c.timeout, Late: c.store.Late, Log: c.log})
+// shareRead has one statement answer all that wait for the same query, of those keys that are on one shard.
+func shareRead[K comparable, V any](c *Catalogue, doing string, query queue.Query[K, V], shard func(K) int) *queue.Shared[K, V] {
+	if !c.store.Sharded() {
+		shard = nil
+	}
+	return queue.Share(query, shard, queue.Options[int, []K, map[K]V]{Doing: doing, Most: c.batch, Within: c.timeout, Late: c.store.Late, Log: c.log})
 }
 
 func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {

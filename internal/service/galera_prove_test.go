@@ -30,6 +30,7 @@ import (
 
 // answers are when each order was first answered, by its number.
 type answers struct {
+	by   string // the strategy
 	mu   sync.Mutex
 	sold map[string]time.Time
 }
@@ -222,18 +223,51 @@ func seen(t *testing.T, node *servers.Database, size string) (count int) {
 // buyUntil buys one purchase after the other. The last one is asked for until it is answered, too.
 func (s shop) buyUntil(ctx context.Context, t *testing.T, name string, goods int64, told *answers) {
 	for ctx.Err() == nil {
-		p := keyed(rand.Text(), 1)
-		for end := time.Now().Add(2 * time.Minute); ; {
-			outcome, err := s.strategy(t, mathrand.IntN(len(s.replicas)), name).Deduct(context.WithoutCancel(ctx), goods, p)
-			if err == nil && outcome.Rejected == nil {
-				told.add(outcome.Order)
-				break
+		s.insist(ctx, t, name, goods, keyed(rand.Text(), 1), told, 10*time.Millisecond)
+	}
+}
+
+// insist asks for a purchase until it is answered.
+func (s shop) insist(ctx context.Context, t *testing.T, name string, goods int64, p stock.Purchase, told *answers, again time.Duration) {
+	for end := time.Now().Add(2 * time.Minute); !s.buy(ctx, t, name, goods, p, told) && !t.Failed(); time.Sleep(again) {
+		if time.Now().After(end) {
+			t.Errorf("%s: a purchase is not answered", name)
+		}
+	}
+}
+
+// buy asks for a purchase, and reports whether it was sold.
+func (s shop) buy(ctx context.Context, t *testing.T, name string, goods int64, p stock.Purchase, told *answers) bool {
+	outcome, err := s.strategy(t, mathrand.IntN(len(s.replicas)), name).Deduct(context.WithoutCancel(ctx), goods, p)
+	if err == nil && outcome.Rejected == nil {
+		told.add(outcome.Order)
+		return true
+	}
+	if err == nil && !errors.Is(outcome.Rejected, stock.ErrUnknownGoods) {
+		t.Errorf("%s: a purchase is rejected: %v", name, outcome.Rejected)
+	}
+	return false
+}
+
+// lineUp has one buyer after the other buy. The next one comes when the one before has been told something, or has waited for a
+// second; who has not got the purchase asks again every second. No more than eight stand in front of a shop that does not answer.
+func (s shop) lineUp(ctx context.Context, t *testing.T, name string, goods int64, told *answers, buyers *sync.WaitGroup) {
+	waiting := make(chan struct{}, 8)
+	for ctx.Err() == nil && !t.Failed() {
+		p, first := keyed(rand.Text(), 1), make(chan struct{})
+		p.Durable = stock.InSQL
+		waiting <- struct{}{}
+		buyers.Go(func() {
+			sold := s.buy(ctx, t, name, goods, p, told)
+			close(first)
+			if !sold {
+				s.insist(ctx, t, name, goods, p, told, time.Second)
 			}
-			if err == nil && !errors.Is(outcome.Rejected, stock.ErrUnknownGoods) || time.Now().After(end) {
-				t.Errorf("%s: a purchase is answered with %v, %v", name, outcome.Rejected, err)
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
+			<-waiting
+		})
+		select {
+		case <-first:
+		case <-time.After(time.Second):
 		}
 	}
 }
@@ -252,26 +286,54 @@ func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
 	}
 }
 
-// Each server of Vitess is killed three times in the middle of a sale of a hundred items on four shards: the tablets, the
-// gate, the database of the shards, etcd and vtctld.
+// Each server of Vitess is killed three times in the middle of a sale of a hundred items on four shards: the tablets, each of
+// which is away for five seconds, the gate, the database of the shards, etcd and vtctld. The other shards sell meanwhile. Then the
+// first tablet freezes, and they sell again once the gate has noticed that.
 func TestProveASaleSurvivesTheServersOfVitess(t *testing.T) {
 	v := labtest.Own(t, lab.Supervisor(), "vitess", servers.StartVitess, servers.VitessOptions{Shards: fourShards()})
 	sale, end := startShardSale(t, v)
 	began := time.Now()
+	first := len(v.All) - 1 - len(fourShards()) // of the tablets of the shards, which are before the gate
 	for round := range 3 * len(v.All) {
 		number := round % len(v.All)
-		kill := func() { must.Do(t, v.All[number].Restart(t.Context())) }
-		// The tablets of the shards are before the gate, which is the last.
-		if shard := number - (len(v.All) - 1 - len(fourShards())); shard >= 0 && number < len(v.All)-1 {
-			sale.befall(t, fourShards()[shard], "a kill", kill)
+		restart := func() { must.Do(t, v.All[number].Restart(t.Context())) }
+		if shard := number - first; shard >= 0 && number < len(v.All)-1 {
+			sale.befall(t, fourShards()[shard], "a kill", func() {
+				must.Do(t, v.All[number].Kill(t.Context()))
+				time.Sleep(5 * time.Second)
+				connects(t, v.Database)
+				restart()
+			})
 			continue
 		}
 		time.Sleep(time.Second)
-		kill()
+		restart()
 	}
 	time.Sleep(time.Second)
 	t.Log("nothing was sold for up to", gapOf(sale.items, began, time.Now()))
+	for name, ratios := range sale.ratios {
+		if others := bench.Median(ratios); others < 0.25 {
+			t.Errorf("%s: the other shards sold %.2f times what they sold before", name, others)
+		}
+	}
+	const frozen = 40 * time.Second
+	gap := sale.befall(t, fourShards()[0], "a freeze", func() {
+		must.Do(t, v.All[first].Pause(t.Context()))
+		time.Sleep(frozen)
+		must.Do(t, v.All[first].Resume(t.Context()))
+	})
+	if gap > frozen*3/4 {
+		t.Errorf("while a shard was frozen the others sold nothing for %s", gap)
+	}
 	end()
+}
+
+// connects makes a new connection, which needs no certain shard.
+func connects(t *testing.T, d *servers.Database) {
+	t.Helper()
+	pool, _, err := d.Pool(1, 5*time.Second)
+	must.Do(t, err)
+	must.Do(t, errors.Join(pool.PingContext(t.Context()), pool.Close()))
 }
 
 func fourShards() []string { return []string{"-40", "40-80", "80-c0", "c0-"} }
@@ -296,20 +358,24 @@ func TestProveASaleSurvivesTheMovesOfAPrimaryOfVitess(t *testing.T) {
 	end()
 }
 
+// shardSaleLines are how many lines of buyers an item of a shardSale has, by its strategy.
+var shardSaleLines = map[string]int{"sql-conditional": 1, "sql-conditional grouped": 8, "redis-stock": 2}
+
 // shardSale is a sale of a hundred items on four shards. Each purchase is asked for again under its key until it is answered.
 type shardSale struct {
 	items  []*answers
 	on     map[string][]*answers // those of each shard
-	ratios []float64             // of what the other shards sold, for each fault of one
+	ratios map[string][]float64  // of what the other shards sold, by strategy, for each fault of one
 }
 
 func startShardSale(t *testing.T, v *servers.Vitess) (sale *shardSale, end func()) {
 	t.Helper()
 	s := openOn(t, 0, v.Database, v.Database)
 	const units = 1_000_000
-	sale = &shardSale{make([]*answers, 100), make(map[string][]*answers), nil}
+	sale = &shardSale{make([]*answers, 100), make(map[string][]*answers), make(map[string][]float64)}
 	for i := range sale.items {
 		sale.items[i] = newAnswers()
+		sale.items[i].by = []string{"sql-conditional", "sql-conditional", "sql-conditional", "sql-conditional grouped", "redis-stock"}[i%5]
 		s.create(t, int64(i+1), units)
 	}
 	for _, shard := range fourShards() {
@@ -323,8 +389,9 @@ func startShardSale(t *testing.T, v *servers.Vitess) (sale *shardSale, end func(
 	ctx, stop := context.WithCancel(t.Context())
 	var buyers sync.WaitGroup
 	for i, told := range sale.items {
-		name := []string{"sql-conditional", "sql-conditional grouped"}[i%2]
-		buyers.Go(func() { s.buyUntil(ctx, t, name, int64(i+1), told) })
+		for range shardSaleLines[told.by] {
+			buyers.Go(func() { s.lineUp(ctx, t, told.by, int64(i+1), told, &buyers) })
+		}
 	}
 	return sale, func() {
 		stop()
@@ -332,14 +399,16 @@ func startShardSale(t *testing.T, v *servers.Vitess) (sale *shardSale, end func(
 		for i, told := range sale.items {
 			s.wantTold(t, int64(i+1), units, told)
 		}
-		slices.Sort(sale.ratios)
-		t.Logf("%d sales; in %d faults of a shard the others sold %.2f times what they sold before (%.2f)", len(salesOf(sale.items, began, time.Now())),
-			len(sale.ratios), bench.Median(sale.ratios), sale.ratios)
+		t.Logf("%d sales", len(salesOf(sale.items, began, time.Now())))
+		for name, ratios := range sale.ratios {
+			t.Logf("%s: in %d faults of a shard the others sold %.2f times what they sold before (%.2f)", name, len(ratios), bench.Median(ratios), ratios)
+		}
 	}
 }
 
-// befall logs what the other shards sell from a fault of a shard until that one sells again, and in as long a time before.
-func (s *shardSale) befall(t *testing.T, shard, what string, fault func()) {
+// befall logs what the other shards sell from a fault of a shard until that one sells again, and in as long a time before. It
+// returns the longest time in which they sold nothing.
+func (s *shardSale) befall(t *testing.T, shard, what string, fault func()) (gap time.Duration) {
 	t.Helper()
 	time.Sleep(10 * time.Second)
 	var others []*answers
@@ -353,24 +422,23 @@ func (s *shardSale) befall(t *testing.T, shard, what string, fault func()) {
 	returned := time.Now()
 	labtest.Await(t, "a sale on "+shard, time.Minute, func() bool { return len(salesOf(s.on[shard], returned, time.Now())) > 0 })
 	ended := time.Now()
-	lasted := ended.Sub(began)
-	before, during := len(salesOf(others, began.Add(-lasted), began)), len(salesOf(others, began, ended))
-	s.ratios = append(s.ratios, float64(during)/float64(before))
-	t.Logf("%s of %s took %s: %s without a sale on it, and %s on the others, which sold %.1f in a second, and %.1f before", what, shard,
-		returned.Sub(began).Round(time.Millisecond), gapOf(s.on[shard], began, ended), gapOf(others, began, ended),
-		float64(during)/lasted.Seconds(), float64(before)/lasted.Seconds())
+	lasted, gap := ended.Sub(began), gapOf(others, began, ended)
+	t.Logf("%s of %s took %s: %s without a sale on it, and %s on the others", what, shard,
+		returned.Sub(began).Round(time.Millisecond), gapOf(s.on[shard], began, ended), gap)
+	for name := range shardSaleLines {
+		by := slices.DeleteFunc(slices.Clone(others), func(told *answers) bool { return told.by != name })
+		before, during := len(salesOf(by, began.Add(-lasted), began)), len(salesOf(by, began, ended))
+		s.ratios[name] = append(s.ratios[name], float64(during)/float64(before))
+		t.Logf("%s: they sold %.1f in a second, and %.1f before", name, float64(during)/lasted.Seconds(), float64(before)/lasted.Seconds())
+	}
+	return gap
 }
 
 // itemsOf are the items that are on a shard.
 func itemsOf(t *testing.T, v *servers.Vitess, shard string) (items []int64) {
 	t.Helper()
-	d := must.Get(v.With(func(c *mysql.Config) { c.DBName = "shop:" + shard }))(t)
-	pool := must.Get(d.Raw())(t)
-	defer pool.Close() //nolint:errcheck // it was only read
-	_, rows, err := servers.Rows(t.Context(), pool, `SELECT goods_id FROM tb_goods_stock`)
-	must.Do(t, err)
-	for _, row := range rows {
-		items = append(items, must.Get(strconv.ParseInt(row[0], 10, 64))(t))
+	for _, item := range onShard(t, v, shard, `SELECT goods_id FROM tb_goods_stock`) {
+		items = append(items, must.Get(strconv.ParseInt(item, 10, 64))(t))
 	}
 	return items
 }

@@ -28,7 +28,7 @@ func newHolders(c *Catalogue, most int64) *holders {
 	if most == 0 {
 		return nil
 	}
-	return &holders{most: most, turns: process.New(), held: shareRead(c, "find what buyers hold", c.store.HeldBy)}
+	return &holders{most: most, turns: process.New(), held: shareRead(c, "find what buyers hold", c.store.HeldBy, nil)}
 }
 
 // begin waits for the end of other reservations of the same buyer. stock.ErrHoldLimit, stock.ErrUserUnknown: this one

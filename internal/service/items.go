@@ -23,7 +23,7 @@ type items struct {
 }
 
 func newItems(c *Catalogue) *items {
-	return &items{c.switches, shareRead(c, "find items", c.store.Existing), mostRecent[int64, struct{}](maxKnown)}
+	return &items{c.switches, shareRead(c, "find items", c.store.Existing, c.store.ShardOfItem), mostRecent[int64, struct{}](maxKnown)}
 }
 
 // mostRecent remembers so many values, at least one.

@@ -37,7 +37,7 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 
 // share shares a query as a catalogue does.
 func share[K comparable, V any](query queue.Query[K, V]) *queue.Shared[K, V] {
-	return queue.Share(query, queue.Options[struct{}, []K, map[K]V]{
+	return queue.Share(query, nil, queue.Options[int, []K, map[K]V]{
 		Doing: "ask", Most: 100, Within: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -13,6 +13,17 @@ import (
 // NewKey is a key for what a client gives none.
 func NewKey() string { return uuid.Must(uuid.NewV7()).String() }
 
+// NewKey is a key for a purchase of a buyer, which may be empty, whose client gives none. Vitess notes it on the shard of the item,
+// so that the purchase needs no other one.
+func (c *Catalogue) NewKey(goodsID int64, buyer string) (key string) {
+	for {
+		key = NewKey()
+		if c.store.ShardOf(stock.BuyerKey(key, buyer)) == c.store.ShardOfItem(goodsID) {
+			return key
+		}
+	}
+}
+
 // AcceptedOrder is an order, and where it is stored.
 type AcceptedOrder struct {
 	stock.Order

@@ -53,14 +53,14 @@ const confirmLocked = 4
 
 // NewReservations keeps reservations no longer than longest, with all that they are extended by.
 func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration, observer ReservationObserver) *Reservations {
-	confirming := queue.Options[struct{}, []*repo.Payment, map[*repo.Payment]repo.Confirmation]{
+	confirming := queue.Options[int, []*repo.Payment, map[*repo.Payment]repo.Confirmation]{
 		Doing: "confirm reservations", Most: catalogue.batch, Within: catalogue.timeout, Changes: true, Log: catalogue.log,
 	}
 	waiting := confirming
 	waiting.Most, waiting.Writers = 1, confirmLocked
 	return &Reservations{
 		store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer,
-		confirming: queue.Share(store.Confirm, confirming), waiting: queue.Share(store.ConfirmLocked, waiting),
+		confirming: queue.Share(store.Confirm, nil, confirming), waiting: queue.Share(store.ConfirmLocked, nil, waiting),
 	}
 }
 

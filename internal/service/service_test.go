@@ -88,7 +88,7 @@ type buyers struct {
 
 // Deduct buys. A rejection is in the outcome.
 func (b buyers) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (o stock.Outcome, err error) {
-	p.RequestID = cmp.Or(p.RequestID, service.NewKey())
+	p.RequestID = cmp.Or(p.RequestID, b.NewKey(goodsID, ""))
 	o, err = b.Buy(ctx, service.Request{GoodsID: goodsID, Purchase: p, Asked: b.asked})
 	if errors.Is(err, stock.ErrInsufficientStock) || errors.Is(err, stock.ErrUserLimit) || errors.Is(err, stock.ErrUserUnknown) {
 		o.Rejected, err = err, nil

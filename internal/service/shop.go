@@ -73,7 +73,7 @@ type Request struct {
 // *ModeError, ErrChoiceRejected, a *ShedError and a *rate.Error are why it was not admitted.
 func (s *Shop) Buy(ctx context.Context, r Request) (stock.Outcome, error) {
 	if r.TTL > 0 { // a reservation can be confirmed once it is answered
-		r.Number, r.Durable = cmp.Or(r.Number, NewKey()), stock.InSQL
+		r.Number, r.Durable = cmp.Or(r.Number, s.NewKey(r.GoodsID, "")), stock.InSQL
 	}
 	by, asked, wrong := s.choose(r)
 	if wrong == nil && s.looks.isDue(r.GoodsID, by.looksFirst()) { // before the key is searched for: a copy that took the last unit is found then

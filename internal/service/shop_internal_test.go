@@ -62,7 +62,7 @@ func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, e
 	catalogue.looks = &looks{switches: catalogue.switches}
 	catalogue.requests = share(c.find)
 	none := func(context.Context, ...int64) (map[int64]bool, error) { return nil, nil }
-	catalogue.unwritten = queue.Share(none, queue.Options[struct{}, []int64, map[int64]bool]{Most: 1, Within: time.Minute, Log: log})
+	catalogue.unwritten = queue.Share(none, nil, queue.Options[int, []int64, map[int64]bool]{Most: 1, Within: time.Minute, Log: log})
 	_, catalogue.items = newShelf(10, 1)
 	catalogue.items.known.Add(1, struct{}{})
 	calls := 0

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/must"
@@ -65,6 +67,44 @@ func TestVitessKeepsKeysAndNumbersOverShards(t *testing.T) {
 		return slices.Equal(listed, numbers)
 	})
 	should.Be(t, slices.Equal(listed, numbers), true, "the feed has each order once, in order")
+}
+
+// The row by which Vitess finds a request is on the shard that stockd takes it to be on, so that those of one shard are asked
+// for together. A purchase without a key needs no shard but that of its item.
+func TestVitessFindsARequestWhereItIsTakenToBe(t *testing.T) {
+	v := lab.Vitess(t)
+	s, store := openOn(t, 0, v.Database), labtest.Open(t, v.Database, "reader")
+	for goods := range int64(8) {
+		s.create(t, 3000+goods, 10)
+		for i := range 4 {
+			sold := must.Get(s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 3000+goods, stock.Purchase{Quantity: 1, UserID: strconv.Itoa(i)}))(t)
+			should.Be(t, store.ShardOf(sold.Order.RequestID), store.ShardOfItem(3000+goods), "the shard of a request without a key")
+		}
+	}
+	for number, shard := range []string{"-80", "80-"} {
+		items := onShard(t, v, shard, `SELECT goods_id FROM tb_goods_stock`)
+		requests := onShard(t, v, shard, `SELECT request_id FROM lookup_request`)
+		if len(items) == 0 || len(requests) == 0 {
+			t.Errorf("%s has %d items and %d requests", shard, len(items), len(requests))
+		}
+		for _, key := range slices.Concat(items, requests) {
+			should.Be(t, store.ShardOf(key), number, "the shard of", key)
+		}
+	}
+}
+
+// onShard is the first column of what a query finds on one shard.
+func onShard(t *testing.T, v *servers.Vitess, shard, query string) (column []string) {
+	t.Helper()
+	d := must.Get(v.With(func(c *mysql.Config) { c.DBName = "shop:" + shard }))(t)
+	pool := must.Get(d.Raw())(t)
+	defer pool.Close() //nolint:errcheck // it was only read
+	_, rows, err := servers.Rows(t.Context(), pool, query)
+	must.Do(t, err)
+	for _, row := range rows {
+		column = append(column, row[0])
+	}
+	return column
 }
 
 // Copies of a correction that come at the same moment get the answer of the first, and not that nothing is left.

@@ -269,7 +269,7 @@ func (v *Vitess) startTablet(ctx context.Context, k *Supervisor, number int, nam
 		"--tablet-path=" + t.Alias, "--tablet-hostname=127.0.0.1", "--init-keyspace=" + keyspace, "--init-shard=" + shard,
 		"--init-tablet-type=replica", "--init-db-name-override=" + databaseOf(name), "--unmanaged", "--db-host=" + host, "--db-port=" + port,
 		"--db-ssl-mode=disabled", "--service-map=grpc-queryservice,grpc-tabletmanager",
-		"--db-charset=utf8mb4_general_ci", "--queryserver-config-transaction-cap=500",
+		"--db-charset=utf8mb4_general_ci", "--queryserver-config-transaction-cap=500", "--health-check-interval=1s",
 	}
 	for _, who := range []string{"app", "allprivs", "appdebug", "dba", "repl", "filtered"} {
 		args = append(args, "--db-"+who+"-user="+c.User, "--db-"+who+"-password="+on.Password)
@@ -350,7 +350,7 @@ func (v *Vitess) startGate(ctx context.Context, k *Supervisor) error {
 	c.User, c.Net, c.Addr, c.DBName = "root", "tcp", Loopback(ports[2]), "shop"
 	v.Database = &Database{Info: Info{Name: "Vitess", Started: Local}, Driver: repo.MySQL, DSN: c.FormatDSN()}
 	gate, err := v.launch(ctx, k, "vtgate", ports, func(ctx context.Context) error { return v.readVersion(ctx) },
-		"--cell=test", "--cells-to-watch=test", "--tablet-types-to-wait=PRIMARY", fmt.Sprintf("--mysql-server-port=%d", ports[2]),
+		"--cell=test", "--cells-to-watch=test", "--tablet-types-to-wait=PRIMARY", "--healthcheck-timeout=10s", "--query-timeout=10000", fmt.Sprintf("--mysql-server-port=%d", ports[2]),
 		"--mysql-server-bind-address=127.0.0.1", "--mysql-auth-server-impl=none", "--service-map=grpc-vtgateservice")
 	v.runner = gate
 	return err

@@ -42,14 +42,44 @@ func (c *consumer) keep(ctx context.Context, entries []entry) (err error) {
 	if !c.store.Sharded() {
 		return c.keepTogether(ctx, entries)
 	}
-	byItem := make(map[int64][]entry) // which may be on several shards
-	for _, e := range entries {
-		byItem[e.GoodsID] = append(byItem[e.GoodsID], e)
+	failed := 0
+	for _, of := range groupBy(entries, func(e entry) int64 { return e.GoodsID }) { // which may be on several shards
+		n, one := c.keepItem(ctx, of)
+		failed, err = failed+n, errors.Join(err, one)
 	}
-	for _, of := range byItem {
-		err = errors.Join(err, c.keepTogether(ctx, of))
+	if 0 < failed && failed < len(entries) {
+		c.options.Log.WarnContext(ctx, "orders wait for a shard, and are claimed later", "stream", c.part.orders(), "orders", failed, "error", err)
+		return nil
 	}
 	return err
+}
+
+// keepItem is keep of orders of one item, and returns how many were not kept. Those whose request ids Vitess notes on a shard that
+// does not answer fail no others.
+func (c *consumer) keepItem(ctx context.Context, entries []entry) (failed int, err error) {
+	err = c.keepTogether(ctx, entries)
+	if err == nil {
+		return 0, nil
+	}
+	byShard := groupBy(entries, func(e entry) int { return c.store.ShardOf(e.RequestID) })
+	if len(byShard) == 1 || !errors.Is(err, stock.ErrBackendUnavailable) {
+		return len(entries), err
+	}
+	err = nil
+	for _, of := range byShard {
+		if one := c.keepTogether(ctx, of); one != nil {
+			failed, err = failed+len(of), one
+		}
+	}
+	return failed, err
+}
+
+func groupBy[K comparable](entries []entry, key func(entry) K) map[K][]entry {
+	groups := make(map[K][]entry)
+	for _, e := range entries {
+		groups[key(e)] = append(groups[key(e)], e)
+	}
+	return groups
 }
 
 // keepTogether is keep in one transaction.

@@ -18,15 +18,17 @@ import (
 const (
 	// ledgerLook and ledgerRest are the first and the longest pause between two looks into the ledger.
 	ledgerLook, ledgerRest = 4 * time.Millisecond, 32 * time.Millisecond
+	// ledgerAgain is the pause after a look that failed: of a shard that is away, it has failed for others, too.
+	ledgerAgain = 250 * time.Millisecond
 	// ledgerAtOnce bounds the requests of one look.
 	ledgerAtOnce = 500
 	// ledgerWithin bounds a look.
 	ledgerWithin = time.Second
 )
 
-// shareLedger has one look for all waiting requests of this replica.
-func shareLedger(find queue.Query[string, stock.Order], log *slog.Logger) *queue.Shared[string, stock.Order] {
-	return queue.Share(find, queue.Options[struct{}, []string, map[string]stock.Order]{
+// shareLedger has one look for all waiting requests of this replica that are on one shard; nil: the database has none.
+func shareLedger(find queue.Query[string, stock.Order], shard func(string) int, log *slog.Logger) *queue.Shared[string, stock.Order] {
+	return queue.Share(find, shard, queue.Options[int, []string, map[string]stock.Order]{
 		Doing: "look into the ledger", Most: ledgerAtOnce, Within: ledgerWithin, Log: log,
 	})
 }
@@ -42,6 +44,9 @@ func written(ctx context.Context, ledger *queue.Shared[string, stock.Order], req
 		orders, err := ledger.Get(ctx, requestID)
 		if order, ok := orders[requestID]; err == nil && ok {
 			return order, nil
+		}
+		if err != nil {
+			_ = pause.For(ctx, ledgerAgain) // the loop sees for itself whether ctx has ended
 		}
 	}
 }

@@ -151,7 +151,11 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked", s.options.Log)
 	s.additions = s.newAdditions()
-	s.ledger = shareLedger(store.Orders, s.options.Log)
+	var shard func(string) int
+	if store.Sharded() {
+		shard = store.ShardOf
+	}
+	s.ledger = shareLedger(store.Orders, shard, s.options.Log)
 	for n := range s.options.Partitions {
 		p := &partition{base: fmt.Sprintf("%s:{stock-%d}:", s.options.Prefix, n)}
 		s.parts = append(s.parts, p)

@@ -176,7 +176,7 @@ func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
 				found[id] = stock.Order{ID: "order of " + id}
 			}
 			return found, nil
-		}, slog.New(slog.DiscardHandler))
+		}, nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var waiting sync.WaitGroup
@@ -204,7 +204,7 @@ func TestALedgerWithoutTheOrderIsAskedEverLessOften(t *testing.T) {
 		ledger := shareLedger(func(context.Context, ...string) (map[string]stock.Order, error) {
 			looks++
 			return nil, nil
-		}, slog.New(slog.DiscardHandler))
+		}, nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		should.Reject(written(ctx, ledger, "missing"))(t, context.DeadlineExceeded)
