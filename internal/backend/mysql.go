@@ -256,15 +256,15 @@ func (c sessionConnector) setUp(ctx context.Context, conn mysqlConn) (unprepared
 	return unprepared, nil
 }
 
-// noTablet is in the answer of a vtgate where a shard is away.
+// noTablet is in the answer of a vtgate for a shard that is down.
 const noTablet = "no healthy tablet available"
 
-// setUpElsewhere is setUp where a shard is away that a vtgate has asked for variables: any one of the keyspace, which the others
-// sell without. It has those of another keyspace asked, such as the one of what is not sharded.
-func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, away error) (unprepared bool, err error) {
+// setUpElsewhere is setUp where a shard is down. A vtgate reads variables from any shard of the session's keyspace, so this sets the
+// session up in another keyspace, such as the one without shards: the shards that are up sell on.
+func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, down error) (unprepared bool, err error) {
 	keyspaces, err := readColumn(ctx, conn, `SHOW VSCHEMA KEYSPACES`)
 	if err != nil {
-		return false, errors.Join(away, err)
+		return false, errors.Join(down, err)
 	}
 	for _, keyspace := range keyspaces {
 		if _, err = conn.ExecContext(ctx, "USE `"+keyspace+"`", nil); err == nil {
@@ -274,9 +274,9 @@ func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, aw
 			_, err = conn.ExecContext(ctx, "USE `"+c.database+"`", nil)
 			return unprepared, err
 		}
-		away = errors.Join(away, err)
+		down = errors.Join(down, err)
 	}
-	return false, away
+	return false, down
 }
 
 // readColumn reads the first column of an answer, which has a row.

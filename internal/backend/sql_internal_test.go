@@ -399,22 +399,22 @@ func TestASessionOfAVtgateIsSetAsFarAsItKnows(t *testing.T) {
 	}
 }
 
-// Where a shard is away that a vtgate asks for variables, it is asked for those of another keyspace. Here each question is answered
-// by the same rows: their names are those of the keyspaces, too.
+// If a shard is down, a session reads its variables in another keyspace. Here every query has the same rows, so that the keyspaces
+// are sql_mode and version.
 func TestASessionOfAVtgateIsSetUpWithoutAShard(t *testing.T) {
-	keyspace, away := "", &mysql.MySQLError{Number: 1105, Message: "target: shop.-80.primary: " + noTablet + " for it"}
+	keyspace, down := "", &mysql.MySQLError{Number: 1105, Message: "target: shop.-80.primary: " + noTablet + " for it"}
 	l := &line{rows: [][2]string{{"sql_mode", "STRICT_ALL_TABLES"}, {"version", "8.4.6-Vitess"}}, answer: func(_ context.Context, statement string) error {
 		if name, ok := strings.CutPrefix(statement, "USE "); ok {
 			keyspace = name
 		} else if keyspace != "`version`" && strings.Contains(statement, " SESSION ") {
-			return away
+			return down
 		}
 		return nil
 	}}
 	connector := sessionConnector{database: "shop", timeout: time.Minute, Connector: server{func(context.Context) (driver.Conn, error) { return l, nil }}}
 	must.Get(connector.Connect(t.Context()))(t)
 	should.Be(t, keyspace, "`shop`", "the keyspace of the session")
-	should.Be(t, rejectsMySQL(away), "", "a shard that is away rejects writes because of")
+	should.Be(t, rejectsMySQL(down), "", "a shard that is down rejects writes because of")
 }
 
 // A server is rejected by the names of all settings that stockd does not work with, with what was found and what is wanted.

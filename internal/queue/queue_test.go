@@ -502,39 +502,39 @@ func TestOneQueryAnswersAllThatWait(t *testing.T) {
 	})
 }
 
-// Keys of different servers wait for different queries: one that is away is waited for by those of its keys alone, and what it
-// has of other keys fails those that ask for them.
-func TestAServerThatIsAwayFailsNoKeyOfAnother(t *testing.T) {
+// Keys of different servers are in different queries: a server that does not answer delays only its own keys. A query of
+// several calls that fails is repeated for each.
+func TestAServerThatIsDownFailsNoKeyOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, away := make(chan struct{}), errors.New("a server is away")
+		gate, down := make(chan struct{}), errors.New("a server is down")
 		s := queue.Share(func(ctx context.Context, keys ...int) (map[int]string, error) {
 			if keys[0]%2 == 1 {
 				<-ctx.Done()
-				return nil, away
+				return nil, down
 			}
 			<-gate
 			if slices.Contains(keys, 4) {
-				return nil, away
+				return nil, down
 			}
 			return map[int]string{2: "two", 6: "six"}, nil
 		}, func(key int) int { return key % 2 }, queue.Options[int, []int, map[int]string]{Doing: "query", Most: 3, Within: time.Minute})
-		begun, told := time.Now(), make(map[string]string)
+		begun, got := time.Now(), make(map[string]string)
 		var mu sync.Mutex
 		for _, keys := range [][]int{{0}, {1}, {2}, {4}, {6}, {2, 1}} {
 			go func() {
 				values, err := s.Get(t.Context(), keys...)
 				mu.Lock()
 				defer mu.Unlock()
-				told[fmt.Sprint(keys)] = fmt.Sprint(time.Since(begun), values, err)
+				got[fmt.Sprint(keys)] = fmt.Sprint(time.Since(begun), values, err)
 			}()
 			synctest.Wait()
 		}
 		close(gate)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		should.Be(t, fmt.Sprint(told), fmt.Sprint(map[string]string{
+		should.Be(t, fmt.Sprint(got), fmt.Sprint(map[string]string{
 			"[0]": "0s map[2:two 6:six] <nil>", "[2]": "0s map[2:two 6:six] <nil>", "[6]": "0s map[2:two 6:six] <nil>",
-			"[4]": "0s map[] a server is away", "[1]": "1m0s map[] a server is away", "[2 1]": "2m0s map[] a server is away",
+			"[4]": "0s map[] a server is down", "[1]": "1m0s map[] a server is down", "[2 1]": "2m0s map[] a server is down",
 		}))
 	})
 }

@@ -17,8 +17,8 @@ type Query[K comparable, V any] func(ctx context.Context, keys ...K) (map[K]V, e
 
 // Share shares a query. Most bounds its keys, unless one call alone has more. Write and Weight are set here.
 //
-// On is the number of the server that is asked for a key, where there are several; nil: there is one. What is found may be on
-// another one, which does not answer: a query that fails is then repeated for each call.
+// On returns the number of the server that is asked for a key; nil: there is one server. The value may be on another server that
+// does not answer, so a query that fails is repeated for each call.
 func Share[K comparable, V any](query Query[K, V], on func(K) int, o Options[int, []K, map[K]V]) *Shared[K, V] {
 	o.Weight = func(keys []K) int { return len(keys) }
 	o.Write = func(ctx context.Context, _ int, calls []*Call[[]K, map[K]V]) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-
 	"gorm.io/gorm"
 )
 

@@ -249,8 +249,8 @@ func (s shop) buy(ctx context.Context, t *testing.T, name string, goods int64, p
 	return false
 }
 
-// lineUp has one buyer after the other buy. The next one comes when the one before has been told something, or has waited for a
-// second; who has not got the purchase asks again every second. No more than eight stand in front of a shop that does not answer.
+// lineUp has one buyer after another buy. The next one begins when the one before has an answer, or has waited for a second. A buyer
+// without its purchase retries every second; at most eight do so at the same time.
 func (s shop) lineUp(ctx context.Context, t *testing.T, name string, goods int64, told *answers, buyers *sync.WaitGroup) {
 	waiting := make(chan struct{}, 8)
 	for ctx.Err() == nil && !t.Failed() {
@@ -287,7 +287,7 @@ func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
 }
 
 // Each server of Vitess is killed three times in the middle of a sale of a hundred items on four shards: the tablets, each of
-// which is away for five seconds, the gate, the database of the shards, etcd and vtctld. The other shards sell meanwhile. Then the
+// which is down for five seconds, the gate, the database of the shards, etcd and vtctld. The other shards sell meanwhile. Then the
 // first tablet freezes, and they sell again once the gate has noticed that.
 func TestProveASaleSurvivesTheServersOfVitess(t *testing.T) {
 	v := labtest.Own(t, lab.Supervisor(), "vitess", servers.StartVitess, servers.VitessOptions{Shards: fourShards()})

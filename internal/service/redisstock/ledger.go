@@ -18,7 +18,7 @@ import (
 const (
 	// ledgerLook and ledgerRest are the first and the longest pause between two looks into the ledger.
 	ledgerLook, ledgerRest = 4 * time.Millisecond, 32 * time.Millisecond
-	// ledgerAgain is the pause after a look that failed: of a shard that is away, it has failed for others, too.
+	// ledgerAgain is the pause after a look that failed: it may be for a shard that is down, and has then delayed others.
 	ledgerAgain = 250 * time.Millisecond
 	// ledgerAtOnce bounds the requests of one look.
 	ledgerAtOnce = 500
