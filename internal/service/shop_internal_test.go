@@ -58,7 +58,7 @@ func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order
 // shop sells item 1 through a function that is called with the number of its calls.
 func (c *counter) shop(deduct func(call int, p stock.Purchase) (stock.Outcome, error)) *Shop {
 	log := slog.New(slog.DiscardHandler)
-	catalogue := &Catalogue{timeout: time.Minute, log: log, switches: newSwitches(nil), standard: Mode{Strategy: "s"}, maxQuantity: 100}
+	catalogue := &Catalogue{store: new(repo.Store), timeout: time.Minute, log: log, switches: newSwitches(nil), standard: Mode{Strategy: "s"}, maxQuantity: 100}
 	catalogue.looks = &looks{switches: catalogue.switches}
 	catalogue.requests = share(c.find)
 	none := func(context.Context, ...int64) (map[int64]bool, error) { return nil, nil }

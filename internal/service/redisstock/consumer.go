@@ -54,9 +54,7 @@ func (c *consumer) run(ctx context.Context) {
 			return
 		}
 		c.options.Log.WarnContext(ctx, "orders wait for the ledger", "stream", c.part.orders(), "error", err)
-		if !c.store.Sharded() { // else one shard may be down: its orders are claimed later, and delay no others
-			own = "0" // what was read and not written is pending
-		}
+		own = "0"                // what was read and not written is pending
 		_ = pause.For(ctx, wait) // the loop sees for itself whether ctx has ended
 		wait = min(2*wait, maxBackOff)
 	}

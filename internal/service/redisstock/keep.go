@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -47,11 +48,14 @@ func (c *consumer) keep(ctx context.Context, entries []entry) (err error) {
 		n, one := c.keepItem(ctx, of)
 		failed, err = failed+n, errors.Join(err, one)
 	}
-	if 0 < failed && failed < len(entries) {
-		c.options.Log.WarnContext(ctx, "orders wait for a shard, and are claimed later", "stream", c.part.orders(), "orders", failed, "error", err)
-		return nil
+	if !errors.Is(err, stock.ErrBackendUnavailable) {
+		return err
 	}
-	return err
+	c.options.Log.WarnContext(ctx, "orders wait for a shard, and are claimed later", "stream", c.part.orders(), "orders", failed, "error", err)
+	if failed == len(entries) {
+		_ = pause.For(ctx, backOff) // it may be all shards
+	}
+	return nil
 }
 
 // keepItem is keep of orders of one item, and returns how many were not kept. Those whose request ids Vitess notes on a shard that
