@@ -52,8 +52,8 @@ type dialect struct {
 	// clusters asks which kinds of cluster the server is a node of that take writes on several
 	// nodes; empty: there are none.
 	clusters string
-	// keyspace and sharded ask a vtgate for the keyspace of the connection, and of each whether it is sharded.
-	keyspace, sharded string
+	// keyspace, sharded and shards ask a vtgate for the keyspace of the connection, of each whether it is sharded, and for all shards.
+	keyspace, sharded, shards string
 	// engines asks which tables of the schema, of those with these names, have no transactions; empty: all have.
 	engines string
 	// conflicted reports that a group of servers has rolled a commit back, and member has a row where the

@@ -70,6 +70,7 @@ func mysqlDialect() dialect {
 			OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`,
 		keyspace: `SELECT COALESCE(DATABASE(), '')`,
 		sharded:  `SHOW VSCHEMA KEYSPACES`,
+		shards:   `SHOW VITESS_SHARDS`,
 		engines: `SELECT table_name, engine FROM information_schema.tables
 			WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ('%s') ORDER BY table_name`,
 		conflicted: backend.IsGroupConflict,

@@ -28,8 +28,6 @@ const (
 	// lockItems is followed by a list, and the lock.
 	lockItems = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN (`
 
-	showShards = `SHOW VITESS_SHARDS`
-
 	// showVindexes is followed by a table.
 	showVindexes = `SHOW VSCHEMA VINDEXES ON `
 
@@ -111,7 +109,7 @@ func (s *Store) readShards(ctx context.Context, keyspace string) (ends []string,
 			ends = append(ends, cmp.Or(end, "the last"))
 		}
 		return err
-	}, showShards)
+	}, s.dialect.shards)
 	slices.Sort(ends) // digits and a to f are before the last
 	return ends, err
 }

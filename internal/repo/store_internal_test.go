@@ -228,6 +228,7 @@ func TestTheKindOfAClusterIsNamed(t *testing.T) {
 func TestAKeyspaceIsShardedByItsVSchema(t *testing.T) {
 	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
 	s.dialect.sharded = `SELECT 'shop', 'true', 'unmanaged', '' UNION SELECT 'shop_global', 'false', 'unmanaged', ''`
+	s.dialect.shards = `SELECT 'shop/40-' UNION SELECT 'shop/-40' UNION SELECT 'shop_global/0'`
 	for _, of := range []struct {
 		version, keyspace string
 		want              bool
@@ -235,6 +236,7 @@ func TestAKeyspaceIsShardedByItsVSchema(t *testing.T) {
 		s.version, s.dialect.keyspace = of.version, "SELECT '"+of.keyspace+"'"
 		should.Be(t, must.Get(s.readSharded(t.Context()))(t), of.want, "… of … is sharded", of.keyspace, of.version)
 	}
+	should.Be(t, strings.Join(s.shards, " "), "40 the last", "its shards end at")
 	s.version, s.dialect.sharded = "MySQL 8.4.6-Vitess", "no statement"
 	should.Reject(s.readSharded(t.Context()))(t, stock.ErrBackendUnavailable, "one that does not answer is")
 	calls := &Store{dialect: mysqlDialect()}
