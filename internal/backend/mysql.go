@@ -262,12 +262,12 @@ const noTablet = "no healthy tablet available"
 // setUpElsewhere is setUp where a shard is down. A vtgate reads variables from any shard of the session's keyspace, so this sets the
 // session up in another keyspace, such as the one without shards: the shards that are up sell on.
 func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, down error) (unprepared bool, err error) {
-	keyspaces, err := readColumn(ctx, conn, `SHOW VSCHEMA KEYSPACES`)
+	keyspaces, err := readRows(ctx, conn, `SHOW VSCHEMA KEYSPACES`)
 	if err != nil {
 		return false, errors.Join(down, err)
 	}
-	for _, keyspace := range keyspaces {
-		if _, err = conn.ExecContext(ctx, "USE `"+keyspace+"`", nil); err == nil {
+	for _, row := range keyspaces {
+		if _, err = conn.ExecContext(ctx, "USE `"+row[0]+"`", nil); err == nil {
 			unprepared, err = c.setUp(ctx, conn)
 		}
 		if err == nil {
@@ -277,23 +277,6 @@ func (c sessionConnector) setUpElsewhere(ctx context.Context, conn mysqlConn, do
 		down = errors.Join(down, err)
 	}
 	return false, down
-}
-
-// readColumn reads the first column of an answer, which has a row.
-func readColumn(ctx context.Context, conn mysqlConn, query string) (column []string, err error) {
-	rows, err := conn.QueryContext(ctx, query, nil)
-	if err != nil {
-		return nil, err
-	}
-	for row := make([]driver.Value, len(rows.Columns())); err == nil; {
-		if err = rows.Next(row); err == nil {
-			column = append(column, fmt.Sprintf("%s", row[0]))
-		}
-	}
-	if errors.Is(err, io.EOF) && len(column) > 0 {
-		err = nil
-	}
-	return column, errors.Join(err, rows.Close())
 }
 
 // IsMySQL reports that a server has answered with one of these error numbers.

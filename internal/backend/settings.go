@@ -125,24 +125,35 @@ func readSettings(ctx context.Context, conn mysqlConn) (map[string]string, error
 	if _, err := conn.ExecContext(ctx, showsAll, nil); err != nil {
 		return nil, err
 	}
-	rows, err := conn.QueryContext(ctx, `SHOW SESSION VARIABLES WHERE Variable_name IN ('`+strings.Join(names, `', '`)+`')`, nil)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]string)
-	for row := make([]driver.Value, len(rows.Columns())); ; {
-		if err = rows.Next(row); err != nil {
-			break
-		}
-		found[strings.ToLower(fmt.Sprintf("%s", row[0]))] = fmt.Sprintf("%s", row[1])
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
+	rows, err := readRows(ctx, conn, `SHOW SESSION VARIABLES WHERE Variable_name IN ('`+strings.Join(names, `', '`)+`')`)
+	found := make(map[string]string, len(rows))
+	for _, row := range rows {
+		found[strings.ToLower(row[0])] = row[1]
 	}
 	if _, ok := found["sql_mode"]; !ok && err == nil {
 		err = errors.New("the server shows no settings")
 	}
-	return found, errors.Join(err, rows.Close())
+	return found, err
+}
+
+// readRows reads an answer as text.
+func readRows(ctx context.Context, conn mysqlConn, query string) (all [][]string, err error) {
+	rows, err := conn.QueryContext(ctx, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]driver.Value, len(rows.Columns()))
+	for err = rows.Next(values); err == nil; err = rows.Next(values) {
+		row := make([]string, len(values))
+		for i, value := range values {
+			row[i] = fmt.Sprintf("%s", value)
+		}
+		all = append(all, row)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, errors.Join(err, rows.Close())
 }
 
 // judgeSettings are the checked and advised settings of what was found.

@@ -229,24 +229,29 @@ func (s shop) buyUntil(ctx context.Context, t *testing.T, name string, goods int
 
 // insist asks for a purchase until it is answered.
 func (s shop) insist(ctx context.Context, t *testing.T, name string, goods int64, p stock.Purchase, told *answers, again time.Duration) {
-	for end := time.Now().Add(2 * time.Minute); !s.buy(ctx, t, name, goods, p, told) && !t.Failed(); time.Sleep(again) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(again) {
+		err := s.buy(ctx, t, name, goods, p, told)
+		if err == nil || t.Failed() {
+			return
+		}
 		if time.Now().After(end) {
-			t.Errorf("%s: a purchase is not answered", name)
+			t.Errorf("%s: a purchase is answered with %v", name, err)
 		}
 	}
 }
 
-// buy asks for a purchase, and reports whether it was sold.
-func (s shop) buy(ctx context.Context, t *testing.T, name string, goods int64, p stock.Purchase, told *answers) bool {
+// buy asks for a purchase, and returns why it was not sold.
+func (s shop) buy(ctx context.Context, t *testing.T, name string, goods int64, p stock.Purchase, told *answers) error {
 	outcome, err := s.strategy(t, mathrand.IntN(len(s.replicas)), name).Deduct(context.WithoutCancel(ctx), goods, p)
-	if err == nil && outcome.Rejected == nil {
+	switch {
+	case err != nil:
+		return err
+	case outcome.Rejected == nil:
 		told.add(outcome.Order)
-		return true
-	}
-	if err == nil && !errors.Is(outcome.Rejected, stock.ErrUnknownGoods) {
+	case !errors.Is(outcome.Rejected, stock.ErrUnknownGoods):
 		t.Errorf("%s: a purchase is rejected: %v", name, outcome.Rejected)
 	}
-	return false
+	return outcome.Rejected
 }
 
 // lineUp has one buyer after another buy. The next one begins when the one before has an answer, or has waited for a second. A buyer
@@ -258,9 +263,9 @@ func (s shop) lineUp(ctx context.Context, t *testing.T, name string, goods int64
 		p.Durable = stock.InSQL
 		waiting <- struct{}{}
 		buyers.Go(func() {
-			sold := s.buy(ctx, t, name, goods, p, told)
+			err := s.buy(ctx, t, name, goods, p, told)
 			close(first)
-			if !sold {
+			if err != nil {
 				s.insist(ctx, t, name, goods, p, told, time.Second)
 			}
 			<-waiting
